@@ -14,13 +14,13 @@ class Aborted : public std::runtime_error {
   explicit Aborted(const std::string& cause) : std::runtime_error(cause) {}
 };
 
-// What ended a run: the rank that failed first, and why. `told`: that rank prints the cause itself. It is false if the
-// rank died or left without a message; then another rank prints the cause.
+// The failure that ended a run: the rank that failed first, and the cause. `self_reported` is true if that rank prints
+// the cause itself. It is false if the rank died or left without a message; then another rank prints the cause.
 struct Failure {
   int rank = -1;
   std::string cause;
   Exit code = Exit::failed;
-  bool told = true;
+  bool self_reported = true;
 };
 
 // One per rank and run. The first error sets it. Every wait in the program (event, collective, lane) polls it, and ends

@@ -5,8 +5,8 @@
 
 namespace strata {
 
-// Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: nobody
-// wants reports.
+// Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: progress
+// is not reported.
 using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
 // Adds up the work that threads report as done, and passes on the sum and the total `all`.

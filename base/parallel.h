@@ -14,7 +14,7 @@
 namespace strata {
 
 // Calls f(i) for i in [0, n) on `threads` threads; each takes the next i when it is free. Rethrows the first exception.
-// For set-up. Throws Error{failed} if the system starts no more threads.
+// For set-up, because it starts threads. Throws Error{failed} if the system refuses one.
 template <typename F>
 void parallel(std::size_t n, int threads, F&& f) {
   std::atomic<std::size_t> next{0};

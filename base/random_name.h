@@ -3,7 +3,7 @@
 
 namespace strata {
 
-// 32 hexadecimal digits that nobody can guess and that never repeat: names of runs, secrets of a measurement.
+// 32 random hexadecimal digits, unguessable and never repeated: names of runs, secrets of a measurement.
 std::string random_name();
 
 }  // namespace strata

@@ -9,8 +9,8 @@ namespace strata {
 // Throws the error that start_thread() documents.
 [[noreturn]] void thread_refused(std::string_view name, const std::system_error& error);
 
-// Starts a thread that runs f. If the system starts no more threads, throws an Error{failed} that names the thread
-// (`name`: "the I/O thread of a drive"), the reason, and what to do.
+// Starts a thread that runs f. If the system refuses the thread, throws an Error{failed} with `name` ("the I/O thread
+// of a drive"), the reason, and what to do.
 template <typename F>
 std::jthread start_thread(std::string_view name, F&& f) {
   try {

@@ -1,5 +1,5 @@
-// Time of attention, forward and backward. FLOP/s, of a core, count what the mask leaves; "peak" is their share of the
-// most that a core does in this dtype: by FMA, in bf16 also by VDPBF16PS if the processor has it and is faster so.
+// Times attention, forward and backward. FLOP/s are per core and count only unmasked elements. "peak" is their share of
+// a core's peak in this dtype: by FMA, in bf16 also by VDPBF16PS if the processor has it and is faster with it.
 //   attention_bench [threads] [google-benchmark options]
 #include <benchmark/benchmark.h>
 
@@ -44,7 +44,7 @@ constexpr Named kShapes[] = {
     {"one_document_1x65536", 1, 65536, 1, 1, 64, 0},
 };
 
-// The last document of a sequence is what is left.
+// The last document fills the rest of the sequence.
 std::vector<RowRange> documents_of(const Named& n) {
   const std::size_t rows = n.document == 0 ? n.seq : n.document;
   std::vector<RowRange> documents;

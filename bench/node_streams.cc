@@ -1,5 +1,6 @@
-// What the streams of many nodes cost rank 0: a process plays the nodes, each with a connection of its own, a report of
-// eight ranks once a second; this one takes them as rank 0 does, and says what of a core and of memory that took.
+// Measures the cost of many nodes' streams on rank 0. A second process plays the nodes, each with a connection of its
+// own and a report of eight ranks per second. This one receives them as rank 0 does, and prints the share of a core and
+// the memory used.
 //   node_streams [NODES] [SECONDS]
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -48,8 +49,8 @@ constexpr int kRanks = 8;  // of a node
         lane.since.store(now - 1'000'000);
       }
       for (int rank = 0; rank < kRanks; ++rank) *report.add_ranks() = report_of(node * kRanks + rank, *places, now);
-      streams[static_cast<std::size_t>(node)]->tell(report);
-      std::this_thread::sleep_for(1s / (2 * nodes));  // nodes do not tell at the same moment
+      streams[static_cast<std::size_t>(node)]->send(report);
+      std::this_thread::sleep_for(1s / (2 * nodes));  // nodes do not report at the same moment
     }
     std::this_thread::sleep_until(next);
   }

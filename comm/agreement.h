@@ -11,8 +11,8 @@
 
 namespace strata::comm {
 
-// An error that every rank throws identically, after an exchange or because all of them see its cause. Only rank 0
-// prints it.
+// An error that every rank throws with the same message, after an exchange or because all ranks see its cause. Only
+// rank 0 prints it.
 class AgreedError : public Error {
  public:
   using Error::Error;

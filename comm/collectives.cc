@@ -23,7 +23,7 @@ std::vector<std::string> Collectives::exchange_texts(const std::string& mine) {
   std::vector<std::string> texts(static_cast<std::size_t>(size()));
   std::vector<Round> all(texts.size());
   Round round{mine.size(), {}};
-  // The first round tells every rank all lengths, so all agree on the number of rounds.
+  // The first round gives every rank all lengths, so all agree on the number of rounds.
   for (std::size_t at = 0, longest = 1; at < longest; at += round.text.size()) {
     const std::size_t begin = std::min(at, mine.size());
     std::memcpy(round.text.data(), mine.data() + begin, std::min(round.text.size(), mine.size() - begin));

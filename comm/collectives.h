@@ -8,8 +8,9 @@
 
 namespace strata::comm {
 
-// What a backend provides: the collectives of communicator.h as plain calls that return when this rank's part is done.
-// One thread at a time calls them (a lane's, or the host's). If the run's abort ends a wait, the wait throws Aborted.
+// The interface of a backend: the collectives of communicator.h as plain calls that return when this rank's part is
+// done. One thread at a time calls them (a lane's, or the host's). If the run's abort ends a wait, the wait throws
+// Aborted.
 class Collectives {
  public:
   virtual ~Collectives() = default;

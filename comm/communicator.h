@@ -1,7 +1,7 @@
 #pragma once
 // comm/ is how ranks communicate. A Communicator (this header) has the collectives of one lane. A World is a rank's
-// view of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and how a run ends
-// when a rank fails. connect.cc chooses among solo, mpi/ (shared memory within a node, messages between nodes) and
+// view of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and the end of a
+// run when a rank fails. connect.cc chooses among solo, mpi/ (shared memory within a node, messages between nodes) and
 // nccl/; tests run ranks as threads (tests/comm/run_threads.h). agreement.h turns one rank's error into an error of all
 // ranks that is printed once. same_files.h checks that all ranks read the same files. The order in which gradients are
 // added is not decided here: an all-to-all brings the pieces, and device/ops/step/gradient_sum.h adds them.
@@ -55,7 +55,7 @@ struct CommBytes {
     between_nodes += other.between_nodes;
     return *this;
   }
-  // What was sent since `earlier`.
+  // The bytes sent since `earlier`.
   CommBytes since(const CommBytes& earlier) const {
     return {all_gather - earlier.all_gather,         all_to_all - earlier.all_to_all,
             broadcast - earlier.broadcast,           consensus - earlier.consensus,
@@ -99,13 +99,13 @@ class Communicator {
 
   // Sends `bytes` bytes to rank `to` of the group, and receives them from rank `from`. The n-th send of one rank to
   // another on this communicator is the n-th receive there, of the same bytes. With 0 bytes, both do nothing. Other
-  // ranks take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. Two
-  // lanes would wait for each other forever if each had a send before the receive that the other's send needs. So ranks
-  // that send to each other use two communicators, one for each direction, each with a lane of its own.
+  // ranks take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. Ranks
+  // that send to each other use two communicators, one per direction, each with a lane of its own: in a single lane,
+  // each rank's send could wait forever for a receive that is queued after the other rank's send.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from) = 0;
 
-  // Whether all its work runs on the device, so that a device::Graph can record it. Calls then differ only in the
+  // Whether all its work runs on the device, so that a device::Graph can record it: calls then differ only in the
   // contents of memory.
   virtual bool can_be_recorded() const { return false; }
 
@@ -116,8 +116,8 @@ class Communicator {
   bool is_peer(int other) const { return other >= 0 && other < size() && other != rank(); }
 };
 
-// The ranks of a run, seen from one of them. Opens communicators, allocates memory that collectives can reach, and
-// offers the few blocking exchanges that set-up needs. Made by connect(); one host thread uses it.
+// One rank's view of all ranks of a run. Opens communicators, allocates memory that collectives can reach, and offers
+// the few blocking exchanges that set-up needs. Made by connect(); one host thread uses it.
 class World {
  public:
   virtual ~World() = default;
@@ -150,17 +150,17 @@ class World {
   // one died earlier, or is on another node and does not call it. The destructor leaves too, without an error.
   virtual void leave() {}
 
-  // Sets the abort token if another rank has failed or is gone. The world's own waits do so anyway. Any thread.
+  // Sets the abort token if another rank has failed or ended. The world's own waits do so anyway. Any thread.
   virtual void look_after_peers() {}
   // Tells the other ranks that this one failed, so that their waits end. Returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
-  // What ended the run: the first cause, if the ranks could agree on one.
+  // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
-  // A failure is printed once. True on the rank that failed first. If that rank died or left without a message, true on
-  // the lowest remaining rank of each node.
-  bool speaks() {
+  // A failure is printed once. This is true on the rank that failed first or, if that rank died or left without a
+  // message, on the lowest remaining rank of each node.
+  bool prints_failure() {
     const Failure first = failure();
-    return first.rank == rank() || (!first.told && lowest_left());
+    return first.rank == rank() || (!first.self_reported && lowest_left());
   }
   virtual bool lowest_left() const { return rank() == 0; }
 
@@ -176,7 +176,7 @@ enum class Backend : std::uint8_t { automatic, solo, mpi, nccl };
 enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
 // This process's world: solo without mpirun, MPI under it (as the environment of Open MPI or Slurm shows). Initialises
-// MPI when it is needed. Transport::messages forces messages between ranks that could share memory. Throws Error{usage}
+// MPI if it is needed. Transport::messages forces messages between ranks that could share memory. Throws Error{usage}
 // if the requested backend does not fit the way the program was started.
 std::unique_ptr<World> connect(Backend backend, Transport transport);
 

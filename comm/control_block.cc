@@ -55,7 +55,7 @@ struct ControlBlock::Header {
   alignas(kCacheLine) std::atomic<std::uint32_t> state{none};
   int rank = -1;
   Exit code = Exit::failed;
-  bool told = true;
+  bool self_reported = true;
   char cause[1024] = {};
 };
 
@@ -97,7 +97,7 @@ void ControlBlock::report_failure(const Failure& failure) const {
   }
   header_->rank = failure.rank;
   header_->code = failure.code;
-  header_->told = failure.told;
+  header_->self_reported = failure.self_reported;
   const std::size_t size = std::min(failure.cause.size(), sizeof header_->cause - 1);
   std::memcpy(header_->cause, failure.cause.data(), size);
   header_->cause[size] = '\0';
@@ -108,7 +108,7 @@ bool ControlBlock::failed() const {
   return header_->state.load(std::memory_order_acquire) == Header::written;
 }
 Failure ControlBlock::failure() const {
-  return {header_->rank, header_->cause, header_->code, header_->told};
+  return {header_->rank, header_->cause, header_->code, header_->self_reported};
 }
 
 void ControlBlock::leave(int rank) const {

@@ -11,7 +11,8 @@
 
 namespace strata::comm {
 
-// World::exchange() of values: those of all ranks, one rank after the other. Every rank gives as many. Collective.
+// World::exchange() for values: returns those of all ranks, in rank order. Every rank passes the same number of them.
+// Collective.
 template <typename T>
 std::vector<T> exchange_values(World& world, std::span<const T> own) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -24,7 +25,7 @@ std::vector<T> exchange_values(World& world, std::span<const T> own) {
   }
   return all;
 }
-// The same of one value of each rank.
+// The same for one value per rank.
 template <typename T>
 std::vector<T> exchange_value(World& world, const T& own) {
   return exchange_values(world, std::span<const T>(&own, 1));

@@ -8,7 +8,7 @@
 
 namespace strata::comm {
 
-// The members of a group by node, seen from one of them. In an all-gather between nodes, every byte travels once per
+// The members of a group by node, as one of them uses them. In an all-gather between nodes, every byte travels once per
 // node: from the member that owns it to the member at the same place of the other node, which passes it on there. That
 // requires the same number of members on each node. An all-to-all sends each piece to a single rank.
 class Levels {
@@ -27,10 +27,10 @@ class Levels {
   bool two() const { return even_ && nodes_.size() > 1 && nodes_[0].size() > 1; }
 
   // Bytes that this rank sends to other nodes: for an all-gather with `bytes` from this rank, for an all-to-all over
-  // `range`, for `bytes` to each member, and for `bytes` to one.
+  // `range`, for `bytes` to each member, and for `bytes` to one member.
   std::uint64_t gathered(std::uint64_t bytes) const;
   std::uint64_t exchanged(const ShardedRange& range) const;
-  std::uint64_t told(std::uint64_t bytes) const { return bytes * far_; }
+  std::uint64_t sent_to_all(std::uint64_t bytes) const { return bytes * far_; }
   std::uint64_t sent(std::uint64_t bytes, int to) const { return far(to) ? bytes : 0; }
 
  private:

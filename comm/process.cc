@@ -51,7 +51,7 @@ bool Process::alive() const {
 
 std::string Process::obituary() const {
   return fmt::format(
-      "rank {} (pid {} on this node) ended without a word: it crashed or was killed; its own last output, or the "
+      "rank {} (pid {} on this node) ended without a message: it crashed or was killed; its own last output, or the "
       "kernel's log if memory ran out, says why",
       rank, pid);
 }

@@ -70,8 +70,8 @@ class SharedCollectives final : public Collectives {
     finish_together();
     lent_ = false;
     if (!lets_go_) return;
-    // Releases the pages of gradients: each is read once, and the next step's will lie in the same place. What is
-    // gathered is read again and again.
+    // Releases the pages of gradients: each is read once, and the next step's are in the same place. Gathered
+    // parameters are read repeatedly.
     for (int peer = 0; peer < size(); ++peer) {
       auto& [data, bytes] = borrowed_[index(peer)];
       memory_.let_go(group_.rank(peer), data, std::exchange(bytes, 0));
@@ -97,7 +97,7 @@ class SharedCollectives final : public Collectives {
     finish_together();
   }
 
-  // Ends when the receiver has copied the message, so that nobody reads the buffer afterwards.
+  // Ends when the receiver has copied the message, so that the buffer is not read afterwards.
   void send(const std::byte* data, std::size_t bytes, int to) override {
     PairSlot& pair = memory_.control().pair(channel_, group_.rank(rank()), group_.rank(to));
     pair.place = memory_.locate(data, bytes);
@@ -166,7 +166,7 @@ SharedMemory::~SharedMemory() {
 
 void SharedMemory::add_arena(std::size_t bytes, const std::vector<const std::byte*>& bases) {
   const std::size_t n = arena_count_.load(std::memory_order_relaxed);
-  if (n == kMaxArenas) fail(Exit::failed, "a world has at most {} arenas: free none and reuse them", kMaxArenas);
+  if (n == kMaxArenas) fail(Exit::failed, "a world has at most {} arenas: keep them and reuse them", kMaxArenas);
   STRATA_CHECK_EQ(bases.size(), index(size()));
   arenas_[n] = {bytes, bases};
   arena_count_.store(n + 1, std::memory_order_release);

@@ -19,7 +19,7 @@ inline constexpr std::size_t kCacheLine = 64;
 inline constexpr int kChannels = 24;
 
 // A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
-// call when nobody sleeps.
+// call if no rank sleeps.
 struct alignas(kCacheLine) Signal {
   std::atomic<std::uint32_t> count{0};
   mutable std::atomic<std::uint32_t> sleepers{0};
@@ -40,8 +40,8 @@ struct Place {
   std::uint64_t arena, offset;
 };
 
-// One rank's part of one channel. Only its rank writes it. `message` has two halves used in turn: a rank writes one
-// again only after all ranks have arrived at the exchange in between, so all have read it.
+// One rank's part of one channel; only this rank writes it. `message` has two halves used in turn. A rank overwrites a
+// half only after all ranks have arrived at the exchange in between, and so have read it.
 struct RankSlot {
   Signal arrived, finished;
   alignas(kCacheLine) Place place{};
@@ -56,8 +56,8 @@ struct PairSlot {
   std::uint64_t bytes = 0;
 };
 
-// What the ranks of a node share besides their buffers: signals, small messages, and the first failure. This is a view;
-// the World owns the memory.
+// The state that the ranks of a node share besides their buffers: signals, small messages, and the first failure. This
+// is a view; the World owns the memory.
 class ControlBlock {
  public:
   static std::size_t bytes(int ranks);
@@ -75,7 +75,7 @@ class ControlBlock {
   bool failed() const;
   Failure failure() const;
 
-  // Called when a rank's World ends: the rank will not raise any signal again.
+  // Called when a rank's World is destroyed: the rank will not raise any signal again.
   void leave(int rank) const;
   bool left(int rank) const;
 
@@ -122,12 +122,12 @@ class SharedMemory {
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
-  // Sets the abort token if the group has failed or a rank's process is gone. Any thread.
+  // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
-  // What ended the run, as the group has agreed, or else as far as this rank knows.
+  // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
   Failure failure() const;
-  // True if this is the lowest rank left.
+  // True if this is the lowest rank that has not left.
   bool lowest_left() const;
   // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set, if
   // one of them died, or did not leave within some seconds of a failure.

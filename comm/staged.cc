@@ -59,7 +59,7 @@ class LaneCommunicator final : public Communicator {
     host_work(lane_, [this, mine, bytes, all](Team&) {
       collectives_->exchange(mine, bytes, all);
       add(consensus_, bytes * others());
-      add(between_nodes_, levels_.told(bytes));
+      add(between_nodes_, levels_.sent_to_all(bytes));
     });
   }
 
@@ -69,7 +69,7 @@ class LaneCommunicator final : public Communicator {
       collectives_->broadcast(data, bytes, root, team);
       if (root != rank()) return;
       add(broadcast_, bytes * others());
-      add(between_nodes_, levels_.told(bytes));
+      add(between_nodes_, levels_.sent_to_all(bytes));
     });
   }
 
@@ -156,7 +156,7 @@ class StagedCommunicator final : public Communicator {
     host_work(lane_, [this, bytes](Team&) { host_->exchange(in(), bytes, received()); });
     move(all, received(), bytes * index(size()));
     sent_.consensus += bytes * others();
-    sent_.between_nodes += levels_.told(bytes);
+    sent_.between_nodes += levels_.sent_to_all(bytes);
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
@@ -169,7 +169,7 @@ class StagedCommunicator final : public Communicator {
     }
     if (root != rank()) return;
     sent_.broadcast += bytes * others();
-    sent_.between_nodes += levels_.told(bytes);
+    sent_.between_nodes += levels_.sent_to_all(bytes);
   }
 
   void send(const std::byte* data, std::size_t bytes, int to) override {
@@ -209,8 +209,8 @@ class StagedCommunicator final : public Communicator {
     device::cast(lane_, device::ConstView{from, count, kNarrow}, device::View{to, count, kNarrow});
   }
 
-  // Runs on the host and puts the pieces next to each other in received(). Their places are known only here, and others
-  // may change them after the release.
+  // Runs on the host and copies the pieces next to each other in received(). Their places are known only now, and other
+  // ranks may overwrite them after the release.
   void receive_pieces(const ShardedRange& part, std::size_t bytes) {
     host_->all_to_all(part, in(), received(), host_pieces_.data());
     for (std::size_t r = 0; bytes > 0 && r < host_pieces_.size(); ++r)

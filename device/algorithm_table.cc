@@ -109,7 +109,7 @@ AlgorithmTable AlgorithmTable::parse(std::string_view text, const std::string& o
 
 fs::path algorithm_file(const std::string& machine) {
   const auto environment = [](const char* name) {
-    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets it
     return std::string(value ? value : "");
   };
   if (const std::string file = environment("STRATA_ALGORITHMS"); !file.empty()) return file;

@@ -15,7 +15,7 @@
 
 namespace strata::device {
 
-// What a library's choice of an algorithm for a product depends on: the product's shape, and the alignment of its
+// The properties of a product on which a library's choice of an algorithm depends: its shape, and the alignment of its
 // operands and their rows in bytes.
 struct AlgorithmKey {
   ProductShape shape;
@@ -59,11 +59,11 @@ AlgorithmTable load_algorithms(const std::filesystem::path& file, const std::str
 // Throws Error{failed}.
 void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& file);
 
-// The machine that a table for `device` is about: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2", everything
-// that bits may depend on. Empty if products have no choice of algorithms, as on the CPU.
+// The machine for which a table of `device` is valid: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2",
+// everything on which bits may depend. Empty if products have no choice of algorithms, as on the CPU.
 std::string algorithm_machine(Device device);
-// Times all candidates on `device` for the products that `table` lacks, and adds the fastest. Call it at set-up and
-// before the arenas exist: it allocates and frees memory as large as the largest product's operands, and takes some
+// Times all candidates on `device` for the products that `table` lacks, and adds the fastest. Call it at set-up, before
+// the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes some
 // tenths of a second per product.
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
 // From now on, products of `lane` use the table. Products that the table lacks use the library's first proposal.

@@ -22,7 +22,7 @@ struct Backend {
   Operations operations;
 
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
-  // What an event of lanes of both kinds needs in addition to the host's part; null if the host's part is enough.
+  // Makes the device's part of an event, in addition to the host's part; null if the host's part is enough.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
   // Implements device/fault_watch.h; null if a device cannot fail by itself.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);

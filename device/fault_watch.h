@@ -6,10 +6,10 @@
 
 namespace strata::device {
 
-// While one of these lives, a device that fails sets the token, with the driver's message. Host lanes that wait for
-// lanes of the device cannot query the driver (Event::Twin::reached), and the issuing thread may be waiting for those
-// lanes. So this is a thread of its own, for which nobody waits, because the driver may block it. On the CPU it does
-// nothing. The token outlives it.
+// During its lifetime, sets the token if the device fails, with the driver's message. Host lanes that wait for lanes of
+// the device cannot query the driver (Event::Twin::reached), and the issuing thread may be waiting for those lanes. So
+// a separate thread queries it. No other thread waits for this one, because the driver may block it. On the CPU it does
+// nothing. The token must outlive it.
 class FaultWatch {
  public:
   FaultWatch(Device device, int rank, AbortToken& abort);

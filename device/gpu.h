@@ -27,7 +27,7 @@ struct GpuLibrary {
   bool required;        // false: something else can do its work
 };
 
-// What this machine offers a program built with CUDA.
+// The GPUs, driver and libraries of this machine, for a program built with CUDA.
 struct Gpus {
   bool built = false;   // built with CUDA
   std::string driver;   // the newest CUDA version that the driver supports: "13.0"; empty without a driver
@@ -36,7 +36,7 @@ struct Gpus {
   std::vector<Gpu> gpus;
   std::vector<GpuLibrary> libraries;  // looked up only if there are GPUs
 
-  // Whether training can run on one of them, as far as can be told without starting it.
+  // Whether training can run on one of them, as far as can be determined without starting it.
   bool usable() const;
 };
 

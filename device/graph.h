@@ -7,8 +7,8 @@
 namespace strata::device {
 
 // Work of several lanes of a device, recorded once and then queued any number of times in one call: a CUDA graph.
-// Addresses and arguments are those of the recording. What changes between launches is read from memory. The lanes, and
-// everything that the work refers to, outlive it. Destroy it when none of its launches is running.
+// Addresses and arguments are those of the recording; values that change between launches must be read from memory. The
+// lanes, and everything that the work refers to, must outlive it. Destroy it when none of its launches is running.
 class Graph {
  public:
   // Whether lanes of the device can be recorded; host lanes cannot.
@@ -24,7 +24,7 @@ class Graph {
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
-  // Queues all of it as one piece of the lane's work.
+  // Queues all recorded work as one piece of the lane's work.
   void launch(Lane& lane) const;
 
   class Impl;

@@ -51,7 +51,7 @@ struct Operations;
 // An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. Operations take the
 // lane in which they run, and return before they have run. Work in different lanes overlaps, and only events order it.
 // One host thread issues; a lane whose queue is full makes it wait. The first exception thrown by a lane's work sets
-// the abort token; from then on the run's lanes drop what is queued.
+// the abort token; from then on the run's lanes drop queued work.
 class Lane {
  public:
   // `threads` includes the lane's own thread (on the CPU). `rank` is for error messages. The token outlives the lane.
@@ -69,8 +69,8 @@ class Lane {
 
   void record(Event& event);
   void wait(const Event& event);
-  // Writes the time at which the lane gets here, in ns of the steady clock. `where` is host memory; it must stay valid
-  // until the lane is synchronized, after which it can be read.
+  // Queues writing the time at which the lane reaches this point, in ns of the steady clock. `where` is host memory; it
+  // must stay valid until the lane is synchronized, after which it can be read.
   void stamp(std::int64_t* where);
   // Blocks until all issued work has run. Throws Aborted when the run's token is set.
   void synchronize();
@@ -82,8 +82,8 @@ class Lane {
   std::unique_ptr<Impl> impl_;
 };
 
-// While it lives, gives what the host issues a name in a profiler's timeline: NVTX for lanes of a GPU, nothing for host
-// lanes. It costs next to nothing if no profiler is attached.
+// During its lifetime, names the work that the host issues, in a profiler's timeline: an NVTX range for lanes of a GPU,
+// nothing for host lanes. It costs next to nothing if no profiler is attached.
 class Range {
  public:
   Range(Lane& lane, const char* name);

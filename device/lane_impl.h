@@ -21,8 +21,9 @@ class Event::Twin {
  public:
   virtual ~Twin() = default;
 
-  // Whether the device has reached record n, which one of its lanes made. Any thread asks, until it is true. It must
-  // not call the device's driver: the issuing thread may be inside it until the asking thread has continued.
+  // Whether the device has reached record n, which one of its lanes made. Any thread may call it, and does so until it
+  // is true. It must not call the device's driver: the issuing thread may be blocked inside the driver until the caller
+  // has continued.
   virtual bool reached(std::uint64_t n) = 0;
 
   // The host lane has reached record n. Called under the state's mutex, for a waiting device.

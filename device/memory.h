@@ -19,8 +19,8 @@ class Arena {
   explicit Arena(std::size_t bytes, Device device = {});
   // Host memory of exactly this size that `device` reads and writes at full speed: pinned, for a GPU.
   static Arena host(std::size_t bytes, Device device);
-  // Host memory that `owner` keeps mapped, even after the arena is gone if others hold it too. For a communicator,
-  // whose peers may still be reading when this rank fails and unwinds.
+  // Host memory that `owner` keeps mapped, even after the arena is destroyed if there are other owners. A communicator
+  // needs this, because its peers may still be reading when this rank fails and unwinds.
   static Arena adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner);
   ~Arena();
   Arena(Arena&&) noexcept;
@@ -47,8 +47,8 @@ class Arena {
 // Copies between device memory and any other memory. It blocks, and any thread may call it.
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
-// While it lives, `device` reads and writes at full speed host memory that others mapped: pinned, for a GPU. Throws
-// Error{does_not_fit} if the system refuses.
+// Makes host memory that others mapped accessible to `device` at full speed (pinned, for a GPU) during the lifetime of
+// this object. Throws Error{does_not_fit} if the system refuses.
 class Pin {
  public:
   Pin(Device device, std::byte* data, std::size_t bytes);

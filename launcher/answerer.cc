@@ -77,7 +77,7 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   agree(world_, [&] { check(prompt, tokenizer); });
   if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
     say("weights of {}", recipe.model.path->string());
-  if (first && world_.rank() == 0) tell_remarks(job_->notes);
+  if (first && world_.rank() == 0) print_remarks(job_->notes);
   weights_ = runtime::first_weights(*job_, world_, threads_, note);
   const auto algorithms = runtime::agree_on_algorithms(*job_, world_, note);
   generator_.emplace(*job_, world_, threads_, *weights_, algorithms);
@@ -87,7 +87,7 @@ void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Token
   const runtime::Recipe& recipe = job_->recipe;
   if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens;
       recipe.data.seq_len < wanted)
-    fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: leave that key alone",
+    fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: do not set that key",
          recipe.data.seq_len, counted(prompt.size(), "token"), options_.max_new_tokens);
   if (tokenizer && tokenizer->vocab_size() > job_->model->vocabulary)
     fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",

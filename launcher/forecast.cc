@@ -123,7 +123,7 @@ std::string advice(Bound bound, bool on_gpu, bool interleaved) {
       return on_gpu ? "more ranks, or faster GPUs" : "more ranks or cores";
     case Bound::memory:
     case Bound::optimizer:
-      return "more ranks on other machines: it is memory that limits";
+      return "more ranks on other machines, because memory is the limit";
     case Bound::communication:
       return on_gpu ? "larger micro-batches, or a faster connection between GPUs"
                     : "larger micro-batches, or fewer ranks with more cores each";

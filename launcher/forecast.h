@@ -12,7 +12,7 @@
 
 namespace strata::launcher {
 
-// How long a step of a job takes on a measured machine, and where its time goes.
+// The time of a job's step on a measured machine, and how it is spent.
 struct Forecast {
   std::vector<runtime::Span> spans;
   double step_ms = 0, tokens_per_s = 0;
@@ -41,8 +41,8 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// The upgrade that would help if no setting does, such as "another drive in memory.nvme". `interleaved`: the pipeline's
-// schedule.
+// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `interleaved`: the
+// pipeline's schedule.
 std::string advice(runtime::Bound bound, bool on_gpu = false, bool interleaved = false);
 
 }  // namespace strata::launcher

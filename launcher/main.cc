@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
   // A write above the file size limit then fails with an error that names the path, not with a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  // A long run must not end because nobody reads its output any more (`strata train 2>&1 | head`).
+  // A long run must not end because the reader of its output has ended (`strata train 2>&1 | head`).
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
@@ -129,12 +129,12 @@ int main(int argc, char** argv) {
   try {
     return run(argc, words.data());
   } catch (const strata::Error& error) {
-    strata::launcher::complain(error.what(), error.code());
+    strata::launcher::print_failure(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    strata::launcher::tell("strata: out of memory outside the plan\n");
+    strata::launcher::print_to_stderr("strata: out of memory outside the plan\n");
   } catch (const std::exception& error) {
-    strata::launcher::complain(error.what(), Exit::failed);
+    strata::launcher::print_failure(error.what(), Exit::failed);
   }
   return static_cast<int>(Exit::failed);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // launcher/ is the program: command_line/ has every command with its options, and commands/ a file or folder per
-// command. rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is what the user sees, measure/ times
+// command. rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is the output for users, measure/ times
 // this machine (measure/bench/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/
 // starts runs on many nodes, and control/ watches and steers them. overwrite.h says what may be overwritten. Neither
 // mathematics nor planning is done here.

@@ -33,9 +33,9 @@ enum class Content : std::uint8_t {
 // Throws Error{usage} for a folder, and for a file in a folder that does not exist or belongs to a checkpoint.
 void require_place(const NamedFile& output);
 
-// A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or
-// somebody's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`.
-// Special files (a terminal, a pipe) are left to the code that opens them. Also throws what require_place() does.
+// A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or a
+// user's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`. Special
+// files (a terminal, a pipe) are left to the code that opens them. Also throws what require_place() does.
 void require_own(const NamedFile& output, Content content, bool force);
 
 // The same for all reports of a run.

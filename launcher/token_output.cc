@@ -92,7 +92,7 @@ text::LabelWriter& TokenOutput::open_labels(const text::ClassRules& rules) {
   return labels_writer_.emplace(labels_file_.emplace(labels_), rules.record.labels);
 }
 
-void TokenOutput::commit(Tells tells) {
+void TokenOutput::commit(Summary summary) {
   STRATA_CHECK(writer_);
   const text::TokenWriter& writer = *writer_;
   writer_->finish();
@@ -140,15 +140,15 @@ void TokenOutput::commit(Tells tells) {
   if (types_file_) types_file_->commit();
   if (labels_file_) labels_file_->commit();
   sidecar_file_->commit();
-  if (tells == Tells::nothing) return;
-  std::string said = fmt::format("{}: {} in {}", printable(out_.string()), counted(writer.count(), "token"),
+  if (summary == Summary::none) return;
+  std::string line = fmt::format("{}: {} in {}", printable(out_.string()), counted(writer.count(), "token"),
                                  counted(writer.documents(), "document"));
   if (mask_file_)
-    said += fmt::format(", of which {} as labels",
+    line += fmt::format(", of which {} as labels",
                         writer.labels() == 1 ? "1 counts" : fmt::format("{} count", writer.labels()));
   if (writer.empty_documents() > 0)
-    said += fmt::format("; {} left out", counted(writer.empty_documents(), "empty one"));
-  tell(said + "\n");
+    line += fmt::format("; {} left out", counted(writer.empty_documents(), "empty one"));
+  print_to_stderr(line + "\n");
 }
 
 }  // namespace strata::launcher

@@ -29,9 +29,10 @@ class TokenOutput {
   // Call these after open(): the types of its tokens, which are written unless all are 0; and the documents' labels.
   text::BitFile& open_types();
   text::LabelWriter& open_labels(const text::ClassRules& rules);
-  // Puts the files in place and says what they hold. Throws Error{usage} if they hold nothing.
-  enum class Tells : std::uint8_t { what_they_hold, nothing };
-  void commit(Tells tells = Tells::what_they_hold);
+  // Puts the files in place and prints a summary of them. Throws Error{usage} if there are no tokens, or none to train
+  // on.
+  enum class Summary : std::uint8_t { printed, none };
+  void commit(Summary summary = Summary::printed);
 
  private:
   std::filesystem::path out_, sidecar_, documents_, mask_, types_, labels_;

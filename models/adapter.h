@@ -35,7 +35,7 @@ struct Adapter {
   ModuleNames target_modules = {{}, std::string(kAllLinear)}, exclude_modules = {};
   std::vector<std::string> modules_to_save = {};       // fully trained modules, by the ends of their names
   std::vector<std::int64_t> layers_to_transform = {};  // only with a list of targets; empty: all
-  // modules_to_save may name an embedding that the output layer shares: it is trained as the one table that it is.
+  // modules_to_save may name an embedding that the output layer shares: the one table is trained.
   bool ensure_weight_tying = false;
   bool rslora = false;  // s = alpha / sqrt(rank) instead of alpha / rank
   double dropout = 0;   // of the input of A
@@ -45,7 +45,7 @@ struct Adapter {
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
 };
 
-// What the adapter adds to one linear layer, and the places of A and B in the unit's trained pool. rank 0: nothing.
+// The adapter of one linear layer, and the places of A and B in the unit's trained pool. rank 0: nothing.
 struct LowRank {
   std::size_t rank = 0;
   float scale = 0;
@@ -64,7 +64,7 @@ std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter);
 bool matches(const ModuleNames& names, std::string_view module);
 // Whether a pattern of rank_pattern or alpha_pattern matches this module.
 bool matches_end(const std::string& pattern, std::string_view module);
-// The number in a module's name that peft takes for its layer: the last one that follows two names.
+// The number in a module's name that peft interprets as the layer: the last one that follows two names.
 std::optional<std::int64_t> layer_of(std::string_view module);
 // Whether the tensor is fully trained: it lies in a module that modules_to_save names.
 bool is_saved_whole(const Adapter& adapter, std::string_view tensor);

@@ -18,7 +18,7 @@ struct Batch {
   // rows.
   const std::uint32_t* loss_rows = nullptr;
   const std::uint32_t* types = nullptr;  // token types; null: all are 0
-  // The sets of classes of the rows that enter the loss (device::class_set_words()); null: labels say all.
+  // The sets of classes of the rows that enter the loss (device::class_set_words()); null: the labels hold the targets.
   const std::uint32_t* class_sets = nullptr;
 };
 

@@ -19,14 +19,14 @@ struct Classes {
   device::ClassTarget target = device::ClassTarget::one;
   bool counted = false;  // num_labels sets the number
 };
-// Strata's own key in config.json: an object that says what a classifier was trained on, so that predictions are made
-// in the same way (docs/formats.md, "Labels").
+// Strata's own key in config.json: an object that describes a classifier's training data, so that texts for predictions
+// are tokenized in the same way (docs/formats.md, "Labels").
 inline constexpr const char* kTrainedOn = "strata_trained_on";
 // Strata's own problem_type for data without labels.
 inline constexpr const char* kPrediction = "prediction";
 // transformers' name of a class without a name, followed by its number.
 inline constexpr std::string_view kNumberedLabel = "LABEL_";
-// None for a language model, which ignores these keys. Throws Error{corrupt}, or Error{usage} for values from the
+// No classes for a language model, which ignores these keys. Throws Error{corrupt}, or Error{usage} for values from the
 // recipe, if id2label does not count from 0, has two equal names, or disagrees with num_labels. Throws Error{usage} for
 // an unknown problem_type.
 Classes read_classes(const Config& config, Objective objective);

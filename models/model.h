@@ -1,9 +1,10 @@
 #pragma once
-// models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
-// of ranks, stages, tiers or plans. A Unit (this header) is what is gathered together: an embedding, a block, a head.
-// It reports what it takes and returns, costs, saves and shares; the planner asks it, and knows no kinds of units. Open
-// families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
-// families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
+// models/ is mathematics: layers with forward and backward written out, and the families made of them. It does not
+// depend on ranks, stages, tiers or plans. A Unit (this header) is what is gathered together: an embedding, a block, a
+// head. It reports its inputs and outputs, its cost, and the tensors that it saves and shares; the planner asks it, and
+// does not distinguish kinds of units. Open families/gpt2.cc next: a family reads from top to bottom like its paper,
+// made of layers/ and device/ops. families/families.h lists them all; files/ reads and writes config.json and
+// safetensors (files/config.h first).
 
 #include <array>
 #include <cstddef>
@@ -105,7 +106,7 @@ class Unit;
 SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
                       std::size_t parameter);
 
-// What a unit's calls read and write besides parameters and what they save.
+// What a unit's calls read and write, apart from parameters and saved activations.
 struct Ports {
   bool input = true;                   // false: the unit makes y from the batch, without x and dx
   bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
@@ -136,11 +137,11 @@ struct Seam {
 
 class LossUnit;
 
-// What is gathered together: the embedding, a transformer block, the head. A unit knows nothing of ranks, shards or
-// tiers; the code that plans and runs a step asks it, and knows no kinds of units. x, y and their gradients are
-// [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches. A call is made part by part,
-// forward from the first part and backward from the last, always all of them and with the same workspace. So the
-// arithmetic is the same whether or not the complete unit is in memory.
+// The parameters and computations that are gathered together: the embedding, a transformer block, the head. A unit does
+// not depend on ranks, shards or tiers; the code that plans and runs a step asks it, and does not distinguish kinds of
+// units. x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by
+// micro-batches. A call is made part by part, forward from the first part and backward from the last, always all of
+// them and with the same workspace. So the arithmetic is the same whether or not the complete unit is in memory.
 class Unit {
  public:
   virtual ~Unit() = default;
@@ -160,9 +161,11 @@ class Unit {
   virtual const LossUnit* as_loss() const { return nullptr; }
 
   virtual UnitBytes bytes() const = 0;
-  // Adds every library product of one micro-batch's forward and backward: the lower bound of a step's time.
+  // Adds every library product of one micro-batch's forward and backward, from which the lower bound of a step's time
+  // follows.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
-  // The cost of a pass of one micro-batch over these parts. What belongs to no part's parameters is divided evenly.
+  // The cost of a pass of one micro-batch over these parts. Work that belongs to no part's parameters is divided
+  // evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
   // The FLOPs of a pass of one micro-batch over the complete unit, of which this rank may compute some virtual shards.
   virtual Work whole_work(Pass pass) const;
@@ -174,8 +177,8 @@ class Unit {
   // without y may have fewer. A loss is a backward if it computes gradients. Empty: a call runs at once.
   virtual std::vector<Seam> seams(Pass /*pass*/, bool /*wants_output*/) const { return {}; }
 
-  // Called before the first step, in the lane that runs the unit: what libraries prepare once per shape. Returns the
-  // name of what computes the attention, if the unit has any.
+  // Called before the first step, in the lane that runs the unit: does the work that libraries need once per shape.
+  // Returns the name of the attention implementation, if the unit has attention.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
   // Its linear layers in the order in which they were added: their names, and their adapters.
@@ -209,8 +212,8 @@ class Unit {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
   }
-  // Call before adding parameters: frozen matrices of linear layers are quantised, except as RunShape::not_quantised
-  // says.
+  // Call before adding parameters: frozen matrices of linear layers are quantised, except for those of
+  // RunShape::not_quantised.
   void quantise_matrices(std::shared_ptr<const std::vector<std::string>> but) {
     quantises_ = true;
     not_quantised_ = std::move(but);

@@ -30,8 +30,8 @@ std::optional<Failure> Call::failure() {
   return failure_;
 }
 
-Drive::Drive(const SwapFile& file, const Rung& rung, const IoOptions& options)
-    : file_(file), rung_(rung), options_(options), slots_(static_cast<std::size_t>(options.queue_depth)) {
+Drive::Drive(const SwapFile& file, const IoMode& mode, const IoOptions& options)
+    : file_(file), mode_(mode), options_(options), slots_(static_cast<std::size_t>(options.queue_depth)) {
   for (std::uint32_t i = 0; i < slots_.size(); ++i) free_.push_back(i);
   issuing_.reserve(64);
   std::promise<void> ready;
@@ -98,8 +98,8 @@ int Drive::register_memory(std::span<std::byte> memory) {
 
 void Drive::run(std::promise<void>& ready) {
   try {
-    submitter_ = open_submitter(rung_, file_.descriptor(), options_.queue_depth);
-    if (options_.wrap) submitter_ = options_.wrap(std::move(submitter_), rung_);
+    submitter_ = open_submitter(mode_, file_.descriptor(), options_.queue_depth);
+    if (options_.wrap) submitter_ = options_.wrap(std::move(submitter_), mode_);
   } catch (...) {
     ready.set_exception(std::current_exception());
     return;

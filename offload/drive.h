@@ -61,24 +61,24 @@ struct Share {
   std::optional<Failure> failure;
 };
 
-// One drive. Its I/O thread makes a submitter of `rung` for `file`, and keeps up to queue_depth requests in flight,
+// One drive. Its I/O thread makes a submitter of `mode` for `file`, and keeps up to queue_depth requests in flight,
 // taken from the open calls in turn. Short transfers are continued; EINTR and EAGAIN are tried again. Throws
 // std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the file
 // outlives it.
 class Drive {
  public:
-  Drive(const SwapFile& file, const Rung& rung, const IoOptions& options);
+  Drive(const SwapFile& file, const IoMode& mode, const IoOptions& options);
   ~Drive();
   Drive(const Drive&) = delete;
   Drive& operator=(const Drive&) = delete;
 
   // Calls Submitter::register_memory in the I/O thread and waits for it.
   int register_memory(std::span<std::byte> memory);
-  // Queues a share that has ranges. The share's call learns of its end.
+  // Queues a share, which must have ranges. Calls Call::finish() of its call when it ends.
   void start(Share& share);
-  // Issues no further requests of this share. It ends when those in flight have.
+  // Issues no further requests of this share. It ends when those in flight have completed.
   void stop(Share& share);
-  // Forgets the share and its requests in flight.
+  // Drops the share and its requests in flight: their completions are ignored.
   void abandon(Share& share);
 
  private:
@@ -96,7 +96,7 @@ class Drive {
   void break_down(int error);
 
   const SwapFile& file_;
-  Rung rung_;
+  IoMode mode_;
   const IoOptions& options_;
   std::unique_ptr<Submitter> submitter_;
 

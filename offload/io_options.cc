@@ -14,11 +14,11 @@ std::string_view name_of(Engine engine) {
   return "";
 }
 
-std::string to_string(const Rung& rung) {
-  std::string text(name_of(rung.engine));
-  text += rung.direct ? ", O_DIRECT" : ", buffered";
+std::string to_string(const IoMode& mode) {
+  std::string text(name_of(mode.engine));
+  text += mode.direct ? ", O_DIRECT" : ", buffered";
   // Only io_uring has registered buffers.
-  if (rung.engine == Engine::io_uring) text += rung.registered ? ", registered buffers" : ", plain buffers";
+  if (mode.engine == Engine::io_uring) text += mode.registered ? ", registered buffers" : ", plain buffers";
   return text;
 }
 

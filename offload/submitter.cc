@@ -2,10 +2,10 @@
 
 namespace strata::offload {
 
-std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth) {
-  switch (rung.engine) {
+std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth) {
+  switch (mode.engine) {
     case Engine::io_uring:
-      return open_uring(descriptor, queue_depth, rung.registered);
+      return open_uring(descriptor, queue_depth, mode.registered);
     case Engine::libaio:
       return open_libaio(descriptor, queue_depth);
     case Engine::threads:

@@ -32,15 +32,15 @@ class Submitter {
   virtual int register_memory(std::span<std::byte> memory) = 0;
   // Queues a request. At most the queue depth is in flight at once.
   virtual void submit(const Request& request) = 0;
-  // Hands the queue to the kernel, sleeps until a request completes or wake() is called, and returns how many
-  // completions it stored. `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
+  // Submits the queue to the kernel, sleeps until a request completes or wake() is called, and returns the number of
+  // completions stored. `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
   virtual std::size_t wait(std::span<Completion> done) = 0;
   // Ends a sleeping wait(), or the next one. Any thread.
   virtual void wake() = 0;
 };
 
-// A submitter of `rung` for the open file `descriptor`. Throws a std::system_error that names the failed call.
-std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth);
+// A submitter of `mode` for the open file `descriptor`. Throws a std::system_error that names the failed call.
+std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth);
 
 // The three kinds; see each source.
 std::unique_ptr<Submitter> open_uring(int descriptor, int queue_depth, bool registered);

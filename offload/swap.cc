@@ -26,7 +26,7 @@ struct Swap::Impl {
   const AbortToken& abort;
   std::vector<std::unique_ptr<SwapFile>> files;
   std::vector<std::unique_ptr<Drive>> drives;
-  std::vector<Rung> rungs;
+  std::vector<IoMode> modes;
   std::vector<std::vector<std::string>> refused;
   std::optional<Checksums> checksums;
   std::atomic<std::uint64_t> bytes_read{0}, bytes_written{0};
@@ -64,9 +64,9 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
     self.files.push_back(std::make_unique<SwapFile>(options.folders[d], share, rank));
   }
   for (const auto& file : self.files) {
-    Chosen chosen = climb(*file, self.options, abort);
+    Chosen chosen = probe(*file, self.options, abort);
     self.drives.push_back(std::move(chosen.drive));
-    self.rungs.push_back(chosen.rung);
+    self.modes.push_back(chosen.mode);
     self.refused.push_back(std::move(chosen.refused));
   }
   if (options.verify) self.checksums.emplace(bytes);
@@ -78,14 +78,14 @@ Swap& Swap::operator=(Swap&&) noexcept = default;
 
 void Swap::register_memory(std::span<std::byte> staging) {
   for (std::size_t d = 0; d < impl_->drives.size(); ++d) {
-    if (!impl_->rungs[d].registered) continue;
+    if (!impl_->modes[d].registered) continue;
     const int error = impl_->drives[d]->register_memory(staging);
     if (error == 0) continue;
     const std::string reason = registration_refused(error);
     if (impl_->options.registered)
       fail(Exit::usage, "{}: {} bytes of staging cannot be registered as requested: {}", impl_->files[d]->name(),
            staging.size(), reason);
-    impl_->rungs[d].registered = false;
+    impl_->modes[d].registered = false;
     impl_->refused[d].push_back(reason);
   }
 }
@@ -129,7 +129,7 @@ std::uint64_t Swap::bytes_written() const {
 std::vector<Swap::DriveReport> Swap::drives() const {
   std::vector<DriveReport> reports;
   for (std::size_t d = 0; d < impl_->drives.size(); ++d)
-    reports.push_back({impl_->files[d]->folder(), impl_->rungs[d], impl_->refused[d], impl_->files[d]->notes()});
+    reports.push_back({impl_->files[d]->folder(), impl_->modes[d], impl_->refused[d], impl_->files[d]->notes()});
   return reports;
 }
 
@@ -137,7 +137,7 @@ std::string Swap::describe() const {
   std::vector<std::string> texts;
   const auto reports = drives();
   for (const DriveReport& report : reports) {
-    std::string text = to_string(report.rung);
+    std::string text = to_string(report.mode);
     for (const std::string& reason : report.refused) text += "; not used: " + reason;
     for (const std::string& note : report.notes) text += "; " + note;
     texts.push_back(std::move(text));
@@ -218,7 +218,7 @@ std::string registration_refused(int error) {
       error_text(error), bytes);
 }
 
-Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
+Chosen probe(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
   Chosen chosen;
   device::Arena memory(2 * kBlock);
   const auto refuse = [&](std::string reason) {
@@ -243,9 +243,9 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
           continue;
         }
         if (std::find(unusable.begin(), unusable.end(), engine) != unusable.end()) continue;
-        const Rung rung{engine, direct, registered};
+        const IoMode mode{engine, direct, registered};
         try {
-          chosen.drive = std::make_unique<Drive>(file, rung, options);
+          chosen.drive = std::make_unique<Drive>(file, mode, options);
         } catch (const std::system_error& error) {
           unusable.push_back(engine);
           refuse(engine_refused(engine, error));
@@ -258,7 +258,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
           }
         }
         if (const std::string wrong = try_block(chosen.drive, file, ++seed << 32, memory, abort); !wrong.empty()) {
-          refuse(fmt::format("{}: {}", to_string(rung), wrong));
+          refuse(fmt::format("{}: {}", to_string(mode), wrong));
           continue;
         }
         // Memory that has not been written reads as zeros.
@@ -266,7 +266,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
         const Range zeros{0, memory.data(), std::min<std::size_t>(kBlock, file.bytes())};
         transfer({&chosen.drive, 1}, true, {&zeros, 1}, abort);
         if (registered) (void)chosen.drive->register_memory({});
-        chosen.rung = rung;
+        chosen.mode = mode;
         return chosen;
       }
     }

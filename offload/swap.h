@@ -1,9 +1,9 @@
 #pragma once
-// offload/ moves one tier's bytes to drives and back. It knows nothing of plans or tensors, and of ranks only a number
-// for messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks
-// of 1 MiB striped over drives, an I/O thread with a queue per drive (drive.h), and three Submitters
-// (submitter.h): io_uring, libaio and a thread pool. climb() finds out at the start which of them works; io_options.h
-// holds what the recipe may force.
+// offload/ moves one tier's bytes to drives and back. It does not depend on plans or tensors, and uses the rank only in
+// messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks of 1
+// MiB striped over drives, an I/O thread with a queue per drive (drive.h), and three Submitters (submitter.h):
+// io_uring, libaio and a thread pool. probe() determines at the start which of them works; io_options.h holds the
+// settings that a recipe may force.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +28,8 @@ namespace strata::offload {
 // destroyed.
 class Swap {
  public:
-  // All bytes are zero. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder
-  // that cannot be used or a forced rung that does not work, Error{does_not_fit} if a folder has too little space,
+  // All bytes are zero. Probes every drive and takes the best mode that works there. Throws Error{usage} for a folder
+  // that cannot be used or a forced mode that does not work, Error{does_not_fit} if a folder has too little space,
   // otherwise Error{failed}.
   Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortToken& abort);
   ~Swap();
@@ -37,12 +37,12 @@ class Swap {
   Swap& operator=(Swap&&) noexcept;
 
   // Call it before the first transfer. Requests inside `staging`, which must outlive the swap, then skip the kernel's
-  // page look-up if the rung supports that. If the system refuses, plain requests are used and describe() says why; if
+  // page look-up if the mode supports that. If the system refuses, plain requests are used and describe() says why; if
   // the recipe forces registration, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or
-  // nobody writes. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
+  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or all
+  // of them read. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
   // The same for up to kMostRanges ranges, all in flight at once.
@@ -55,8 +55,8 @@ class Swap {
 
   struct DriveReport {
     std::filesystem::path folder;
-    Rung rung;
-    std::vector<std::string> refused;  // for each higher rung, why it is not used and what would help
+    IoMode mode;
+    std::vector<std::string> refused;  // for each better mode, why it is not used and what would help
     std::vector<std::string> notes;    // notes about the folder
   };
   std::vector<DriveReport> drives() const;
@@ -68,24 +68,24 @@ class Swap {
   std::unique_ptr<Impl> impl_;
 };
 
-// The drive of a swap file on the best rung that works there. For each higher rung: why it is not used, and what would
+// The drive of a swap file in the best mode that works there. For each better mode: why it is not used, and what would
 // help.
 struct Chosen {
   std::unique_ptr<Drive> drive;
-  Rung rung;
+  IoMode mode;
   std::vector<std::string> refused;
 };
 
-// Tries the rungs that `options` leaves open, from the top: io_uring, libaio, threads; O_DIRECT before buffered;
+// Tries the modes that `options` leaves open, the best first: O_DIRECT before buffered; io_uring, libaio, threads;
 // registered buffers before plain ones. Each writes a block, reads it back and compares. `options` outlives the drive.
-// Throws Error{usage} with the reasons if a forced rung does not work, Error{failed} if no rung does.
-Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort);
+// Throws Error{usage} with the reasons if a forced mode does not work, Error{failed} if no mode does.
+Chosen probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
 // Why registering memory failed, and what helps.
 std::string registration_refused(int error);
 
 // Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,
-// because a read may cover only parts of what several writes left. Thread-safe for calls whose ranges do not overlap.
+// because a read may cover parts of several writes. Thread-safe for calls whose ranges do not overlap.
 class Checksums {
  public:
   explicit Checksums(std::uint64_t bytes);

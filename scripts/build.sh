@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Configures and builds the program as build/strata.
 #   scripts/build.sh [--all] [--sanitize address|thread] [--clean]
-# --all: the tests and benchmarks too. --sanitize: with sanitizers, in build-asan or build-tsan. --clean: from nothing.
-# STRATA_BUILD names another folder. ccache is used if it is installed. Kernels for GPUs are built if nvcc is.
+# --all: also the tests and benchmarks. --sanitize: with sanitizers, in build-asan or build-tsan. --clean: from scratch.
+# STRATA_BUILD names another folder. ccache is used if it is installed; GPU kernels are built if nvcc is installed.
 . "$(dirname "$0")/steps.sh"
 
 target=strata
@@ -29,9 +29,9 @@ done
 
 [ -z "$clean" ] || rm -rf "$build"
 options=(-DSTRATA_SANITIZE="$sanitize" -DSTRATA_WERROR=OFF)
-# Warnings are errors for those who can mend them: in CI, and after scripts/setup.sh --dev.
+# Warnings are errors only for developers, who can fix them: in CI, and after scripts/setup.sh --dev.
 if [ -n "${CI:-}" ] || [ -d .dev ]; then options+=(-DSTRATA_WERROR=ON); fi
-# Sources together, in half the time, for those who build once; developers build again after every edit.
+# A unity build takes half the time for users, who build once; developers rebuild after every edit.
 if [ ! -d .dev ]; then options+=(-DCMAKE_UNITY_BUILD=ON); fi
 if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 step configure "configuring $build" cmake -S . -B "$build" -G Ninja "${options[@]}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and trains a small GPT on the King James Bible with two ranks at ZeRO-3; then shows
-# memory as planned and as measured at ZeRO-0 and ZeRO-3, the loss before and after, and that the bits are the same. Its
-# second act trains a GPT that does not fit its memory, with parameters and optimizer on NVMe, to the same bits.
+# Installs missing packages, builds, and trains a small GPT on the King James Bible with two ranks at ZeRO-3. It shows
+# planned and measured memory at ZeRO-0 and ZeRO-3, the loss before and after, and that the bits are the same. Then it
+# trains a GPT that does not fit into its memory, with parameters and optimizer on NVMe, to the same bits.
 #   scripts/demo.sh [--smoke] [--out DIR]
-# --smoke: a few steps, with what is built and installed already. --out: where its files go (runs/demo).
+# --smoke: a few steps; installs and builds nothing. --out: the folder for its files (default: runs/demo).
 . "$(dirname "$0")/steps.sh"
 
 out=runs/demo

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats every C++ source as .clang-format says.
+# Formats every C++ source with clang-format and .clang-format.
 #   scripts/format.sh [--check]   --check: changes nothing; fails if something would change, 77 without clang-format 14
 . "$(dirname "$0")/steps.sh"
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, on a machine that has one and no network.
-#   scripts/gpu-check.sh --pack DIR [--own-attention]   here: what build/ holds, stripped, with its libraries, into DIR;
+# Runs all checks that need a GPU, on a machine with one and without a network.
+#   scripts/gpu-check.sh --pack DIR [--own-attention]   here: copies build/'s programs, stripped, with their libraries;
 #                                                       --own-attention: also a build without cuDNN's
 #   DIR/gpu-check.sh [PART...]                          there: all parts, or those named, into ${OUT:-DIR/results}
-# Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits; NCCL by one
-# rank), contract (whole runs: same bits over stages, tiers, orders and ranks), kernels (what memory bounds, against a
-# copy), bench (beside PyTorch, if TORCH_TRAIN named torch_train.py when this was packed), sanitizer (compute-sanitizer
-# over whole runs and the twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a
-# part gets its limit or what is left, so if that is too little for all, name parts and call twice. gpu-DATE.json,
-# gpu-DATE.md and logs.tar.gz are written after each part, so that they are there whatever ends this.
+# Parts: machine (GPU, driver, libraries), twins (every operation against its reference and the CPU's bits; NCCL on one
+# rank), contract (whole runs: same bits for all stages, tiers, orders and ranks), kernels (memory-bound ones, against a
+# copy), bench (against PyTorch, if TORCH_TRAIN named torch_train.py at packing), sanitizer (compute-sanitizer on whole
+# runs and the twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets
+# its limit or the remaining time. If that is too little for all, name parts and call it twice. gpu-DATE.json,
+# gpu-DATE.md and logs.tar.gz are written after each part, so an interrupted run leaves them too.
 set -euo pipefail
 
 if [ "${1:-}" = --pack ]; then
@@ -99,12 +99,12 @@ P
 fi
 [ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
 
-# Only our programs see the libraries that came along: PyTorch brings its own. CUDA's are there for what those load
-# themselves. A stream for each lane: see device/cuda/context.cc.
+# Only our programs see the packed libraries: PyTorch brings its own. CUDA's are there for what those load themselves.
+# A stream for each lane: see device/cuda/context.cc.
 libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
 
-# A line of the report: NAME, exit status or what stands for one, seconds, command.
+# Adds a line to the report: NAME, exit status or a word in its place, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
 
 # The report of what there is by now; its status is 0 if all parts passed.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks every C++ source with clang-tidy, as .clang-tidy says; needs a configured build folder.
+# Checks every C++ source with clang-tidy and .clang-tidy; needs a configured build folder.
 #   scripts/lint.sh [FILE...]   default: all sources; 77 without clang-tidy
 . "$(dirname "$0")/steps.sh"
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Plants faults, one at a time, and says which of them no test sees.
+# Makes faults in the sources, one at a time, and reports those that no test finds.
 #   scripts/mutate.sh N [FOLDER] [--seed S] [--seconds T] [--dry-run]
-# N random faults of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree: this one
-# stays as it is. Each is shown as file:line and diff; its folder's tests are built and run (GTEST_FILTER holds for them).
-# --seed: another draw. --seconds: for a fault's build, and for its tests; tests that take longer see it. --dry-run: the
-# faults alone. The last line counts them; the exit code is 1 if one survived. Kinds:
+# Makes N random faults, of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree.
+# Each is shown as file:line and diff; its folder's tests are built and run (GTEST_FILTER applies to them). --seed:
+# other random faults. --seconds: the limit for a fault's build, and for its tests; tests that exceed it have found the
+# fault. --dry-run: only shows the faults. The last line counts them; the exit code is 1 if one survived. Kinds:
 #   border   < for <=, and the like            wait    a wait, barrier, flush or sync is dropped
 #   one      a + 1, - 1 or = 0 is off by one   result  a check is made and its outcome ignored
 #   swap     two arguments change places

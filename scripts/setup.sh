@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo if not root).
 #   scripts/setup.sh [--dev] [--cuda] [--cluster]
-#     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
-#       with which tests look at reports, and a gRPC client for Python; what --cluster installs)
+#     --dev: also the developers' tools (clang-format, clang-tidy, clang, ccache; for tests of reports, chromium and, in
+#       .dev, tensorboard; a gRPC client for Python; the packages of --cluster)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
-#       attention. CUDA itself is installed as NVIDIA says.
-#     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm)
+#       attention. Install CUDA itself by NVIDIA's instructions.
+#     --cluster: also the packages for tests on a cluster of network namespaces (sshd, Slurm)
 # If the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${STRATA_BUILD:-build}
 steps_ticker=
 
-# Open MPI refuses to start as root unless told twice.
+# Open MPI refuses to start as root unless both variables are set.
 if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs every test.
+# Installs missing packages, builds everything and runs every test.
 #   scripts/test.sh [--asan | --tsan] [--quick] [-R REGEX]
-# --asan: with AddressSanitizer and UBSan, in build-asan. --tsan: with ThreadSanitizer, in build-tsan, those tests whose
+# --asan: with AddressSanitizer and UBSan, in build-asan. --tsan: with ThreadSanitizer, in build-tsan, only tests whose
 # ranks and lanes are threads. --quick: without the tests that start mpirun or scripts, and without the fuzz replays.
-# -R: only tests whose name matches. A test of several processes or nodes that fails is run once more, alone: here they
-# share a few processors with other tests. What passes then is named as such.
+# -R: only tests whose name matches. A test of several processes or nodes that fails is run again, alone, because the
+# tests share a few processors. If it passes then, the output says so.
 # The last line is "N passed, N failed, N skipped"; the exit code is 0 if none failed.
 . "$(dirname "$0")/steps.sh"
 
 build_options=(--all)
 select=()
-# What ThreadSanitizer can see: threads of this process. MPI's and OpenMP's own synchronisation it cannot.
+# ThreadSanitizer sees the threads of this process, but not the synchronisation of MPI and OpenMP.
 threads='^(comm|runtime|models|offload)\.|^device\.(Lane|Team|Abort)'
 while [ $# -gt 0 ]; do
   case $1 in
@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# Prints from CTest's JUnit files, that of the second attempts first: what was skipped and why, what failed and what it
-# said, and the plain line.
+# Prints from CTest's JUnit files, that of the second attempts first: the skipped tests and the reasons, the failed ones
+# and their output, and the plain line.
 summarize() {
   awk -v again="$1" '
     function attribute(name,  text) {

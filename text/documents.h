@@ -11,7 +11,7 @@
 
 namespace strata::text {
 
-// How an input contains documents.
+// How an input is divided into documents.
 enum class InputKind {
   plain,        // the whole input is one document
   lines,        // one JSON value per line

@@ -48,8 +48,8 @@ class BitFile {
 };
 
 // Writes tokens to a file, `width` bytes each. The separator between two documents belongs to the first of them. A
-// second file says where documents begin, and a third which tokens count as labels (docs/formats.md). Documents without
-// a token leave no trace. The caller owns the files and commits them after finish().
+// second file holds the beginnings of documents, and a third marks the tokens that count as labels (docs/formats.md).
+// Documents without tokens are left out. The caller owns the files and commits them after finish().
 class TokenWriter {
  public:
   // mask: null if every token counts.
@@ -66,7 +66,7 @@ class TokenWriter {
 
   std::uint64_t count() const { return count_; }
   std::uint64_t documents() const { return documents_; }
-  // The number of documents without a token.
+  // The number of documents without tokens.
   std::uint64_t empty_documents() const { return empty_documents_ + (pending_ && begun_ ? 1 : 0); }
   // The number of tokens that count as labels.
   std::uint64_t labels() const { return mask_ ? mask_->ones() : count_; }

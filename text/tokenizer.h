@@ -77,12 +77,12 @@ class Tokenizer {
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
   // The template around a text, or two.
   const TextTemplate& text_template() const { return template_; }
-  // Ids, ascending, that are not text but marks of the tokenizer.
+  // The ids, ascending, of special tokens, which are not text.
   virtual std::vector<std::uint32_t> special_ids() const = 0;
   // Tokens that the tokenizer's own file names in addition to the folder's configuration: SentencePiece's "bos_token",
   // "eos_token", "unk_token" and "pad_token", with their texts.
   virtual std::vector<std::pair<std::string, std::string>> named_tokens() const { return {}; }
-  // The token that stands for one to be predicted: `mask_token` in the folder's configuration, otherwise "[MASK]" or
+  // The token that replaces a token to be predicted: `mask_token` in the folder's configuration, otherwise "[MASK]" or
   // "<mask>", if there is one.
   std::optional<std::uint32_t> mask_id() const;
 

@@ -9,7 +9,7 @@ namespace strata {
 // process, however the process ends, so a crashed run leaves no lock. Returns 0 or the system's error; EWOULDBLOCK
 // means that another process holds the lock.
 int lock_file(const Descriptor& file);
-// Whether the open file still lies at `path`, and not behind a link.
+// Whether `path` still names the open file, and not through a link.
 bool lies_at(const Descriptor& file, const std::filesystem::path& path);
 
 }  // namespace strata

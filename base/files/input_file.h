@@ -10,7 +10,7 @@
 namespace strata {
 
 // Whether a pipe may be opened. handed_over: only if the process was started with it (is_handed_over()), for example
-// standard input or a shell's <(...). Somebody holds the other end of such a pipe open.
+// standard input or a shell's <(...). The other end of such a pipe is held open by the process that made it.
 enum class Pipes : std::uint8_t { refused, handed_over };
 
 // A regular file, opened for reading without waiting. Anything else (a pipe without a writer, a device, a socket, a
@@ -23,9 +23,9 @@ struct InputFile {
   std::uint64_t bytes = 0;  // the size of a regular file
 };
 
-// The same, but throws Error{usage}. `named` opens the message and says what the file is: "recipe a.toml".
+// The same, but throws Error{usage} if the file was refused. The message begins with `named`: "recipe a.toml".
 Descriptor open_input(const std::filesystem::path& path, const std::string& named, Pipes pipes = Pipes::refused);
-// The file's text. Also throws Error{usage} if the file has more than `most` bytes, since it is then the wrong file.
+// The file's text. Also throws Error{usage} if the file has more than `most` bytes, because it is then the wrong file.
 std::string read_input(const std::filesystem::path& path, const std::string& named, std::size_t most,
                        Pipes pipes = Pipes::refused);
 // Reads the open file to its end.

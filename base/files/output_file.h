@@ -8,18 +8,18 @@
 
 namespace strata {
 
-// Creates files in folders to which others may write too. None of these functions follows a link at `path` itself, so
-// nobody can choose which file is written by planting a link. If the system refuses, all return no descriptor and set
-// errno. `access`: O_WRONLY or O_RDWR.
+// Creates files in folders to which others may write too. None of these functions follows a link at `path` itself, so a
+// planted link cannot redirect a write. If the system refuses, all return an empty descriptor and set errno. `access`:
+// O_WRONLY or O_RDWR.
 
 // Creates a file that does not exist yet. EEXIST: something is there.
 Descriptor create_new_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
 // Opens one of the user's own files: a new one, or the regular file or pipe at `path`, without waiting. O_APPEND in
-// `access` appends. ELOOP: a link is there that does not lead to a terminal, /dev/null or the like.
+// `access` appends. ELOOP: there is a link, and it does not lead to a terminal, /dev/null or a similar device.
 Descriptor open_own_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
 // Creates a folder that does not exist yet. Returns false and sets errno if it cannot be created.
 bool create_new_folder(const std::filesystem::path& path);
-// A name next to `path` that nobody can guess, for a file that is renamed to `path` when it is complete.
+// An unguessable name next to `path`, for a file that is renamed to `path` when it is complete.
 std::filesystem::path name_next_to(const std::filesystem::path& path);
 
 // Whether a path names something with which the process was started, of any kind: /dev/stdin, stdout and stderr,

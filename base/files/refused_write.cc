@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// What the user can do about lack of space; nullptr if the error is another.
+// Advice about lack of space; nullptr for any other error.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -40,7 +40,7 @@ void no_folder_for(const std::filesystem::path& path) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   std::error_code ignored;
   if (std::filesystem::is_directory(folder, ignored))
-    fail(Exit::usage, "{}: the system lets nobody make files in {}: give a name in another folder", path.string(),
+    fail(Exit::usage, "{}: no files can be created in {}: give a name in another folder", path.string(),
          folder.string());
   fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path.string(), folder.string());
 }

@@ -9,8 +9,8 @@ namespace strata {
 // do, because trying again changes nothing. A link in the file's place (ELOOP) is Error{usage}. Anything else is
 // Error{failed}; one about permissions says what to do.
 [[noreturn]] void refused_write(const std::string& what, int error);
-// Throws Error{usage} for a file that could not be made because of its folder (ENOENT, ENOTDIR): there is none, or it
-// is the system's own, such as /proc.
+// Throws Error{usage} for a file that could not be created because of its folder (ENOENT, ENOTDIR): the folder is
+// missing, or is the system's own, such as /proc.
 [[noreturn]] void no_folder_for(const std::filesystem::path& path);
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// Why a text is not JSON, for the user: parsers do not give the line, and their wording differs.
+// Why a text is not JSON, in words for the user. Parsers do not give the line, and their wording differs.
 struct JsonFault {
   std::size_t line;   // counted from 1
   std::string found;  // "a string without its closing quote"

@@ -16,7 +16,7 @@ std::int64_t now() {
 }
 // Each check reads a file of /proc per neighbour.
 constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
-// A rank's last data may arrive later than its farewell, because they take different ways.
+// A rank's last data may arrive later than its farewell, because they take different paths.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 
 }  // namespace
@@ -42,7 +42,7 @@ ControlLine::~ControlLine() {
 }
 
 ControlLine::Notice ControlLine::notice(Kind kind, const Failure& failure) {
-  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.told ? 1 : 0, {}};
+  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.self_reported ? 1 : 0, {}};
   failure.cause.copy(notice.text.data(), notice.text.size() - 1);
   return notice;
 }
@@ -51,9 +51,9 @@ void ControlLine::listen() {
   STRATA_MPI(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &listening_));
 }
 
-void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& requests) {
+void ControlLine::send_to_others(const Notice& notice, std::vector<MPI_Request>& requests) {
   for (int peer = 0; peer < session_.size; ++peer) {
-    // Nobody listens in a rank that died. One that left listens until all have left.
+    // A rank that died receives nothing. One that left receives until all have left.
     const bool silent = peer == notice.rank && !left_[static_cast<std::size_t>(peer)];
     if (peer == session_.rank || silent) continue;
     const int code =
@@ -70,7 +70,7 @@ void ControlLine::receive() {
     if (!arrived) return;
     if (incoming_.kind == Kind::failed) {
       const Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
-                            incoming_.told != 0};
+                            incoming_.self_reported != 0};
       if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
       token_.set(failure);
     } else {
@@ -82,17 +82,17 @@ void ControlLine::receive() {
 
 void ControlLine::fail_with(const Failure& failure) {
   token_.set(failure);
-  if (told_) return;
-  told_ = true;
+  if (reported_) return;
+  reported_ = true;
   failure_ = notice(Kind::failed, failure);
-  tell_others(failure_, failure_requests_);
+  send_to_others(failure_, failure_requests_);
 }
 
 void ControlLine::report_failure(const std::string& cause, Exit code) {
   const std::lock_guard lock(mutex_);
   // If the token names another rank, that rank's notice set it, and the notice went to all ranks.
-  if (told_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
-  // A rank whose notice has already arrived, even if nobody has read it, failed first and says so.
+  if (reported_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
+  // A rank whose notice has already arrived, even if unread, failed first and prints the cause.
   try {
     receive();
   } catch (const Error&) {  // MPI itself may be the cause of the failure
@@ -148,7 +148,7 @@ void ControlLine::look(bool waiting) {
       next_look_ = time + kLookAfterNeighbours;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
-          // The rank may have said farewell between the two checks.
+          // The rank's farewell may have arrived between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
             fail_with({process.rank, process.obituary(), Exit::failed, false});
@@ -175,7 +175,7 @@ bool ControlLine::leave_together() {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
     farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
-    tell_others(farewell_, farewell_requests_);
+    send_to_others(farewell_, farewell_requests_);
   }
   const std::int64_t since = now();
   while (!token_.is_set()) {
@@ -205,7 +205,7 @@ bool ControlLine::leave_together() {
   }
   const std::lock_guard lock(mutex_);
   for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
-    // Poll MPI no longer than needed: its progress also continues what the failure left in flight.
+    // Poll MPI no longer than needed: its progress also continues messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;
     std::this_thread::sleep_for(5ms);

@@ -27,31 +27,32 @@ class ControlLine {
 
   // Called in a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Called outside of waits. The same, except that ranks that have left are no failure: if nobody waits for them, they
+  // Called outside of waits. The same, except that ranks that have left are no failure: if no rank waits for them, they
   // have finished.
   void look_after();
   // Tells the other ranks; returns at once.
   void report_failure(const std::string& cause, Exit code);
-  // What ended the run. Several ranks may fail at the same moment, each before it has heard of the others. Therefore a
-  // rank that failed listens for a short time, and the lowest failed rank counts.
+  // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
+  // notices. Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
   // True if this is the lowest rank left on this node.
   bool lowest_left() const;
-  // The end of a run: tells the other ranks that this rank leaves, and waits for them. False if the run failed.
+  // The end of a run: notifies the other ranks that this rank leaves, and waits until they leave too. False if the run
+  // failed.
   bool leave_together();
 
  private:
   enum class Kind : std::int32_t { failed, left };
   struct Notice {
     Kind kind;
-    std::int32_t rank, code, told;
+    std::int32_t rank, code, self_reported;
     std::array<char, 1024> text;
   };
   void look(bool waiting);
   static Notice notice(Kind kind, const Failure& failure);
   void listen();
   void receive();
-  void tell_others(const Notice& notice, std::vector<MPI_Request>& requests);
+  void send_to_others(const Notice& notice, std::vector<MPI_Request>& requests);
   void fail_with(const Failure& failure);
 
   MpiSession& session_;
@@ -61,7 +62,7 @@ class ControlLine {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
-  bool told_ = false, listened_ = false;
+  bool reported_ = false, listened_ = false;
   bool yields_ = false;  // another rank had reported its failure before this one failed
   Failure lowest_;       // the lowest failure that other ranks reported; rank -1: none
   std::vector<bool> left_;

@@ -189,7 +189,7 @@ class MessageCollectives final : public Collectives {
   }
 
   // Each rank sends its own piece to the rank at its place on every other node, and passes on what it receives to the
-  // ranks of its node. So a byte travels to a node once, and over the connections of all its ranks. Each node starts
+  // ranks of its node. So each byte is sent to a node once, over the connections of all its ranks. Each node starts
   // with the next one, so that no node receives from all at once.
   template <typename Piece>
   void gather_over_nodes(Piece piece) {

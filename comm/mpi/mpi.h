@@ -1,7 +1,7 @@
 #pragma once
 // comm/mpi/ connects processes: the session and the worlds (this header), messages between nodes (messages.cc), memory
-// that the ranks of a node share (shared_memory.cc), which rank failed first (control_line.h), a watch for ranks that
-// never call MPI, and the removal of what killed runs leave on a node (start.h).
+// that the ranks of a node share (shared_memory.cc), finding the rank that failed first (control_line.h), a watch for
+// ranks that never call MPI, and the removal of files that killed runs leave on a node (start.h).
 
 #include <mpi.h>
 
@@ -44,8 +44,8 @@ class MpiSession {
   bool abandoned_ = false;
 };
 
-// The worlds under mpirun. In the first, ranks on one node read each other's memory. If that is impossible, all ranks
-// get null and a `why_not`.
+// The worlds under mpirun. In the first, ranks on one node read each other's memory. If that is impossible, it returns
+// null on all ranks and sets `why_not`.
 std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& session, std::string& why_not);
 // `why`: the reason for using messages if shared memory was preferred; describe() reports it. `patience`: how long to
 // wait at the end for ranks of other nodes, which may still be writing their reports or their part of a checkpoint.

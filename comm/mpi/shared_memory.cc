@@ -32,7 +32,7 @@ class MpiSharedMemoryWorld final : public World {
         run_(run) {}
 
   ~MpiSharedMemoryWorld() override {
-    // MPI_Finalize waits for all ranks, so it is called only if all of them come.
+    // MPI_Finalize waits for all ranks, so it is called only if all of them leave.
     if (!(left_.has_value() ? *left_ : memory_.leave_together())) session_->abandon();
   }
 

@@ -8,10 +8,11 @@
 
 namespace strata::comm {
 
-// While one of these lives, this process is waiting for the other ranks that its launcher started. MPI waits forever
-// for a rank that never calls MPI_Init because it runs another program or command. This watch ends the process after a
-// while, with one sentence on stderr and Exit::failed; the launcher then ends the others. Lower ranks print first. The
-// wait is two minutes, or STRATA_CONNECT_SECONDS. Throws AgreedError{usage} if that is not a number of seconds.
+// Limits how long this process waits for the other ranks of its launcher, during the lifetime of this object. MPI
+// itself waits forever for a rank that never calls MPI_Init because it runs another program or command. When the time
+// is over, the watch ends the process with one sentence on stderr and Exit::failed, and the launcher then ends the
+// others. Lower ranks print first. The limit is two minutes, or STRATA_CONNECT_SECONDS. Throws AgreedError{usage} if
+// that is not a number of seconds.
 class StartWatch {
  public:
   StartWatch(int rank, int ranks);
@@ -28,15 +29,16 @@ class StartWatch {
   std::thread thread_;
 };
 
-// The places in which Open MPI keeps what the processes of a node share: segments of 4 MiB per rank, and a folder per
-// mpirun.
+// The folders in which Open MPI keeps the files that the processes of a node share: segments of 4 MiB per rank, and a
+// folder per mpirun.
 struct SharedPlaces {
   std::filesystem::path segments = "/dev/shm";
   std::filesystem::path sessions;  // if empty, as Open MPI chooses it: TMPDIR, TEMP, TMP, otherwise /tmp
 };
 
-// Removes what this user's killed starts left on this node, under the names of Open MPI 4 and 5: segments and session
-// folders that no process in any container has open. Whatever cannot be removed stays. Returns how many were removed.
+// Removes the segments and session folders that this user's killed runs left on this node, under the names of Open MPI
+// 4 and 5, unless a process in any container has them open. Ignores those that cannot be removed. Returns the number
+// removed.
 std::size_t clear_leftovers(SharedPlaces places = {});
 
 }  // namespace strata::comm

@@ -52,11 +52,12 @@ void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, patience + std::min(rank, kTurns) * kTurn, [&] { return connected_; })) return;
   const std::string text = fmt::format(
-      "strata: rank {} of {} has waited {} s for the others, and not all have come: start all ranks with the same "
+      "strata: rank {} of {} has waited {} s for the others, and some have not connected: start all ranks with the "
+      "same "
       "program and command, or set {} if they need longer to start\n",
       rank, ranks, patience.count(), kVariable);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
-  // exit() would take down what the thread inside MPI_Init still uses.
+  // exit() would destroy objects that the thread inside MPI_Init still uses.
   std::_Exit(static_cast<int>(Exit::failed));
 }
 

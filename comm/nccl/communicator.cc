@@ -74,7 +74,7 @@ void NcclCommunicator::deregister_buffers() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  // Leaving waits for the other ranks, which do not come if only this rank unwinds.
+  // Leaving waits for the other ranks, which do not leave if only this rank unwinds.
   if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
   bool left = false;
   {
@@ -91,8 +91,8 @@ void NcclCommunicator::take_leave() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
     settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
-    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for what the
-    // watch has to abort.
+    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for an
+    // operation that the watch has to abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
   } catch (const Aborted&) {
   } catch (const std::exception& error) {
@@ -207,7 +207,7 @@ void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::b
   issue("ncclAllGather", bytes,
         [&](ncclComm_t comm) { return nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm, stream_); });
   sent_.consensus += bytes * others();
-  sent_.between_nodes += levels_.told(bytes);
+  sent_.between_nodes += levels_.sent_to_all(bytes);
 }
 
 void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
@@ -216,7 +216,7 @@ void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
         [&](ncclComm_t comm) { return nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm, stream_); });
   if (root != rank_) return;
   sent_.broadcast += bytes * others();
-  sent_.between_nodes += levels_.told(bytes);
+  sent_.between_nodes += levels_.sent_to_all(bytes);
 }
 
 void NcclCommunicator::send(const std::byte* data, std::size_t bytes, int to) {

@@ -1,6 +1,7 @@
 #pragma once
-// comm/nccl/ holds the collectives of GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends what
-// hangs (watch.h), and the library as found at run time (library.h). absent.cc replaces them if there is no nccl.h.
+// comm/nccl/ holds the collectives of GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends hung
+// operations (watch.h), and the library as found at run time (library.h). absent.cc replaces them if the program is
+// built without nccl.h.
 
 #include <chrono>
 #include <functional>

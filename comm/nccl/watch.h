@@ -13,12 +13,12 @@
 
 namespace strata::comm {
 
-// Something that the watch looks after, on a thread whose current device is the lane's.
+// A communicator as the watch sees it. The watch calls it on a thread whose current device is the lane's.
 class NcclWatched {
  public:
-  // What NCCL has found wrong since the last call, or a message that for longer than `patience` no collective completed
-  // although some were in flight, or that NCCL was busy connecting for so long; empty if nothing is wrong. Calls no
-  // CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
+  // An error that NCCL has reported since the last call; or a message that for longer than `patience` no collective
+  // completed although some were in flight, or that NCCL was connecting for that long; empty if nothing is wrong. Calls
+  // no CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
   virtual std::string trouble(std::chrono::milliseconds patience) = 0;
   // Gives up the ncclComm_t to a caller that aborts or destroys it; no call uses it any more. Null if it is already
   // gone.
@@ -29,8 +29,8 @@ class NcclWatched {
 };
 
 // Watches a run in which the host waits for lanes, lanes wait for NCCL, and NCCL waits for other ranks. Its thread sets
-// the abort token if one of these fails, is gone, or hangs for longer than `patience`, and once the token is set, it
-// ends what NCCL has in flight. `device` is the device of all communicators.
+// the abort token if one of these fails, has ended, or hangs for longer than `patience`. Once the token is set, it
+// aborts the operations that NCCL has in flight. `device` is the device of all communicators.
 class NcclWatch {
  public:
   NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience);
@@ -40,8 +40,8 @@ class NcclWatch {
   void add(NcclWatched& communicator);
   void remove(NcclWatched& communicator);
 
-  // Ends what all communicators have in flight; they are unusable afterwards. Returns when NCCL has released them, even
-  // if another thread began the abort. Any thread, any number of times.
+  // Aborts the operations in flight of all communicators, which are unusable afterwards. Returns when NCCL has released
+  // them, even if another thread began the abort. Any thread, any number of times.
   void abort_all() noexcept;
 
  private:

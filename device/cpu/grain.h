@@ -7,7 +7,7 @@
 
 namespace strata::device::cpu {
 
-// The elements in one task of elementwise work: small enough to share out, large enough to hide a task's overhead.
+// The elements in one task of elementwise work: small enough to balance, large enough to amortise a task's overhead.
 inline constexpr std::size_t kGrain = 32768;
 
 // Calls f(row) for every row of `width` elements, in tasks of whole rows.

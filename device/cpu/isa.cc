@@ -47,7 +47,7 @@ Processor choose() {
     return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, onednn_uses_amx()};
   // oneDNN accepts this once, before it makes its first primitive. Code that makes primitives calls isa() first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
-    fail(Exit::failed, "STRATA_CPU_ISA=avx2 came too late for oneDNN: DNNL_MAX_CPU_ISA must be left unset with it");
+    fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: leave DNNL_MAX_CPU_ISA unset with it");
   return {Isa::avx2, !name.empty(), false, false};
 }
 

@@ -20,7 +20,8 @@ bool has_avx512_bf16();
 // so that both have the bits of one kind of processor.
 bool has_amx();
 // True if our own kernels multiply bf16 with AVX512_BF16: the processor has it and is faster with it. Sapphire Rapids
-// is not: a VDPBF16PS does the work of two FMA in the time of four. Timed once; bits do not depend on it.
+// is slower with it: a VDPBF16PS does the work of two FMA in the time of four. Timed once; bits do not depend on the
+// result.
 bool avx512_bf16_products();
 // For `doctor`: the libraries that compute, such as "oneDNN 2.6.3, instruction set avx512_core_amx, threads omp".
 std::string describe_libraries();

@@ -8,10 +8,10 @@
 namespace strata::device::cpu {
 
 // The threads of one lane: the lane's own and `threads - 1` workers. Splits an operation into tasks whose number and
-// borders depend only on shapes. So neither the number of threads nor the thread that runs a task ever changes a bit.
+// borders depend only on shapes. So bits depend neither on the number of threads nor on the thread that runs a task.
 class Team {
  public:
-  // Throws Error{failed} if the system starts no more threads.
+  // Throws Error{failed} if the system refuses a thread.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;

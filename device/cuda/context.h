@@ -9,11 +9,11 @@
 
 namespace strata::device::cuda {
 
-// Sets what CUDA reads from the environment when it starts. It must precede any other CUDA call; use() calls it.
+// Sets environment variables that CUDA reads when it starts. Must be called before any other CUDA call; use() calls it.
 void prepare_to_start();
 
-// Makes `device` current for this thread's CUDA calls. Lanes, memory and events are made after it. The issuing thread
-// calls it before each call that depends on the current device.
+// Makes `device` current for this thread's CUDA calls. Call it before lanes, memory and events are created. The issuing
+// thread calls it before each call that depends on the current device.
 void use(Device device);
 
 // A name of a GPU that is unique among all nodes, as nvidia-smi -L shows it: "GPU-2f3c...".

@@ -9,9 +9,9 @@
 
 namespace strata::device::cuda {
 
-// An event of lanes of a GPU and of the host: a CUDA event between streams, flags between streams and the host, so that
-// a host lane never calls CUDA. Such a call might wait for the issuing thread. CUDA in turn blocks that thread while it
-// loads a kernel or a stream is full, until the lane's work is done.
+// An event of lanes of a GPU and of the host: a CUDA event between streams, flags between streams and the host. So a
+// host lane never calls CUDA, which avoids a deadlock: the call could wait for the issuing thread, which CUDA may block
+// (while it loads a kernel, or while a stream is full) until that lane's work is done.
 class EventTwin final : public Event::Twin {
  public:
   EventTwin(Device device, bool host_waits);
@@ -21,7 +21,7 @@ class EventTwin final : public Event::Twin {
 
   // For the issuing thread.
   void record(cudaStream_t stream, std::uint64_t n);
-  bool tells_host() const { return recorded_.has_value(); }
+  bool host_waits() const { return recorded_.has_value(); }
   cudaEvent_t newest() const { return event_.get(); }
   // Sets the flag once the host lane has reached record n. Call it under the state's mutex.
   void set_at(std::uint64_t n, Flag flag) { waiting_.push_back({n, std::move(flag)}); }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFlagsOfPage = 8192;
 
-// The runtime has no call for these, but it knows the driver's.
+// The runtime has no call for these; it returns the driver's functions.
 template <typename F>
 F driver_function(const char* name) {
   void* found = nullptr;

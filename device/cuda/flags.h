@@ -10,8 +10,8 @@
 
 namespace strata::device::cuda {
 
-// A 64-bit number in pinned host memory that host threads and streams both read and write. It lets them wait for each
-// other without a call that blocks either. Valid as long as anyone holds `page`.
+// A 64-bit number in pinned host memory that host threads and streams both read and write, so that they can wait for
+// each other without a blocking call. Valid as long as `page` has an owner.
 struct Flag {
   std::shared_ptr<std::uint64_t> page;
   std::uint64_t* host = nullptr;
@@ -30,18 +30,18 @@ struct Flag {
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
-// A flag for as long as anyone holds it, initially zero. For set-up: pins memory if no flag is left.
+// Returns an unused flag, initially zero; it is free again when its last copy is destroyed. For set-up only, because it
+// pins memory if no flag is left.
 Flag take_flag();
 
-// The flags that one thread hands out, initially zero, and zero again after recycle(). If more are in use than were
-// reserved, memory is pinned in the middle of a step. Pinning may wait for the device, and the device for a flag of the
-// host.
+// The flags that one thread hands out, initially zero, and zero again after recycle(). Reserve enough: otherwise memory
+// is pinned in the middle of a step, and pinning may wait for the device while the device waits for a flag of the host.
 class Flags {
  public:
   // Allocates the first 8192 flags. For the current device.
   void reserve();
   Flag take();
-  // All flags may be handed out again: nobody waits for them, and nobody will set them.
+  // Makes all flags available again. Precondition: no thread or stream waits for them or will set them.
   void recycle() { taken_ = 0; }
 
  private:

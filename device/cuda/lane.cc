@@ -56,7 +56,7 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
   finished_ = turn_flags_.take();
 }
 
-// This ends: host lanes do what the host owes to the stream even after an abort.
+// This terminates: host lanes run the host work for which the stream waits even after an abort.
 StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
   const cudaError_t state = cudaStreamSynchronize(stream_.get());
@@ -89,7 +89,7 @@ CudnnAttention* StreamLane::cudnn_attention() {
 void StreamLane::record(Event::State& event) {
   EventTwin& twin = twin_of(event);
   cudaStream_t const here = stream();
-  if (twin.tells_host()) require_running("tells the host");
+  if (twin.host_waits()) require_running("signals the host");
   event.recorder = Kind::cuda;
   twin.record(here, ++event.issued);
 }

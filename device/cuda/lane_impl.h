@@ -25,7 +25,7 @@ class StreamLane final : public Lane::Impl {
   void record(Event::State& event) override;
   void wait(Event::State& event) override;
   void stamp(std::int64_t* where) override;
-  // After an abort, gives the stream some seconds to run empty, so that memory is not freed while the stream uses it.
+  // After an abort, waits some seconds for the stream to drain, so that memory is not freed while the stream uses it.
   void synchronize() override;
   void begin_range(const char* name) override;
   void end_range() override;

@@ -35,8 +35,8 @@ std::byte* allocate(Device device, std::size_t bytes) {
     cudaDeviceProp properties{};
     STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
     fail(Exit::does_not_fit,
-         "the plan takes {} ({} bytes) of GPU {} ({}), which has {} ({} bytes) free of {}: end what else uses it "
-         "(nvidia-smi shows that), or lower memory.device to what is free",
+         "the plan takes {} ({} bytes) of GPU {} ({}), which has {} ({} bytes) free of {}: end other programs that use "
+         "it (nvidia-smi lists them), or lower memory.device to the free memory",
          gib(bytes), bytes, device.ordinal, properties.name, gib(available), available, gib(total));
   }
   STRATA_CUDA(error);

@@ -15,7 +15,7 @@
 
 namespace strata::device {
 
-// Whether class c is in a set of classes (class_set_words()). `set`: its words, or null if the label says all. The
+// Whether class c is in a set of classes (class_set_words()). `set`: its words; null if the label holds the set. The
 // label's address is not taken: a GPU's thread would keep it in local memory.
 STRATA_ON_BOTH inline bool is_in_set(std::int32_t label, const std::uint32_t* set, std::size_t c) {
   const std::uint32_t word = set != nullptr ? set[c / 32] : static_cast<std::uint32_t>(label);
@@ -23,7 +23,7 @@ STRATA_ON_BOTH inline bool is_in_set(std::int32_t label, const std::uint32_t* se
 }
 
 // Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. `set`: the
-// row's words, or null if the label says all. Computes in fp64, because there are few scores and training follows
+// row's words; null if the label holds the target. Computes in fp64, because there are few scores and training follows
 // their sum.
 template <typename Store>
 STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, const float* x, std::int32_t label,

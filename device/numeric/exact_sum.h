@@ -125,8 +125,8 @@ constexpr double ExactSum::round_in_place() {
   mantissa = chunk(top) << (64 - width) | chunk(top - 1) << (32 - width) | chunk(top - 2) >> width;
   bool below = (chunk(top - 2) & ((std::uint64_t{1} << width) - 1)) != 0;
   for (int i = top - 3; i >= 0 && !below; --i) below = chunk(i) != 0;
-  // Keeps 53 bits, or fewer if 53 would reach below 2^-1074: those are exactly a double's bits, and nothing lies below.
-  // Otherwise the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
+  // Keeps 53 bits, or fewer if 53 would reach below 2^-1074: those are exactly a double's bits, and there are none
+  // below them. Otherwise the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
   std::uint64_t bits = 0;
   if (highest < 53) {
     bits = mantissa >> (63 - highest);

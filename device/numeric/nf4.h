@@ -53,7 +53,7 @@ constexpr unsigned nf4_code(float x) {
 }
 
 // The values of bitsandbytes' signed dynamic map above zero, as it rounds them (those of dynamic_map.h are the nearest
-// to the same numbers). Its codes count all values from the least: 127 is zero, and -1 has none.
+// to the same numbers). Its codes number all values from the smallest: 127 is zero, and -1 has none.
 inline constexpr float kScaleParts[128] = {5.50000038e-07f, 3.25000019e-06f, 7.7499999e-06f,  2.12499981e-05f,
                                            4.37499984e-05f, 6.62500024e-05f, 8.87499991e-05f, 0.000156250011f,
                                            0.000268750038f, 0.000381250022f, 0.000493750034f, 0.000606250076f,

@@ -19,7 +19,7 @@ void activation_forward(Lane&, Activation, ConstView x, View y);
 // dx = dy * f'(x), where `given` is x for both GELUs, and y = f(x) for tanh and relu; dx may be dy.
 void activation_backward(Lane&, Activation, ConstView dy, ConstView given, View dx);
 
-// What is applied to the gates of an MLP (Shazeer 2020): x sigmoid(x) in SwiGLU, the exact GELU in GeGLU.
+// The function applied to the gates of an MLP (Shazeer 2020): x sigmoid(x) in SwiGLU, the exact GELU in GeGLU.
 enum class Gate : std::uint8_t { silu, gelu_erf };
 // gate_up is [rows, 2 * width], gate first; y[rows, width] = f(gate) * up.
 void gated_forward(Lane&, Gate, std::size_t rows, std::size_t width, ConstView gate_up, View y);

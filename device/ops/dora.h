@@ -19,8 +19,8 @@ struct DoraShape {
 void dora_squares(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, View squares, View workspace);
 std::size_t dora_workspace(const DoraShape&);
 
-// norms[o] = sqrt(squares[o]), rounded to the magnitudes' dtype, because magnitudes begin as the norms, rounded alike.
-// scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0. Both in fp32; `norms` may be `squares`.
+// norms[o] = sqrt(squares[o]), rounded to the magnitudes' dtype, because the initial magnitudes are the norms with the
+// same rounding. scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0. Both in fp32; `norms` may be `squares`.
 void dora_scales(Lane&, ConstView squares, ConstView magnitude, View norms, View scales);
 
 // out[r, c] = x[r, c] scales[c] + bias[c] + sign added[r, c], in fp32, rounded once. Rows of x, out and added are

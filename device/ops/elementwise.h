@@ -11,7 +11,7 @@ namespace strata::device {
 void zero(Lane&, View x);
 // to[i] = from[i], rounded to to's dtype; both have the same size. Also used as the plain copy.
 void cast(Lane&, ConstView from, View to);
-// The same of rows of `columns` elements, which are `from_stride` and `to_stride` elements apart.
+// The same for rows of `columns` elements, which are `from_stride` and `to_stride` elements apart.
 void cast_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t from_stride, ConstView from,
                   std::size_t to_stride, View to);
 // to[i] += from[i]; to is fp32.

@@ -15,7 +15,7 @@ struct TableRows {
 // out[i] = table[indices[i]] for i in [0, rows) whose index lies in the tile; other rows of out do not change.
 void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                        ConstView table, View out);
-// out[i] += table[indices[i]], i in [0, rows): positions.
+// out[i] += table[indices[i]] for i in [0, rows). Used for positions.
 void embedding_add(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table, View out);
 // Writes all rows of the tile: row t of the table is the sum of dout[i] over i with indices[i] = t, in ascending i, in
 // fp32, rounded once; 0 if there is none. Used for tokens, and again for positions.

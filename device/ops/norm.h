@@ -29,8 +29,8 @@ void rmsnorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, View 
 void rmsnorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView rstd,
                       ConstView dresidual, View dx, View dgain, View workspace);
 
-// The number of shares into which a GPU cuts each block of rows (device/numeric/row_blocks.h) to sum its dgain and
-// dbias at once: 128 blocks of threads, about one for each of its multiprocessors.
+// The number of shares into which a GPU cuts each block of rows (device/numeric/row_blocks.h) to sum dgain and dbias in
+// parallel: 128 thread blocks, about one per multiprocessor.
 inline constexpr std::size_t kNormShares = 4;
 
 // Bytes of workspace that either backward needs, on any device.

@@ -18,8 +18,7 @@ CLI::Validator within(double least, double most);
 // Expands ~/x to a path: a shell leaves it as it is in --out=~/x.
 CLI::Validator as_path();
 
-// An option that may be given several times, with one value each time. What follows the value is an argument of its
-// own.
+// An option that may be given several times, with one value each time. The word after the value is not another value.
 inline CLI::Option* given_repeatedly(CLI::Option* option) {
   return option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
 }

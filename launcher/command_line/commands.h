@@ -1,7 +1,7 @@
 #pragma once
-// launcher/command_line/ is what `strata COMMAND --help` shows: the options of each command, parsed into its options
-// struct (here), with checks from argument_kinds.h. If the command line names the command, parsing runs it and sets
-// `status` to its exit code.
+// launcher/command_line/ defines the options of each command, as `strata COMMAND --help` shows them: they are parsed
+// into the command's options struct (here), with checks from argument_kinds.h. If the command line names the command,
+// parsing runs it and sets `status` to its exit code.
 #include <string>
 #include <vector>
 

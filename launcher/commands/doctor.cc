@@ -239,7 +239,7 @@ void drive(Report& report, const fs::path& folder, bool asked) {
   try {
     const offload::Swap swap(options, offload::kBlock, 0, abort);
     const auto drives = swap.drives();
-    report.ok("drive", fmt::format("{}: {}", folder.string(), to_string(drives[0].rung)));
+    report.ok("drive", fmt::format("{}: {}", folder.string(), to_string(drives[0].mode)));
     for (const std::string& reason : drives[0].refused) report.note("drive", "not used there: " + reason);
     for (const std::string& note : drives[0].notes) report.note("drive", note);
   } catch (const Error& error) {

@@ -75,10 +75,10 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     agree(world, [&] { require_sole_adapter(*options.adapter, asked); });
     asked.checkpoint.resume = "none";
   }
-  const bool speaks = world.rank() == 0;
+  const bool prints = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
-    if (!options.json || !speaks) return;
+    if (!options.json || !prints) return;
     require_apart({{"--json", *options.json}}, inputs_of(asked, options.recipe));
     require_outside_checkpoints({{"--json", *options.json}}, asked);
     require_own({"--json", *options.json}, Content::evaluation, options.force);
@@ -99,29 +99,29 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   }
   const runtime::Job& job = planned.job;
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) {
+  if (prints) {
     const std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
         std::string(device::name_of(job.recipe.training.precision))};
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    tell_remarks(job.notes);  // the recipe's own remarks are about a training
+    print_remarks(job.notes);  // the recipe's own remarks are about a training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
   std::optional<Activity> activity;
-  activity.emplace("reading weights", Activity::Unit::bytes, speaks);
+  activity.emplace("reading weights", Activity::Unit::bytes, prints);
   runtime::Evaluator evaluator(job, world, threads, *weights, runtime::agree_on_algorithms(job, world, note),
                                activity->advance(), std::move(planned.data.validation));
-  activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
+  activity.emplace("evaluating micro-batches", Activity::Unit::count, prints);
   const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
     activity->show(done, all, "loss " + value_text(evaluator.loss_so_far(), 4));
     return true;
   });
   activity.reset();
-  if (!speaks) return;
+  if (!prints) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());
   if (const auto names = evaluator.class_names(); !names.empty()) {
     fmt::print("loss {}  {} in {}  {:.0f} labels/s\n", value_text(result.loss, 6), counted(result.labels, "label"),

@@ -15,7 +15,7 @@ int export_model(const ExportOptions& options) {
   if (options.merge && !folder.has_adapter())
     fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
   if (options.adapter) {
-    tell_remarks([&] {
+    print_remarks([&] {
       Activity exporting("exporting", Activity::Unit::bytes);
       return runtime::export_adapter(folder, options.to, exporting.advance());
     }());
@@ -29,7 +29,7 @@ int export_model(const ExportOptions& options) {
                                   .quantised = options.quantised,
                                   .advance = exporting.advance()});
   }();
-  tell_remarks(remarks);
+  print_remarks(remarks);
   if (options.quantised && folder.has_adapter())
     say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
         folder.path().string());

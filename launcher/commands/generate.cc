@@ -94,9 +94,9 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
   }
 }
 
-// speaks: whether this rank prints remarks about what was read.
+// prints: whether this rank prints remarks about what was read.
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
-                       bool typed, bool speaks) {
+                       bool typed, bool prints) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
   const auto beside = folder.hugging_face();
@@ -107,7 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
-    if (speaks) tell_remarks(out.tokenizer->remarks(), where.string());
+    if (prints) print_remarks(out.tokenizer->remarks(), where.string());
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
@@ -116,10 +116,10 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
              "--chat-template FILE",
              where.string());
-      if (speaks) tell_remarks(made->remarks());
+      if (prints) print_remarks(made->remarks());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
-      if (speaks) tell_remarks(out.dialogue->remarks());
+      if (prints) print_remarks(out.dialogue->remarks());
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
     } else {
       out.prompt = out.tokenizer->encode(*options.prompt, true);
@@ -135,7 +135,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
 
 // Answers typed turns until the input ends.
 void talk(Question& question, Answerer& answerer, comm::World& world, const StopSignal& stop) {
-  const bool speaks = world.rank() == 0;
+  const bool prints = world.rank() == 0;
   while (const auto turn = typed_turn(world)) {
     agree(world, [&] {
       question.dialogue->ask(*turn);
@@ -148,16 +148,16 @@ void talk(Question& question, Answerer& answerer, comm::World& world, const Stop
     };
     const Generated result =
         answerer.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
-          if (speaks) write(decoder.add(token));
+          if (prints) write(decoder.add(token));
         });
-    if (speaks) write(decoder.finish() + "\n");
+    if (prints) write(decoder.finish() + "\n");
     question.dialogue->answered(question.tokenizer->decode(result.tokens));
   }
-  if (speaks) fmt::print("\n");
+  if (prints) fmt::print("\n");
 }
 
 void run(const GenerateOptions& options, comm::World& world, const StopSignal& stop) {
-  const bool speaks = world.rank() == 0;
+  const bool prints = world.rank() == 0;
   Question question;
   std::optional<runtime::ReportFile> json;
   const auto require_same = [&](const char* what, const std::string& mine) {
@@ -174,22 +174,22 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   // mpirun passes standard input to rank 0 only.
   const bool typed =
-      !world.exchange(speaks && options.chat == "-" && isatty(STDIN_FILENO) == 1 ? "typed" : "").front().empty();
+      !world.exchange(prints && options.chat == "-" && isatty(STDIN_FILENO) == 1 ? "typed" : "").front().empty();
   std::string chat;
   agree(world, [&] {
-    if (options.chat && !typed && (speaks || *options.chat != "-")) chat = read_all(*options.chat);
+    if (options.chat && !typed && (prints || *options.chat != "-")) chat = read_all(*options.chat);
   });
   if (options.chat == "-") chat = world.exchange(chat).front();
   agree(world, [&] {
     if (options.json && typed) fail(Exit::usage, "--json is for one answer: give the messages with --chat FILE");
-    if (options.json && speaks) {
+    if (options.json && prints) {
       runtime::Recipe reads;
       reads.model.path = folder.path();
       require_apart({{"--json", *options.json}}, inputs_of(reads, std::nullopt));
       require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json, "--json");
     }
-    question = read_question(options, folder, chat, typed, speaks);
+    question = read_question(options, folder, chat, typed, prints);
   });
   const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
@@ -209,10 +209,10 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
     std::fflush(stdout);
   };
   const Generated result = answerer.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
-    if (speaks) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
+    if (prints) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
   });
   const std::string ranks_threads = threads_text(share, answerer.threads(), world);
-  if (!speaks) return;
+  if (!prints) return;
   const runtime::Job& job = answerer.job();
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");

@@ -67,7 +67,7 @@ void Board::collect() {
     step.set_seconds(r.step_ms * 1e-3);
     step.set_time(post->time);
     step.set_disk_bytes(r.disk_bytes);
-    // The first step is left out of the mean: it touches every page for the first time, so its time says nothing about
+    // The first step is left out of the mean: it touches every page for the first time, so its time does not represent
     // later steps.
     const double smooth = newest_.size() < 2 ? step.seconds() : 0.9 * status_.step_seconds() + 0.1 * step.seconds();
     status_.set_state(r.step >= status_.max_steps() ? pb::ENDING : stop_asked() ? pb::STOPPING : pb::TRAINING);

@@ -43,8 +43,8 @@ class Ring {
 
 namespace pb = strata::control::v1;
 
-// What rank 0 knows of the run, shared by the run's threads and the service's. The run posts without waiting and checks
-// for requests; the service reads what collect() has taken in.
+// Rank 0's knowledge of the run, shared by the run's threads and the service's. The run posts without waiting and
+// checks for requests; the service reads what collect() has taken from the queues.
 class Board {
  public:
   // Called by the run's thread after a step.
@@ -57,8 +57,7 @@ class Board {
   // Only the bits that say how the run is to end. An evaluation that sees kStop ends at once.
   std::uint64_t take_stop();
 
-  // Everything below is for the service's threads.
-  // Takes in what was posted.
+  // Everything below is for the service's threads. Takes the posted items from the queues.
   void collect();
   struct Stop {
     std::int64_t last = 0;  // the run ends after this step, or in an evaluation before it; 0: after its first step
@@ -96,7 +95,8 @@ class Board {
   };
   Ring<StepPost, 1024> steps_;
   Ring<SavedPost, 4> saves_;
-  // One word, so that it is certain which step sees a request: the flags, plus kTake for every call of take_requests().
+  // A single atomic word, so that the step that sees a request is unambiguous: the flags, plus kTake for every call of
+  // take_requests().
   static constexpr std::uint64_t kAsked = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
   static std::uint64_t bits_of(std::uint64_t word) {
     return ((word & kAsked) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);

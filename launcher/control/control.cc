@@ -89,8 +89,8 @@ class Control::Impl {
     if (rank_ == 0) {
       if (!memory_.apart().empty())
         say(
-            fmt::format("control: ranks of one machine cannot map each other's memory, so each tells of itself over "
-                        "the network, as a node of its own ({})",
+            fmt::format("control: ranks of one machine cannot map each other's memory, so each reports over the "
+                        "network, as a node of its own ({})",
                         memory_.apart()));
       address_ = front.address;
       if (!front.refusal.empty()) say(fmt::format("control: off, because no socket can be made: {}", front.refusal));
@@ -105,7 +105,7 @@ class Control::Impl {
       hub.say = say;
       hub.end = [this](const NodeMemory::Verdict& verdict) { memory_.give(verdict); };
       hub_.emplace(memory_, board_, std::move(hub));
-      setup.receive = [this](const pb::NodeReport& report) { hub_->told(report); };
+      setup.receive = [this](const pb::NodeReport& report) { hub_->receive(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
       // gRPC's threads are started by the rank monitor's thread, so that they inherit its low priority, and before the
       // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.
@@ -138,10 +138,10 @@ class Control::Impl {
     if (!is_on() && job.plan.mesh().stages == 1) return;
     const TaskNames names(job.plan, *job.model, world);
     if (!is_on()) return;
-    monitor_->know(names);
+    monitor_->set_names(names);
     if (rank_ != 0) return;
     for (const std::string& line : reached_) note(line);
-    hub_->know(names);
+    hub_->set_names(names);
     run_.set_family(job.model->family);
     run_.set_parameters(job.model->parameters());
     run_.set_device(job.plan.device.kind == device::Kind::cpu ? "cpu" : "cuda");

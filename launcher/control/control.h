@@ -1,7 +1,7 @@
 #pragma once
-// launcher/control/ is the control plane of a run, next to MPI and NCCL, which carry data. It knows where ranks are,
-// who is lost, and what people ask for. Its parts are listed at Control below; start here, then read hub.h,
-// rank_monitor.h and watch.h.
+// launcher/control/ is the control plane of a run, separate from MPI and NCCL, which carry data. It tracks where each
+// rank is, detects lost nodes, and handles users' requests. Its parts are listed at Control below; start here, then
+// read hub.h, rank_monitor.h and watch.h.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -18,42 +18,45 @@ namespace strata::launcher::control {
 // The control plane of a run, seen from one of its ranks. Its threads yield to the compute team and share no lock with
 // the run. Its parts:
 //   listener, credentials, service_address  who may connect, and to which address;
-//   control.proto, service, board           what people and tools can ask for, and the answers;
+//   control.proto, service, board           what users and tools can ask for, and the answers;
 //   client, ctl, top                        strata ctl and strata top;
-//   node_memory, node_stream, watch         how ranks report, and who finds that one is lost or stalled;
+//   node_memory, node_stream, watch         how ranks report, and how a lost or stalled one is found;
 //   metrics                                 Prometheus.
-// Only service, client, node_stream and grpc_setup see gRPC.
+// Only service, client, node_stream and grpc_setup include gRPC.
 class Control {
  public:
-  // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts. A mistake there
-  // is thrown alike on all ranks. `say` receives, on rank 0, notes for the user. The world must outlive it.
+  // Collective. Opens the sockets that control.* of rank 0's recipe names, before anything else of the run starts. If
+  // the recipe is wrong, all ranks throw the same error. `say` receives, on rank 0, notes for the user. The world must
+  // outlive it.
   Control(const runtime::Recipe& recipe, comm::World& world, const Note& say);
-  // Says goodbye, so that nobody reports this rank as lost. Once rank 0 has left, nobody watches any more.
+  // Announces that this rank leaves, so that it is not reported as lost. Once rank 0 has left, the ranks are no longer
+  // watched.
   ~Control();
 
   // The phase that the rank is in from now on, outside of steps.
   void enter(runtime::Phase phase);
-  // The plan exists: rank 0 prints where the run is reached. The job must outlive this object.
+  // Called when the plan exists: rank 0 prints the address of the service. The job must outlive this object.
   void planned(const runtime::Job& job, comm::World& world);
-  // checkpoint.dir exists and belongs to this run: writes control.json there, which says where the run is reached.
-  // False if that cannot be written.
+  // Called when checkpoint.dir exists and belongs to this run: writes control.json there, with the address of the
+  // service. False if it cannot be written.
   bool settle(const std::filesystem::path& folder);
-  // Training begins, possibly after steps that are already done.
+  // Called when training begins, possibly after steps of earlier runs.
   void train(runtime::Trainer& trainer);
 
-  // The requests for the next step, for Trainer::step(). Rank 0's count for all ranks.
+  // The requests for the next step, for Trainer::step(). Those of rank 0 apply to all ranks.
   std::uint64_t requests();
-  // Whether a stop was asked for, as the bits above. Asking again gives the same answer.
+  // The requests for a stop, as bits kStop and kStopAtOnce of runtime/run/trainer.h; 0 if there is none. Does not clear
+  // them.
   std::uint64_t stop_asked() const;
   // The same for an evaluation, which ends when a stop was asked for.
   std::uint64_t take_stop();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
-  // One round of an evaluation is done; evaluated(): all of it is, if there was one.
+  // Called after each round of an evaluation; evaluated() is called after a step's evaluation, or if there was none.
   void evaluated_round();
   void evaluated();
   // The median time, in ms, that this rank computed in its newest steps; 0 if not known.
   double compute_ms() const;
-  // A checkpoint is durable. Only the thread that writes checkpoints calls this.
+  // Called when a checkpoint is durable, only by the thread that writes checkpoints.
   void saved(std::int64_t step, const std::filesystem::path& place);
 
  private:

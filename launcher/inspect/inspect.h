@@ -1,6 +1,6 @@
 #pragma once
-// launcher/inspect/ looks into files: what a file is and holds, checkpoints tensor by tensor, adapters, and documents
-// as text (here); figures of tensors (statistics.h).
+// launcher/inspect/ examines files: their kind and content, checkpoints tensor by tensor, adapters, and documents as
+// text (here); statistics of tensors (statistics.h).
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -44,8 +44,8 @@ int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std:
 int show_documents(const std::filesystem::path& path, std::uint64_t number,
                    const std::optional<std::filesystem::path>& tokenizer, bool colour, std::ostream& out);
 
-// For `strata inspect` of a peft folder: what its configuration says, and a line for each thing that prevents reading
-// it with any model: unsupported keys, and tensors that lack their other factor, have ranks that do not match, or hold
+// For `strata inspect` of a peft folder: prints its configuration, and a line for each fault that prevents reading it
+// with any model: unsupported keys, and tensors that lack their other factor, have ranks that do not match, or hold
 // integers.
 void print_adapter(const std::filesystem::path& folder, std::ostream& out);
 
@@ -53,8 +53,8 @@ void print_adapter(const std::filesystem::path& folder, std::ostream& out);
 // none is in 4 bits and config.json does not say so.
 void print_quantisation(const models::Safetensors& file, const models::Config& config, std::ostream& out);
 
-// For `strata inspect`, one line each, with its line break: what the labels of a token file are, and what a classifier
-// tells apart and was trained on. Empty if there are no labels or the model is not a classifier. Throws what
+// For `strata inspect`, one line each, with its line break: the kind of labels in a token file; and the classes of a
+// classifier and the data it was trained on. Empty if there are no labels or the model is not a classifier. Throws what
 // read_classes() throws.
 std::string labels_line(const runtime::TokenSidecar::Labels& labels);
 std::string classes_line(const models::Config& config);

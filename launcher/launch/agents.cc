@@ -24,7 +24,7 @@ using Clock = SteadyClock;
 // starts them again elsewhere.
 constexpr double kAgentPatience = 1.25;
 
-constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints; the first ones say why it does not start
+constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's error output; its beginning says why it does not start
 
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
 // A signal ended only the agent, or the ssh or srun that started it: the node itself may still be up.
@@ -35,7 +35,7 @@ std::string why_ended(Child& child) {
                      strsignal(code - 128));
 }
 std::string connection_ended(const std::string& host) {
-  return fmt::format("{} does not answer any more: {}", host, kConnectionEnded);
+  return fmt::format("{} no longer responds: {}", host, kConnectionEnded);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ struct Agents::Agent {
   std::unique_ptr<Child> child;
   std::optional<NodeFacts> facts;
   bool is_other = false;  // another build, whose facts cannot be read here
-  std::string errors;     // what ssh or the agent complained of
+  std::string errors;     // the error output of ssh and the agent
   Clock::time_point heard, pinged;
   double pinged_at = 0;  // on this machine's clock
   std::uint64_t ping = 0;
@@ -76,7 +76,7 @@ Agents::~Agents() {
 }
 
 void Agents::start(const std::vector<Host>& hosts, double seconds) {
-  attend(0);  // takes in what agents said meanwhile
+  attend(0);  // reads the lines that agents have sent meanwhile
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
     if (Agent* known = find(host.name); known && known->is_there() && seconds_since(known->heard) < timeout_) continue;
@@ -117,7 +117,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     else
       problems_[host.name] = agent->child->is_over()
                                  ? why_not_reached(host.name, agent->errors, agent->child->exit_code())
-                                 : fmt::format("{} does not answer within {:.0f} s", host.name, seconds);
+                                 : fmt::format("{} does not respond within {:.0f} s", host.name, seconds);
     drop(host.name);
   }
 }
@@ -179,7 +179,7 @@ std::vector<Agents::Lost> Agents::lost() const {
     if (!agent->is_there())
       out.push_back({agent->host, why_ended(*agent->child)});
     else if (seconds_since(agent->heard) > kAgentPatience * timeout_)
-      out.push_back({agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off",
+      out.push_back({agent->host, fmt::format("it was not heard from for {:.0f} s: it is down, or cut off",
                                               seconds_since(agent->heard))});
   }
   return out;

@@ -13,8 +13,8 @@
 
 namespace strata::launcher {
 
-// Launch's agents, one per node (launcher/launch/node/agent.h). They report a node's facts, signs of life and
-// measurements, and they end the ranks of a node that is cut off. They live as long as the launch.
+// Launch's agents, one per node (launcher/launch/node/agent.h). They report a node's facts, heartbeats and
+// measurements, and they end the ranks of a node that is cut off. They run as long as the launch.
 class Agents {
  public:
   // run: the ranks' value of STRATA_LAUNCH. timeout: seconds after which an agent that hears nothing ends its node's
@@ -32,14 +32,14 @@ class Agents {
 
   bool answers(const std::string& host) const;
   const std::map<std::string, std::string>& problems() const { return problems_; }
-  // Why a node does not answer: its entry in problems(), or that its agent has ended since.
+  // Why a node does not respond: its entry in problems(), or that its agent has ended since.
   std::string problem(const std::string& host) const;
   const NodeFacts& facts(const std::string& host) const;
   // How many seconds the node's clock is ahead of this one, if known.
   std::optional<double> clock_ahead(const std::string& host) const;
 
-  // Reads the agents' lines for at most that many milliseconds, and asks each for a sign of life about once per second.
-  // Every wait must keep calling it, because an agent that hears nothing ends itself.
+  // Reads the agents' lines for at most that many milliseconds, and sends each a heartbeat request about once per
+  // second. Every wait must keep calling it, because an agent that receives nothing ends itself.
   void attend(int milliseconds);
   // The same for callers with pipes of their own: they read readers() first by read_lines().
   std::vector<LineReader*> readers();
@@ -49,7 +49,8 @@ class Agents {
     std::string host, why;
   };
   std::vector<Lost> lost() const;
-  // Asks every node for a sign of life and waits until all have answered or the time is up. Returns those that did not.
+  // Sends every node a heartbeat request and waits until all have answered or the time is up. Returns those that did
+  // not.
   std::vector<std::string> silent(double seconds);
 
   // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is up: those

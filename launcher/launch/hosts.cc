@@ -69,10 +69,8 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
   if (colon == std::string_view::npos) return add_names(hosts, word, slots, where);
   const auto given = slots_of(word.substr(colon + 1));
   if (!given || slots)
-    fail(Exit::usage,
-         "{}: \"{}\" is not understood: after the colon stands how many ranks there is room for, from 1 to "
-         "4096",
-         where, word);
+    fail(Exit::usage, "{}: \"{}\" is not understood: after the colon comes the number of slots, from 1 to 4096", where,
+         word);
   add_names(hosts, word.substr(0, colon), given, where);
 }
 
@@ -156,18 +154,18 @@ std::vector<std::string> slurm_names(const std::string& list) {
   if (find_program("scontrol").empty())
     fail(Exit::usage, "\"{}\" is a list of Slurm's, and there is no scontrol in PATH to read it: write the names out",
          list);
-  const Said said = run_program({{"scontrol", "show", "hostnames", list}}, 30);
+  const ProgramResult result = run_program({{"scontrol", "show", "hostnames", list}}, 30);
   std::vector<std::string> names;
-  std::istringstream lines(said.out);
+  std::istringstream lines(result.out);
   for (std::string name; lines >> name;) names.push_back(name);
-  if (said.code == 0 && !names.empty()) return names;
-  if (!said.code)
+  if (result.code == 0 && !names.empty()) return names;
+  if (!result.code)
     fail(Exit::usage, "\"{}\": scontrol, which reads lists of nodes, does not answer: write the names out", list);
   // scontrol may have no configuration, so the list itself may be right.
-  const std::string why = said.errors.substr(0, said.errors.find('\n'));
+  const std::string why = result.errors.substr(0, result.errors.find('\n'));
   fail(Exit::usage,
        "\"{}\" could not be read by scontrol show hostnames ({}): correct the list, or write the names out", list,
-       why.empty() ? fmt::format("exit code {}", *said.code) : why);
+       why.empty() ? fmt::format("exit code {}", *result.code) : why);
 }
 
 std::string address_of(const std::string& name) {

@@ -6,7 +6,7 @@
 
 namespace strata::launcher {
 
-// A node by the name that reaches it, and the number of ranks it has room for (nullopt if it is not stated).
+// A node by the name under which it can be reached, and its slots for ranks (nullopt if their number is not stated).
 // `processors`: the slots come from a Slurm job that asked for no number of tasks.
 struct Host {
   std::string name;
@@ -28,13 +28,12 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
 // Expands a Slurm list of nodes by `scontrol show hostnames`.
 std::vector<std::string> slurm_names(const std::string& list);
 
-// Throws Error{usage} that names the hosts without an address and `origin`, where they come from. Retries for that many
-// seconds.
+// Throws Error{usage} that names the hosts without an address and their `origin`. Retries for that many seconds.
 void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds);
 // Throws Error{usage} if localhost is one of several hosts.
 void require_network_names(const std::vector<Host>& hosts, const std::string& origin);
 
-// Whether the name leads to this machine.
+// Whether the name resolves to this machine.
 bool is_this_machine(const std::string& name);
 // The first address of a name, in numeric form, IPv4 before IPv6; empty if there is none.
 std::string address_of(const std::string& name);

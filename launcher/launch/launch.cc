@@ -158,7 +158,7 @@ class Launch {
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
-  // Counts a node's slots by its own GPUs, because the nodes need not be alike.
+  // Counts a node's slots by its own GPUs, because nodes may differ.
   void settle_slots() {
     for (Host& host : allocation_.hosts) {
       if (!agents_.answers(host.name)) continue;
@@ -241,12 +241,12 @@ class Launch {
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : front_sets(recipe_))
         screen_.say(
-            "if rank 0 has to move to another node, the run continues with {}, as the recipe's address is one node's: "
-            "give 0.0.0.0:PORT, which every node has",
+            "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
+            "one node: give 0.0.0.0:PORT, which every node has",
             one);
   }
 
-  // Also chooses the interface: the one that was asked for, or the one to which the nodes' names lead.
+  // Also chooses the interface: that of --interface, or the one to which the nodes' names resolve.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());
@@ -268,8 +268,8 @@ class Launch {
     if (options_.interface) return screen_.say("MPI, NCCL and control use {}, as --interface says", *interface_);
     std::vector<std::string> others = interface_variables();
     if (!recipe_.control.interface.empty()) others.push_back("control.interface=" + recipe_.control.interface);
-    screen_.say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
-                others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
+    screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
+                others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
   void refuse_or_warn(const std::vector<Remark>& remarks) {
     std::vector<std::string> refused;
@@ -339,9 +339,9 @@ class Launch {
     words.insert(words.begin(), own_program().string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
-                                  [this] { agents_.attend(0); });
-    return said.code != static_cast<int>(Exit::does_not_fit) && said.code != static_cast<int>(Exit::usage);
+    const ProgramResult result = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false),
+                                             120, [this] { agents_.attend(0); });
+    return result.code != static_cast<int>(Exit::does_not_fit) && result.code != static_cast<int>(Exit::usage);
   }
 
   void wait(double seconds) {

@@ -1,8 +1,8 @@
 #pragma once
 // launcher/launch/ starts a run's ranks on one or many nodes by mpirun or srun, and restarts them on the remaining
-// nodes when they fail. It is no scheduler: nodes come from Slurm, an MPIJob or --hosts. Read next: launch.cc for the
-// order of things, preflight.cc for what precedes a start, attempt.h for one start, restart.cc for what follows it,
-// node/agent.h for what runs on every node.
+// nodes when they fail. It is not a scheduler: nodes come from Slurm, an MPIJob or --hosts. Read next: launch.cc for
+// the sequence as a whole, preflight.cc for the checks before a start, attempt.h for one start, restart.cc for
+// restarts, node/agent.h for the process on every node.
 
 #include <cstdint>
 #include <filesystem>
@@ -50,7 +50,7 @@ struct NodeCheck {
   std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };
 
-// A sentence that says what is wrong and what to do. `refuses`: nothing can start until it is fixed.
+// A sentence that says what is wrong and what to do. `refuses`: the run cannot start until it is fixed.
 struct Remark {
   std::string text;
   bool refuses;
@@ -75,14 +75,14 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
                           const std::optional<std::string>& interface);
 
-// Why a node cannot be taken back into the run; empty if it can. Asks it for the files, and measures nothing.
+// Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
 
 // A table with one line per node below the names of the columns.
 std::string table(const std::vector<NodeCheck>& nodes);
 
-// The interface that the nodes' names lead to, if it has the same name on all nodes.
+// The interface to which the nodes' names resolve, if it has the same name on all nodes.
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
 
 // Why a run that ended like this is not restarted; empty if it is. `before`: how the previous start ended.
@@ -99,7 +99,7 @@ std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t 
 // The checkpoints in a folder, with the times they were written.
 using Checkpoints = std::set<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
 Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder);
-// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume says
+// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume is
 // for the first start.
 std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before);
 
@@ -118,9 +118,9 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime
 std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
                       const runtime::Recipe& recipe, std::int64_t batch);
 
-// How launch ends if it is asked to stop, this many times, while no rank runs. The code says whether there is something
-// to resume from, as it does for ranks that were stopped. `kept`: there is a checkpoint. `started`: ranks ran before.
-// `resume`: checkpoint.resume as the user set it.
+// How launch ends if it is asked to stop, this many times, while no rank runs. The exit code says whether there is a
+// checkpoint to resume from, as for ranks that were stopped. `kept`: there is a checkpoint. `started`: ranks ran
+// before. `resume`: checkpoint.resume as the user set it.
 struct BetweenStarts {
   Exit code;
   std::string text;

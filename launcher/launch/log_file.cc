@@ -81,7 +81,8 @@ std::string LogFailure::take(const std::filesystem::path& folder) {
   const int error = error_.load();
   if (error == 0 || reported_.exchange(true)) return {};
   return fmt::format(
-      "--logs: {} cannot be written ({}): the run continues, and the logs will say what they lack once there is room",
+      "--logs: {} cannot be written ({}): the run continues, and the logs will say how many lines are missing once "
+      "there is space",
       folder.string(), std::strerror(error));
 }
 

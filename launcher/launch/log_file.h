@@ -12,9 +12,9 @@
 
 namespace strata::launcher {
 
-// A file under --logs that lines are appended to. A refused write (full disk) loses its line but never ends the run.
-// When there is room again, the file says how many lines it lacks. A file that was removed is created again, with its
-// folder.
+// A file under --logs to which lines are appended. A refused write (full disk) loses its line but never ends the run.
+// Once there is space again, a line in the file says how many are missing. A file that was removed is created again,
+// with its folder.
 class LogFile {
  public:
   // The fate of refused lines. `count`: they are lost, and the next line that fits follows a line with their number.
@@ -67,8 +67,8 @@ struct Event {
   std::string cause;
 };
 
-// Appends events to DIR/events.jsonl, one line each. Does nothing without a folder. What a full disk refuses is written
-// with the next event, and a note says so.
+// Appends events to DIR/events.jsonl, one line each. Does nothing without a folder. Lines that a full disk refuses are
+// written with the next event, and a note says so.
 class Events {
  public:
   // Creates the folder. Throws Error{usage} if the file cannot be written.

@@ -21,7 +21,7 @@ namespace {
 constexpr double kSlow = 0.8;          // below this share of the median a node is slow
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
 constexpr std::size_t kAtOnce = 16;    // files per question
-constexpr const char* kHangs = "it hangs, or has no memory left: end what else runs there, or leave it out";
+constexpr const char* kHangs = "it hangs, or has no memory left: end other programs there, or leave it out";
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
 // A number in an agent's answer. If there is none, adds the reason to `problems`.
@@ -35,8 +35,8 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
-// The address that the node's name leads to. Debian's installer gives a machine's own name the address 127.0.1.1, by
-// which no other node can reach it; then the first interface counts.
+// The address to which the node's name resolves. Debian's installer gives a machine's own name the address 127.0.1.1,
+// at which no other node can reach it; then the first interface counts.
 std::string address_by_name(const NodeCheck& node) {
   std::string out = address_of(node.host);
   if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;
@@ -210,7 +210,7 @@ void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string
                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
-    remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the drives' fastest way: "
+    remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
                                    "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
                                    node.host, bytes_text(node.facts.memlock)),
                        false});
@@ -235,7 +235,7 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
       else
         node.problems.push_back(
-            fmt::format("a second of products gave no figure in {:.0f} s: {}", patience.products, kHangs));
+            fmt::format("it did not complete a second of products in {:.0f} s: {}", patience.products, kHangs));
     for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, patience);
   }
   for (NodeCheck& node : out) node.clock_ahead = agents.clock_ahead(node.host);
@@ -253,10 +253,10 @@ std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Re
               [](const NodeCheck& node) { return node.facts.libraries; });
   note_others(nodes, out, "set of GPUs", "bits depend on the kind of GPU; leave the node out, or expect other ones",
               gpus_of);
-  note_slow(nodes, out, "of memory", "GiB", "end what else runs there",
+  note_slow(nodes, out, "of memory", "GiB", "end other programs there",
             [](const NodeCheck& node) { return std::optional(static_cast<double>(node.facts.memory) / 0x1p30); });
   note_slow(nodes, out, "of products", "GFLOP/s",
-            "something else runs there, or it is throttled; every step waits for it",
+            "other programs run there, or it is throttled; every step waits for it",
             [](const NodeCheck& node) { return node.gflop_per_s; });
   note_slow(nodes, out, "over its links", "Gbit/s", "look at its cable and switch port; every step waits for it",
             [](const NodeCheck& node) { return node.gbit_per_s; });

@@ -62,14 +62,14 @@ std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
     case Exit::usage:
     case Exit::does_not_fit:
     case Exit::corrupt:
-      return fmt::format("exit code {} would come again", ended.code);
+      return fmt::format("exit code {} would recur", ended.code);
     case Exit::failed:
       break;
   }
   if (ended.reason.is_stop()) return "it was stopped on request";
   if (ended.reason.kind == EndReason::Kind::overflow) return "fp16 would overflow again";
   if (before && ended.reason.kind == EndReason::Kind::not_finite && ended.reason == before->reason)
-    return "the same came twice, at the same step";
+    return "the same failure occurred twice, at the same step";
   return {};
 }
 
@@ -134,7 +134,7 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime
         "on the {} left there is room for {}, and {} needs {}: start again on as many, or with other parallel.* keys, "
         "which its checkpoints allow",
         nodes, counted_ranks(ranks), replica_text(recipe.parallel), counted_ranks(recipe.parallel.replica()));
-  return fmt::format("on the {} left, no number of {} fits that a step of {} sequences divides by", nodes,
+  return fmt::format("on the {} left, no number of {} that divides a step of {} sequences fits", nodes,
                      recipe.parallel.replica() > 1 ? "replicas" : "ranks", batch);
 }
 

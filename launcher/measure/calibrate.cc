@@ -32,8 +32,8 @@ void warn_if_busy() {
   const double load = load_average();
   if (load > 0.3 * cores_here())
     note_folded(
-        fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {}): what else runs "
-                    "makes figures lower; stop it, and calibrate again",
+        fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {}): other programs lower "
+                    "the figures; stop them, and calibrate again",
                     load, counted(static_cast<std::uint64_t>(cores_here()), "core")));
 }
 
@@ -42,10 +42,10 @@ void print_figures(const std::vector<Figure>& figures) {
   for (const Figure& f : figures)
     fmt::print("{:<42}{:>10.4g} {:<8}{:>8}\n", f.what, f.value, f.unit, fmt::format("+-{:.0f}%", 100 * f.spread));
   if (const double spread = median_spread(figures).value_or(0); spread > kWideSpread)
-    note_folded(fmt::format(
-        "half of the figures vary by more than {:.0f}%: something else ran, or the clock changed; calibrate "
-        "again when nothing else runs",
-        100 * spread));
+    note_folded(
+        fmt::format("half of the figures vary by more than {:.0f}%: other programs ran, or the clock changed; "
+                    "calibrate again when no other program runs",
+                    100 * spread));
 }
 
 }  // namespace
@@ -61,7 +61,8 @@ int calibrate(const CalibrateOptions& options) {
       }
       if (!options.dirs.empty()) (void)open_drives(options.dirs, world, std::size_t{1} << 20);
     });
-    if (world.rank() == 0) note("measures this machine for about a minute: nothing else should run on it meanwhile");
+    if (world.rank() == 0)
+      note("measures this machine for about a minute: no other program should run on it meanwhile");
     if (world.rank() == 0) warn_if_busy();
     if (world.rank() == 0 && device::find_gpus().usable()) note("measures the CPU, and not the GPUs here");
     const auto start = std::chrono::steady_clock::now();

@@ -25,7 +25,7 @@ struct CalibrationScope {
   std::size_t bytes = std::size_t{256} << 20;  // streamed through memory and to the drives
 };
 
-constexpr double kWideSpread = 0.15;  // a figure with a wider spread says little about the machine
+constexpr double kWideSpread = 0.15;  // a figure with a wider spread is unreliable
 
 // Measures this rank's speeds while all ranks of `world` measure theirs, with that many threads each. If `figures` is
 // given, it receives all figures. Collective.

@@ -159,7 +159,7 @@ class Calibration {
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
     timer_.show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
     timer_.show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
-    // What single-threaded lanes do: a copy between tiers, adding a bf16 gradient to a sum, its sum of squares.
+    // The work of single-threaded lanes: a copy between tiers, adding a bf16 gradient to a sum, its sum of squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
     device::ExactSum squares;

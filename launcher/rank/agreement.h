@@ -11,8 +11,8 @@
 
 namespace strata::launcher {
 
-// What ranks agree on, above all before they plan a run (planned_run.h). Collective. A mistake that all ranks make is
-// thrown alike on all of them as AgreedError, and printed once.
+// Values on which ranks agree, mainly before they plan a run (planned_run.h). Collective. A mistake that all ranks make
+// is thrown on all of them as AgreedError, and printed once.
 
 // Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
 runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,

@@ -9,8 +9,8 @@
 namespace strata::launcher {
 
 // Binds this process to its share of the node's cores that mpirun or Slurm's daemon may use: rank `node_rank` of
-// `node_size` gets neighbouring cores (of one NUMA node if they fit); a rank that is alone gets all of them. Undoes
-// mpirun's own binding, which gives a rank of several threads one core. With more ranks than cores nothing is bound.
+// `node_size` gets neighbouring cores (of one NUMA node if they fit); a single rank gets all of them. Undoes mpirun's
+// own binding, which gives a rank with several threads only one core. With more ranks than cores nothing is bound.
 // Returns the number of cores, limited by a quota and by the processors of a Slurm job.
 struct CoreShare {
   int cores;

@@ -29,8 +29,8 @@ struct RunPlanning {
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world);
 
 // Makes a recipe that all ranks have (read_recipe) into a job: seats, capacity, objective, data, micro-batch, plan.
-// Collective. A mistake that all ranks make is thrown alike on all as AgreedError, and printed once:
-// Error{does_not_fit} with what would fit, or what differs from rank 0 on other ranks.
+// Collective. Throws AgreedError on all ranks, which is printed once: Exit::does_not_fit with settings that would fit,
+// or the values of other ranks that differ from rank 0's.
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning = {});
 // The same if the model's description was opened before.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
@@ -39,7 +39,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
 runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note);
-// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and says which.
+// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
 void settle_batch(runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

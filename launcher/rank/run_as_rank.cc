@@ -50,9 +50,9 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
     device = runtime::choose_seat(kind, world->node_rank()).device;
   } catch (const Error&) {
   }
-  const bool speaks = world->rank() == 0;
+  const bool prints = world->rank() == 0;
   return comm::nccl_world(std::move(world), device, backend, [&](const std::string& why) {
-    if (speaks) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
+    if (prints) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
   });
 }
 
@@ -65,16 +65,16 @@ std::string own_place(const comm::World& world, const std::string& name) {
 int end_failed(comm::World& world, const std::exception& error, const std::function<std::string(int)>& name_of) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
-  if (!world.speaks()) return static_cast<int>(failure.code);
+  if (!world.prints_failure()) return static_cast<int>(failure.code);
   const auto name = [&](int rank) { return name_of ? name_of(rank) : fmt::format("rank {}", rank); };
   const std::string place = own_place(world, name(world.rank()));
   if (failure.rank != world.rank())
-    complain(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
-             failure.code);
+    print_failure(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
+                  failure.code);
   else if (world.size() > 1)
-    complain(fmt::format("{}: {}", place, own.cause), own.code);
+    print_failure(fmt::format("{}: {}", place, own.cause), own.code);
   else
-    complain(own.cause, own.code);
+    print_failure(own.cause, own.code);
   return static_cast<int>(failure.code);
 }
 
@@ -113,11 +113,11 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     // A rank that no mpirun has started has no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {
-      complain(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
-                           left_over),
-               error.code(), error.reason());
+      print_failure(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
+                                left_over),
+                    error.code(), error.reason());
     } else if ((world ? world->rank() : comm::launched_rank()) == 0) {
-      complain(error.what(), error.code(), error.reason());
+      print_failure(error.what(), error.code(), error.reason());
     } else if (!world) {
       std::this_thread::sleep_for(kRankZeroSpeaks);
     }
@@ -140,7 +140,7 @@ std::string with_name(std::string_view cause, int rank, std::string_view name) {
 int refuse_as_rank(const Error& error) {
   if (comm::launched_ranks() > 1)
     return run_as_rank(std::nullopt, {}, [&](comm::World& world) { comm::agree(world, [&] { throw Error(error); }); });
-  complain(error.what(), error.code());
+  print_failure(error.what(), error.code());
   return static_cast<int>(error.code());
 }
 

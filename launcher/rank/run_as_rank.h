@@ -1,5 +1,5 @@
 #pragma once
-// launcher/rank/ is what a command does as one of several ranks: connecting and ending together (here), agreeing on
+// launcher/rank/ has what a command needs as one of several ranks: connecting and ending together (here), agreeing on
 // recipe, plan and capacity (agreement.h), its share of the cores (cores.h), and requests to stop (stop_signal.h).
 #include <filesystem>
 #include <functional>
@@ -22,8 +22,8 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
 // Replaces "rank 5" at the beginning of a rank's `cause`, if it is there, by `name`, such as "rank 5 (stage 1)".
 std::string with_name(std::string_view cause, int rank, std::string_view name);
 
-// Ends a program whose command line is wrong, perhaps on this rank only. Tells the other ranks, which may be waiting,
-// and prints the error once. Returns the exit code.
+// Ends a program whose command line is wrong, perhaps on this rank only. Notifies the other ranks, which may be
+// waiting, and prints the error once. Returns the exit code.
 int refuse_as_rank(const Error& error);
 
 // mpirun's or srun's variables may outlive a rank: in a shell that the rank started, or in a copied environment.

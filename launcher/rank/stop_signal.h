@@ -2,8 +2,8 @@
 
 namespace strata::launcher {
 
-// While one exists, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step and do not end the process. At most one
-// may exist at a time: a handler can reach only a global flag, which this object owns.
+// During its lifetime, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step and do not end the process. At most
+// one may exist at a time: a handler can reach only a global flag, which this object owns.
 class StopSignal {
  public:
   StopSignal();

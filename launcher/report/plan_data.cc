@@ -55,8 +55,8 @@ JsonArray tiers(const runtime::StepPlan& plan, const runtime::Capacity& capacity
 
 std::string speeds_text(bool machine_file, bool measured) {
   if (!machine_file)
-    return "Times are simulated with the nominal speeds of a small machine, and show the order of things rather than "
-           "how long they take: strata calibrate measures a machine.";
+    return "Times are simulated with the nominal speeds of a small machine, and show the order of tasks rather than "
+           "their durations: strata calibrate measures a machine.";
   return measured ? "Times are simulated with the speeds that strata calibrate measured."
                   : "Times are simulated with speeds that are computed from data sheets, not measured.";
 }

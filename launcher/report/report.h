@@ -20,7 +20,7 @@ struct ReportOptions {
   bool force = false;
 };
 
-// `strata report`: makes one page of what a run wrote about itself. Returns the exit code; throws Error.
+// `strata report`: makes one page of a run's reports. Returns the exit code; throws Error.
 int report(const ReportOptions& options);
 
 // The page to draw: a run's or a plan's.
@@ -33,7 +33,7 @@ std::string page_html(Page page, std::string_view json);
 struct RunFiles {
   std::filesystem::path steps, events, summary, plan, trace, recipe;
 };
-// The files in a report.dir, or next to its report.jsonl; any other .jsonl stands alone. Throws Error{usage} if there
+// The files in a report.dir, or next to its report.jsonl; any other .jsonl is used alone. Throws Error{usage} if there
 // are none.
 RunFiles files_of_run(const std::filesystem::path& from);
 

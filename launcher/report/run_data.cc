@@ -277,7 +277,7 @@ class Parts {
     return part;
   }
   void leave_out(Error why) { left_out_.push_back(std::move(why)); }
-  void tell() const {
+  void report_left_out() const {
     for (const Error& why : left_out_) say("left out of the page: {}", why.what());
   }
   // Throws the error of the first part that was left out: there is no page.
@@ -339,7 +339,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
   else if (!files.plan.empty() && !files.trace.empty())
     parts.leave_out(Error(Exit::corrupt, fmt::format("{}, which names tasks of the plan", files.trace.string())));
   const std::string recipe = parts.read(files.recipe, read_text);
-  parts.tell();
+  parts.report_left_out();
 
   std::string title = files.steps.filename() == "report.jsonl" && files.steps.has_parent_path()
                           ? fs::absolute(files.steps).parent_path().filename().string()

@@ -30,26 +30,26 @@ std::string printable(std::string_view text, bool lines) {
   return out;
 }
 
-void tell(std::string_view text) {
+void print_to_stderr(std::string_view text) {
   // Not fmt::print, which throws if stderr cannot be written.
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void note(std::string_view text) {
-  tell("strata: " + printable(text) + "\n");
+  print_to_stderr("strata: " + printable(text) + "\n");
 }
 
-std::string complaint_end(Exit code, EndReason reason) {
-  return fmt::format("{}{} {} {}", kComplaintEnd, static_cast<int>(code), static_cast<int>(reason.kind), reason.step);
+std::string failure_end(Exit code, EndReason reason) {
+  return fmt::format("{}{} {} {}", kFailureEnd, static_cast<int>(code), static_cast<int>(reason.kind), reason.step);
 }
 
-void complain(std::string_view text, Exit code, EndReason reason) {
+void print_failure(std::string_view text, Exit code, EndReason reason) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
-  if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code, reason);
-  tell(line + "\n");
+  if (std::getenv("STRATA_LAUNCH")) line += failure_end(code, reason);
+  print_to_stderr(line + "\n");
 }
 
-void tell_remarks(std::span<const std::string> remarks, std::string_view of) {
+void print_remarks(std::span<const std::string> remarks, std::string_view of) {
   for (const std::string& remark : remarks) note(of.empty() ? remark : fmt::format("{}: {}", of, remark));
 }
 

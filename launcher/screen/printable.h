@@ -1,5 +1,5 @@
 #pragma once
-// launcher/screen/ is what a user sees: printable texts (here), the live line and the progress of long work
+// launcher/screen/ is the output for users: printable texts (here), the live line and the progress of long work
 // (progress.h), and what a run prints at its start and end (run_text.h).
 
 #include <fmt/format.h>
@@ -22,16 +22,16 @@ namespace strata::launcher {
 // other people's files may contain, become '?'. Tabs stay. `lines`: line breaks stay, too.
 std::string printable(std::string_view text, bool lines = false);
 
-// Prints the text to stderr unchanged. If stderr cannot be written (a full disk, a pipe that nobody reads any more),
-// the text is lost and nothing else: the program's behaviour and exit code stay the same.
-void tell(std::string_view text);
+// Prints the text to stderr unchanged. If stderr cannot be written (a full disk, a pipe whose reader has ended), only
+// the text is lost: the program's behaviour and exit code stay the same.
+void print_to_stderr(std::string_view text);
 
 // Prints "strata: TEXT", made printable.
 void note(std::string_view text);
 
 // Prints, as notes, the remarks that loading a model and data, a tokenizer or a chat template produced, each prefixed
 // by `of` if given. Each command that loads one of these prints them once.
-void tell_remarks(std::span<const std::string> remarks, std::string_view of = {});
+void print_remarks(std::span<const std::string> remarks, std::string_view of = {});
 
 // note(), formatted by fmt.
 template <typename... Args>
@@ -40,12 +40,12 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 // Prints "strata: TEXT" for what ends the program: one line, plus one for each change with which a plan would fit.
-// Under `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch removes. By it, launch tells the
-// cause from other output, and the rank's exit code from mpirun's.
-void complain(std::string_view text, Exit code, EndReason reason = {});
+// Under `strata launch` (STRATA_LAUNCH) it ends with failure_end(), which launch removes. By this ending, launch
+// distinguishes the cause from other output, and the rank's exit code from mpirun's.
+void print_failure(std::string_view text, Exit code, EndReason reason = {});
 // A character that no other text contains, then three numbers: the exit code and the reason.
-inline constexpr char kComplaintEnd = '\x1e';
-std::string complaint_end(Exit code, EndReason reason = {});
+inline constexpr char kFailureEnd = '\x1e';
+std::string failure_end(Exit code, EndReason reason = {});
 
 // A stream that passes its input to another stream line by line, made printable, whatever names and paths it contains.
 class PrintableStream : private std::streambuf, public std::ostream {

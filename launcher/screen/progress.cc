@@ -66,7 +66,7 @@ void Progress::remark(std::string_view text) {
 }
 
 void Progress::show(const runtime::StepReport& r) {
-  // The first step is left out of the mean: it touches every page for the first time, so its time says nothing about
+  // The first step is left out of the mean: it touches every page for the first time, so its time does not represent
   // later steps.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
@@ -113,8 +113,8 @@ constexpr std::chrono::seconds kLine{10};
 
 }  // namespace
 
-Activity::Activity(std::string what, Unit unit, bool speaks, std::FILE* out)
-    : what_(std::move(what)), unit_(unit), speaks_(speaks), live_(isatty(fileno(out)) == 1), out_(out) {
+Activity::Activity(std::string what, Unit unit, bool prints, std::FILE* out)
+    : what_(std::move(what)), unit_(unit), prints_(prints), live_(isatty(fileno(out)) == 1), out_(out) {
   next_ = start_ + kFirst;
 }
 
@@ -123,7 +123,7 @@ Activity::~Activity() {
 }
 
 void Activity::show(std::uint64_t done, std::uint64_t all, const std::string& more) {
-  if (!speaks_) return;
+  if (!prints_) return;
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   if (now < next_) return;

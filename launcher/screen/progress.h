@@ -19,11 +19,10 @@ bool shows_live_line(std::FILE* out);
 // The width of the terminal that `out` or this process has; if unknown, COLUMNS, otherwise 80.
 std::size_t terminal_columns(std::FILE* out);
 
-// What a person sees during a run, on rank 0's stderr: one live line on a terminal; elsewhere a line for the first
-// step, every report.every-th, the last, and each skipped step, without control codes. mpirun hides the terminal behind
-// a pipe: STRATA_PROGRESS=live in the environment says that there is one (its width is COLUMNS, otherwise that of the
-// process's own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step. Throws Error{usage} for
-// another value.
+// The output during a run, on rank 0's stderr: one live line on a terminal; elsewhere a line for the first step, every
+// report.every-th, the last, and each skipped step, without control codes. mpirun hides the terminal behind a pipe:
+// STRATA_PROGRESS=live in the environment says that there is one (its width is COLUMNS, otherwise that of the process's
+// own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step. Throws Error{usage} for another value.
 class Progress {
  public:
   Progress(const runtime::Job& job, std::FILE* out);
@@ -53,8 +52,8 @@ class Progress {
 class Activity {
  public:
   enum class Unit : std::uint8_t { count, bytes };
-  // `what` precedes the numbers: "reading weights". `speaks`: false on ranks that print nothing.
-  explicit Activity(std::string what, Unit unit = Unit::count, bool speaks = true, std::FILE* out = stderr);
+  // `what` precedes the numbers: "reading weights". `prints`: false on ranks that print nothing.
+  explicit Activity(std::string what, Unit unit = Unit::count, bool prints = true, std::FILE* out = stderr);
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
@@ -74,7 +73,7 @@ class Activity {
 
   std::string what_;
   Unit unit_;
-  bool speaks_, live_;
+  bool prints_, live_;
   std::FILE* out_;
   std::mutex mutex_;
   Clock::time_point start_ = Clock::now(), next_;

@@ -295,11 +295,12 @@ std::string typed_recipe(const std::optional<std::filesystem::path>& file, const
 
 namespace {
 std::string skipped_as(const SkippedSteps& skipped) {
-  if (skipped.forwards == skipped.skipped) return "skipped, as the forward was not finite in fp16";
+  if (skipped.forwards == skipped.skipped) return "skipped, because the forward was not finite in fp16";
   return skipped.forwards == 0
-             ? "skipped, as gradients overflowed in fp16"
-             : fmt::format("skipped in fp16, {} as the forward was not finite, the others as gradients overflowed",
-                           grouped(static_cast<std::uint64_t>(skipped.forwards)));
+             ? "skipped, because gradients overflowed in fp16"
+             : fmt::format(
+                   "skipped in fp16, {} because the forward was not finite, the others because gradients overflowed",
+                   grouped(static_cast<std::uint64_t>(skipped.forwards)));
 }
 constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or lower optimizer.learning_rate";
 }  // namespace
@@ -312,8 +313,8 @@ std::string skipped_text(const SkippedSteps& skipped, float scale) {
                                        for_count(skipped.skipped, "was", "were"), skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
   if (static_cast<double>(skipped.skipped) <= kFew * static_cast<double>(skipped.steps))
-    return what + ": so few are usual while the loss scale finds its limit";
-  return fmt::format("{}: set fp16.initial_scale = {:g}, which the run has come to, or training.precision = bf16", what,
+    return what + ": a few are normal while the loss scale adapts";
+  return fmt::format("{}: set fp16.initial_scale = {:g}, the scale at the end, or training.precision = bf16", what,
                      scale);
 }
 
@@ -325,9 +326,8 @@ std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSte
       skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
   return fmt::format(
-      "{}, and the loss scale has come down to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16",
-      what, scale,
-      recipe.checkpoint.dir ? "raise training.max_steps to resume from its checkpoint with that scale, or " : "",
+      "{}, and the loss scale has fallen to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16", what,
+      scale, recipe.checkpoint.dir ? "raise training.max_steps to resume from its checkpoint with that scale, or " : "",
       scale);
 }
 

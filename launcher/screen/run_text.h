@@ -51,14 +51,14 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
                                  std::size_t columns = 91);
 
 // The variable in which `strata launch` passes its ranks the checkpoint.resume of the user's command line. At a restart
-// launch adds a value that nobody typed.
+// launch adds a value that the user did not type.
 inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 
 // The command that resumes a stopped run: "the same command", plus what must be added to it. `resume`:
 // checkpoint.resume on this process's command line.
 std::string resume_command(std::string_view resume);
 
-// What `strata eval` prints about a classifier: its metrics, a table of classes, and the confusion matrix if there are
+// The output of `strata eval` for a classifier: its metrics, a table of classes, and the confusion matrix if there are
 // few classes. The matrix's columns have names if they fit, otherwise numbers. Lines are at most `columns` wide; what
 // does not fit is left to --json, and a line says so. of: what was judged, "texts" or "words".
 std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,

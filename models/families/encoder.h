@@ -36,7 +36,7 @@ struct EncoderSpec {
   bool tied;
 };
 
-// What all of these families configure alike, under keys of their own: shape, sizes of the tables, initialisation, and
+// The settings that all of these families have, under different keys: shape, sizes of the tables, initialisation, and
 // whether the decoder is tied to the embedding. Throws an Error{usage} with the key if the heads do not divide the
 // width, or if the activation is not GELU (erf).
 struct EncoderKeys {

@@ -27,8 +27,8 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 // The most tokens in a micro-batch.
 inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
 
-// What families read from a config. All throw Error{usage} naming the key if the value is not supported.
-// A size is at most `most`, so that no product of sizes overflows.
+// Functions with which families read a config. All throw Error{usage} naming the key if the value is not supported. A
+// size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
                              kMostWords = std::size_t{1} << 24, kMostPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMostWidth);
@@ -55,10 +55,10 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 // Throws Error{usage} if the run's objective is not in the list.
 void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built);
 
-// Finds what a config.json of a known family may say but no family here computes: experts, soft caps, other scalings
-// and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key (or
-// architecture), if the value is not the one that changes nothing, whether or not transformers' class for that
-// model_type reads the key. Marks the other keys as read.
+// Finds keys that a config.json of a known family may have but that no family here supports: experts, soft caps, other
+// scalings and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key
+// (or architecture), unless its value changes nothing, whether or not transformers' class for that model_type reads the
+// key. Marks the other keys as read.
 void refuse_other_mathematics(const Config& config);
 
 }  // namespace strata::models

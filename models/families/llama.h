@@ -7,7 +7,7 @@
 
 namespace strata::models {
 
-// What a config.json says about a model of the Llama family, as transformers interprets it: an absent key has the
+// The settings in a config.json for a model of the Llama family, as transformers interprets them: an absent key has the
 // family's default. windows: for each layer, the number of tokens that a position sees, itself included; 0: all before
 // it.
 struct LlamaShape {

@@ -37,7 +37,7 @@ class Config {
   // Removes a key and everything inside it.
   void remove(const std::string& key);
 
-  // Adds a key that the text expresses in another way.
+  // Adds a key that the text does not contain but implies.
   void add(const std::string& key, Value value) { values_.emplace(key, std::move(value)); }
 
   const std::string& source() const { return source_; }

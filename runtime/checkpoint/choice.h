@@ -13,13 +13,15 @@ namespace strata::runtime {
 bool is_checkpoint(const std::filesystem::path& path);
 
 // Opens the newest undamaged checkpoint of a folder, for training to resume from; every block is read and verified, on
-// `threads` threads. `note` is told which checkpoints were passed over and why. nullopt if the folder has none. Throws
-// Error{corrupt} if all are damaged, and Error{failed} if one cannot be read, which does not mean that it is damaged.
+// `threads` threads. Calls `note` for each checkpoint that was passed over, with the reason. nullopt if the folder has
+// none. Throws Error{corrupt} if all are damaged, and Error{failed} if one cannot be read, which does not mean that it
+// is damaged.
 std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
                                        const Advance& advance = {});
 
-// What a run may resume from, by checkpoint.resume and checkpoint.dir: the newest first, or only the one that is named
-// (`one`). If `found` is empty, the run starts anew. Throws Error{failed} if the folder cannot be read.
+// The checkpoints from which a run may resume, by checkpoint.resume and checkpoint.dir: the newest first, or only the
+// named one (`one`). If `found` is empty, the run starts from the beginning. Throws Error{failed} if the folder cannot
+// be read.
 struct ResumeChoice {
   bool one = false;
   std::filesystem::path folder;

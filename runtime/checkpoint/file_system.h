@@ -45,7 +45,7 @@ void make_durable_folder(FileSystem& system, const std::filesystem::path& path);
 
 std::unique_ptr<FileSystem> posix_file_system();
 
-// A checkpoint file, open for reading. Damage is distinguished from files that could not be examined and may be intact:
+// A checkpoint file, open for reading. Distinguishes damage from files that could not be examined and may be intact:
 // Error{corrupt} if the file is missing, not a regular file, or too short; Error{failed}, with the system's reason and
 // advice, for everything else (no permission, too many open files, a failing drive).
 class ReadableFile {
@@ -66,7 +66,8 @@ class ReadableFile {
   std::uint64_t bytes_ = 0;
 };
 
-// The type of what is at a path, links followed; `not_found` only if the system says so. Throws Error{failed} as above.
+// The type of the file at a path, following links; `not_found` only if the system reports that. Throws Error{failed} as
+// above.
 std::filesystem::file_type type_at(const std::filesystem::path& path);
 
 // Throws Error{failed}: "PATH cannot be WHAT: the system's reason; what to do".

@@ -264,7 +264,7 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
     // A checkpoint that is being read stays until a later one is published.
     const auto hold = CheckpointHold::to_remove(found.path);
     if (!hold) continue;
-    // Removal goes file by file: rename it first, so that no reader takes the rest for a checkpoint.
+    // Files are removed one by one: rename the folder first, so that no reader treats the rest as a checkpoint.
     fs::path going = found.path;
     going += kDeleting;
     try_to_remove(found.path, [&] {

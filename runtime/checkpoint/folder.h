@@ -2,7 +2,8 @@
 // runtime/checkpoint/ stores runs: the folder with its lock, order and retention (this header), manifests and shard
 // files (manifest.h, shard.h; their bytes are in docs/formats.md), writing during training (writer.h), and reading on
 // any number of ranks (reader.h). choice.h finds the newest undamaged checkpoint, hold.h protects one while it is read,
-// and file_system.h is where tests substitute failing disks. export/ reads and writes Hugging Face directories.
+// and file_system.h is the interface for which tests substitute failing disks. export/ reads and writes Hugging Face
+// directories.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,7 +33,7 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 // only partly written or removed.
 bool is_name_of_run(std::string_view name);
 
-// A checkpoint found in a folder: what its manifest says, or why it cannot be used.
+// A checkpoint found in a folder: the contents of its manifest, or why it cannot be used.
 struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;
@@ -73,15 +74,15 @@ class CheckpointFolder {
   // Marks checkpoints whose data was found damaged: they are never removed and do not count towards `keep`.
   void pass_over(std::span<const std::filesystem::path> damaged);
 
-  // Rank 0: writes the manifest into `temporary`, whose files must be durable, puts the folder in place under
-  // the next serial, and removes the oldest checkpoints beyond `keep` that nobody is reading. With checkpoint.keep_best
-  // the best one stays; an earlier run's best one stays until a better one by the same measure exists. Whatever stays
-  // for that reason, or because it could not be removed, is reported once; neither is an error, as the new checkpoint
-  // is durable.
+  // Rank 0: writes the manifest into `temporary`, whose files must be durable, renames the folder to its final name
+  // under the next serial, and removes the oldest checkpoints beyond `keep` that no process is reading. With
+  // checkpoint.keep_best the best one is kept; an earlier run's best one is kept until a better one by the same measure
+  // exists. A checkpoint that is kept for this reason, or because it could not be removed, is reported once. Neither is
+  // an error, because the new checkpoint is durable.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
-  // Called by publish(), on the same thread, for every durable checkpoint.
+  // Sets a callback that publish() calls on its own thread for every durable checkpoint.
   using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
-  void tell(Published published) { published_ = std::move(published); }
+  void on_published(Published published) { published_ = std::move(published); }
 
  private:
   void lock();

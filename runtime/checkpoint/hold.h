@@ -7,8 +7,8 @@
 namespace strata::runtime {
 
 // Keeps a checkpoint from being removed while it is read, and from being read while it is removed: a lock (flock) on
-// its manifest, shared among readers. It ends with the object or the process. On file systems without flock there is no
-// protection.
+// its manifest, shared among readers. It ends with the object or the process. On file systems without flock it protects
+// nothing.
 class CheckpointHold {
  public:
   // Waits while the checkpoint is being removed. nullopt if it is gone.

@@ -25,14 +25,14 @@ struct BestClaim {
 // nullopt if the run keeps no best checkpoint, or had none yet.
 std::optional<BestClaim> best_claim(const Manifest& manifest);
 
-// What best_by_measure() needs to know of a checkpoint.
+// The properties of a checkpoint that best_by_measure() uses.
 struct Claimant {
   std::int64_t step = 0;
   std::uint64_t serial = 0;
   std::optional<BestClaim> claim;
 };
 // Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
-// best stays one, even if the current run has another measure or keeps none.
+// best is included even if the current run has another measure or keeps none.
 std::vector<std::size_t> best_by_measure(const std::vector<Claimant>& all);
 
 }  // namespace strata::runtime

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using simdjson::dom::element;
 
 // Version 2: an adapter's base may be outside the files. Version 3: the files may hold boxes. A manifest has the lowest
-// version that can say what it says.
+// version that supports its content.
 constexpr std::uint64_t kBaseVersion = 2, kBoxVersion = 3, kVersion = kBoxVersion;
 constexpr std::string_view kFormat = "strata checkpoint";
 // The file ends with the 16 digits of its checksum and then this text. The checksum is computed with zeros for its
@@ -235,8 +235,8 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), found_in_json(json, kMaxDepth));
   const Fields fields(root, path);
   if (fields.text("format") != kFormat) fields.wrong("format", fmt::format("\"{}\"", kFormat));
-  // The checksum has the same place in every version, so that a newer manifest is told from a damaged one. Compare its
-  // digits as text: a flipped bit turns "a" into "A", which is the same number.
+  // The checksum has the same place in every version, so that a newer manifest can be distinguished from a damaged one.
+  // Compare its digits as text: a flipped bit turns "a" into "A", which is the same number.
   const std::string stored = fields.text("checksum");
   if (!json.ends_with(stored + std::string(kEnd)) || stored.size() != kDigits ||
       stored != fmt::format("{:016x}", checksum(std::string(json))))

@@ -51,7 +51,8 @@ inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 28;
 std::string to_json(const Manifest& manifest);
 // Returns `json` with its checksum filled in.
 std::string with_checksum(std::string json);
-// Throws Error{corrupt} naming `path` if the text is damaged or no manifest, Error{usage} if its version is newer.
+// Throws Error{corrupt} naming `path` if the text is damaged or is not a manifest, Error{usage} if its version is
+// newer.
 Manifest parse_manifest(std::string_view json, const std::filesystem::path& path);
 
 // The parameters of a model as a manifest lists them.

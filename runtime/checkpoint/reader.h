@@ -43,7 +43,8 @@ class Checkpoint {
   // checkpoint.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
-  // Reads and verifies every block, on `threads` threads. Error{corrupt} gives no advice, as the caller has its own.
+  // Reads and verifies every block, on `threads` threads. Error{corrupt} gives no advice, because the caller adds its
+  // own.
   void verify(int threads, const Advance& advance = {}) const;
 
   // Advises the system that this block will be read soon.
@@ -56,7 +57,7 @@ class Checkpoint {
   // must not be in blocks.
   void read_elements(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                      std::span<std::byte> out) const;
-  // Elements [begin, begin + out.size()) of a tensor's fp32 state; prefetch() announces that they will be read.
+  // Reads elements [begin, begin + out.size()) of a tensor's fp32 state. prefetch() announces a later read.
   void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
 

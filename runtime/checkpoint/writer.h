@@ -30,7 +30,7 @@ struct CheckpointFigures {
 // wait for them. An error ends the run; published checkpoints stay. Every rank has one; destroy it before the executor.
 class CheckpointWriter final : public Saver {
  public:
-  // `base`: the BaseHash of an adapter's base, which the files then leave out. Collective.
+  // `base`: the BaseHash of an adapter's base; the files then do not contain the base. Collective.
   CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
                    const std::string& base = {});
   ~CheckpointWriter() override;
@@ -51,7 +51,7 @@ class CheckpointWriter final : public Saver {
     std::size_t unit, begin;
     StateKind kind;
   };
-  struct Record {  // what a rank tells rank 0 about its file
+  struct Record {  // what a rank reports to rank 0 about its file
     std::uint64_t bytes, header_bytes, header_hash;
   };
 

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/data/ is what a step trains on: token files (files/tokens.h), their sequences in the order of the run (this
-// header), and those of an evaluation (sequences/stream_sequences.h). Data is a pure function of files, seed and
+// runtime/data/ provides the data of a step: token files (files/tokens.h), their sequences in the order of the run
+// (this header), and those of an evaluation (sequences/stream_sequences.h). Data are a pure function of files, seed and
 // position, and so the same for any number of ranks.
 
 #include <array>
@@ -30,9 +30,9 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// Decides from which of several sources the sequence at a position comes. It is a closed form, so that a run can start
-// anywhere (docs/formats.md, "Sources"). In the first p positions each source has its share of p, to within one half
-// for itself and one for each source before it. Part of the numerics contract: it must never change.
+// Decides from which of several sources the sequence at a position comes. The rule is a closed form, so that a run can
+// start anywhere (docs/formats.md, "Sources"). Among the first p positions each source has its share of p, to within
+// one half plus one for each source before it. Part of the numerics contract: it must never change.
 class Mix {
  public:
   // `weights`: each above 0.

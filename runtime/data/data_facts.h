@@ -10,8 +10,8 @@
 
 namespace strata::runtime {
 
-// What a plan has to know about the recipe's files. Made once, when the data are opened (settle_data), and passed on as
-// a value. If nobody has opened the data, nothing is known, and everything is 0.
+// Facts about the recipe's files on which a plan depends. Determined once, when the data are opened (settle_data), and
+// passed on as a value. Before that, everything is 0.
 struct DataFacts {
   // The most host memory in bytes that sequences keep (index, labels), for train and for validation, as far as the run
   // reads them.

@@ -40,7 +40,7 @@ struct OpenedData {
 // need not be opened here are left to the run.
 OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
-// What opening data requires, and what it returns for comparison between ranks.
+// The inputs of opening data, and the results for comparison between ranks.
 struct Opening {
   std::int64_t vocabulary;  // the model's
   // Called with the files of each source.

@@ -33,21 +33,21 @@
 
 namespace strata::runtime {
 
-// Issues a plan, step after step, on one rank. It knows tasks, not ZeRO stages. Owns the rank's arenas, lanes, events
-// and communicators; plan, model and world must outlive it.
+// Issues a plan, step after step, on one rank. It depends on tasks, not on ZeRO stages. Owns the rank's arenas, lanes,
+// events and communicators; plan, model and world must outlive it.
 class Executor {
  public:
   // Collective. Proves the plan first (find_violation); a plan with a violation aborts the program.
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads, const offload::IoOptions& io = {});
   // For a plan made with PlanRequest::memory_of: shares the memory, lanes and communicators of the executor of that
-  // other plan, which must outlive it. It may run only while the other is drained.
+  // other plan, which must outlive this one. It may run only while the other is drained.
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
   models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
 
-  // Runs one step until the host has read its results. Work on which they do not depend continues; the next step or
+  // Runs one step until the host has read its results. Work on which these do not depend continues; the next step or
   // drain() waits for it. `requests` are summed over the ranks, and all of them see the sum (StepResult::requests).
   // Throws Aborted if the run was aborted.
   device::StepResult step(const device::StepScalars& scalars, std::uint64_t requests);
@@ -118,7 +118,7 @@ class Executor {
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
   const std::shared_ptr<const device::AlgorithmTable>& algorithms() const { return algorithms_; }
 
-  // What computes attention on a GPU, and why nothing faster does; empty on the CPU.
+  // The implementation of attention on a GPU, and why no faster one is used; empty on the CPU.
   const std::string& attention() const { return attention_; }
 
   Storage& storage() { return storage_; }

@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-// What a rank is doing, inside or outside of steps.
+// The phase of a rank, inside or outside of steps.
 enum class Phase : std::uint32_t { starting, planning, hashing, loading, training, evaluating, writing, ending };
 inline constexpr std::array<const char*, 8> kPhaseNames = {
     "starting", "planning", "hashing files", "loading weights", "training", "evaluating", "writing reports", "ending"};
@@ -31,7 +31,7 @@ constexpr LanePlace unpacked(std::uint64_t word) {
 
 // The progress of one rank, for observers: other threads, and other processes that map the memory. The rank's lanes and
 // its issuing thread write it with relaxed stores, which cost nothing but are not ordered: a reader may see one lane
-// further ahead of another than it ever was. Times are in ns of the steady clock. It lives in zeroed memory.
+// further ahead of another than it ever was. Times are in ns of the steady clock. Its memory must be zeroed.
 struct RankPlaces {
   struct alignas(64) OfLane {
     std::atomic<std::uint64_t> place{0};   // a packed LanePlace

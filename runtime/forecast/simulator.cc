@@ -121,7 +121,7 @@ class SimulatedRank {
   // Returns the stages to which a message was sent.
   std::vector<int> advance(double now) {
     const double seconds = now - std::exchange(now_, now);
-    std::vector<int> told;
+    std::vector<int> receivers;
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       Running& r = running_[lane];
       if (r.task < 0) continue;
@@ -132,12 +132,12 @@ class SimulatedRank {
       const Task& task = this->task(index(r.task));
       if (task.kind == TaskKind::send) {
         ++messages(sent_, task);
-        told.push_back(task.peer);
+        receivers.push_back(task.peer);
       }
       hosts_done_ += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
       r.task = -1;
     }
-    return told;
+    return receivers;
   }
   // The messages that were sent to a stage in a lane.
   std::size_t sent_to(int stage, LaneId lane) const {
@@ -206,9 +206,9 @@ std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, 
     const double now = next.begin()->first;
     std::vector<std::size_t> woken = {next.begin()->second};
     for (std::size_t i = 0; i < woken.size(); ++i) {
-      const std::vector<int> told = ranks[woken[i]].advance(now);
+      const std::vector<int> receivers = ranks[woken[i]].advance(now);
       start(woken[i]);
-      if (plans.size() > 1) std::ranges::transform(told, std::back_inserter(woken), index<int>);
+      if (plans.size() > 1) std::ranges::transform(receivers, std::back_inserter(woken), index<int>);
     }
   }
   std::vector<std::vector<Span>> spans;

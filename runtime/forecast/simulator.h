@@ -1,7 +1,7 @@
 #pragma once
 // runtime/forecast/ predicts how long a plan takes, without running it. The simulator (here) runs the list of tasks
-// against a machine's speeds, which machine.h reads from a file. It decides memory.order = "auto" and draws plan
-// --trace.
+// against a machine's speeds, which machine.h reads from a file. It determines memory.order = "auto" and the times of
+// plan --trace.
 
 #include <array>
 #include <cstdint>
@@ -55,7 +55,7 @@ enum class Bound : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 9> kBoundNames = {
     "products", "attention", "memory", "optimizer", "communication", "host link", "disk", "waking", "stages"};
-// The same in practitioners' words, for people to read; files keep the names above.
+// The same in practitioners' terms, for people; files use the names above.
 inline constexpr std::array<std::string_view, 9> kBoundWords = {"GEMM",      "attention",       "memory-bound kernels",
                                                                 "optimizer", "communication",   "host-device copies",
                                                                 "disk",      "synchronisation", "other stages"};
@@ -67,8 +67,8 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
 // When each task of the plan would run, in ns from the step's begin. Lanes run in order and tasks respect their waits;
 // the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory, the
-// network and drives; if they need more than there is, all slow down (processor sharing). A checkpoint's tasks are left
-// out and have no span.
+// network and drives; if they need more than the machine has, all slow down (processor sharing). A checkpoint's tasks
+// are left out and have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
 // The same for the plans of all stages of a pipeline, by stage. Each receives what the others send. Simulates one step,

@@ -13,8 +13,8 @@
 
 namespace strata::runtime {
 
-// What a rank computes on: the device that device.kind led to, and how many ranks share the same GPU as far as the
-// ranks have told each other.
+// The seat of a rank: the device chosen by device.kind, and how many ranks share the same GPU, once the ranks have
+// exchanged that.
 struct Seat {
   device::Device device;
   std::string gpu;  // its UUID; empty on the CPU
@@ -31,8 +31,8 @@ Seat planned_seat(DeviceKind kind);
 // "AMD EPYC (AVX-512, ...)", "NVIDIA H200 (GPU 0, shared by 2 ranks)".
 std::string describe(const Seat& seat);
 
-// Bytes of the seat's device that its rank may use: what is free now, or the total if that cannot be queried, or 0 if
-// it is unknown here. Calling it starts the GPU.
+// Bytes of the seat's device that its rank may use: the free memory now, or the total if that cannot be queried, or 0
+// if it is unknown here. This call starts the GPU.
 std::size_t device_memory(const Seat& seat);
 
 // The device that a rank uses, and the bytes that it may use in each tier. `together` limits device and host, which are
@@ -46,11 +46,11 @@ struct Capacity {
 };
 
 // Returns memory.* if the recipe sets it. Otherwise the host has what the system has available now, divided by
-// `ranks_on_node`, and a GPU has what is free on it, divided by the ranks that share it, less 1 GiB or 1/32 for its
-// libraries. Throws Error{usage} if only memory.device could say it.
+// `ranks_on_node`, and a GPU has its free memory, divided by the ranks that share it, less 1 GiB or 1/32 for its
+// libraries. Throws Error{usage} if the memory is unknown and memory.device is not set.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
-// As capacity_of(), but for a run on this machine: limited to the memory that there is, whatever the recipe says.
+// As capacity_of(), but for a run on this machine: limited to the machine's memory, even if the recipe sets more.
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
@@ -59,7 +59,7 @@ bool fits(const StepPlan& plan, const Capacity& capacity);
 // none has a limit. `root` is as for control_groups().
 std::optional<std::uint64_t> control_group_limit(const std::filesystem::path& root = "/");
 
-// Bytes that this process can still allocate: what the system has available, within what its control group leaves.
+// Bytes that this process can still allocate: the system's available memory, within the limits of its control group.
 std::uint64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace strata::runtime

@@ -18,8 +18,8 @@ Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
 
 // parallel.split = "auto": of the splits of a model into pipeline stages that fit, the one whose slowest stage is the
-// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none was found to fit,
-// returns the fastest split; the refusal of its largest stage says what it needs.
+// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none fits, returns the
+// fastest split, so that the refusal of its largest stage shows the memory needed.
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits);
 
@@ -45,7 +45,7 @@ std::vector<UnitRange> choose_split(
 // memory.order = "auto": plans one step in both orders and takes one of them.
 //
 // The order with less memory (device and host together) wins, unless the other gains at least half as much speed as it
-// adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are alike, the order that moves fewer
+// adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are equal, the order that moves fewer
 // bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
 // device memory than the other must also stay within device_limit() bytes, which is called only in that case.
 struct OrderedPlan {

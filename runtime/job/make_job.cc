@@ -161,7 +161,7 @@ bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
 }
 
-// What messages call those ranks that differ in their data.
+// The name in messages for ranks that differ in their data.
 std::string_view noun_of_data(int data, int ranks) {
   return data == ranks ? "rank" : "data rank";
 }

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/job/ turns a recipe into a job that can run: the model and its plan, the device that a rank
-// computes on, and the memory that is available (capacity.h). search/ makes jobs to find one that fits or is
-// fast. `strata plan` ends here; `train`, `eval` and `generate` run the same Job.
+// runtime/job/ turns a recipe into a job that can run: the model and its plan, the device that a rank computes on, and
+// the memory that is available (capacity.h). search/ makes jobs to find one that fits or is fast. `strata plan` stops
+// at the job; `train`, `eval` and `generate` run it.
 
 #include <cstddef>
 #include <memory>
@@ -17,8 +17,8 @@
 
 namespace strata::runtime {
 
-// What a job's plan does: training steps; forward passes and losses only, one micro-batch per rank and step; or the
-// generation of one sequence of at most data.seq_len tokens.
+// The purpose of a job's plan: training steps; forward passes and losses only, one micro-batch per rank and step; or
+// the generation of one sequence of at most data.seq_len tokens.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 // The beginning of a training run: after which step, and whether the evaluation due at that step has been made.
@@ -42,10 +42,11 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
              const Beginning& from = {}, int rank = 0, std::vector<UnitRange> split = {});
 // A training's jobs, one for the first rank of each pipeline stage.
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity);
-// The same without that of stage 0, which is given.
+// The same without the job of stage 0, which is `first`.
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
-// Of each tier, what the pipeline stage of a training's job that needs most of it needs. Nullopt if one does not fit.
+// For each tier, the maximum over the pipeline stages of a training's job of the memory needed. Nullopt if a stage does
+// not fit.
 std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity);
 
 // The micro-batches of a rank in a step, or of an evaluation's call.

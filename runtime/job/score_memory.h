@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// The most classes for which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with the number of
-// classes, and hardly any data set with more classes has examples of each.
+// The maximum number of classes for which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
+// the number of classes, and hardly any data set with more classes has examples of each.
 inline constexpr std::size_t kMostTabled = 1024;
 
 // The place in a predictions file of the row with this number.
@@ -16,8 +16,8 @@ struct RowPlace {
   std::uint64_t offset;
 };
 
-// The memory that a plan reserves for a classifier's scores: what ranks exchange, and what is kept until all rows have
-// been seen.
+// The memory that a plan reserves for a classifier's scores: the buffers that ranks exchange, and the values kept until
+// all rows have been seen.
 struct ScoreMemory {
   // `rows`: the most scored rows over all ranks. `of_micro_batch`: the rows that the loss takes of a micro-batch.
   ScoreMemory(const models::Classes& classes, std::uint64_t rows, int ranks, std::size_t of_micro_batch);

@@ -73,7 +73,7 @@ std::optional<std::uint32_t> every_row(const Recipe&, std::uint32_t) {
   return std::nullopt;
 }
 
-// What the data's sidecars say about classes: those of the training data, or else of the validation data.
+// The classes in the sidecars of the training data, otherwise of the validation data.
 struct Found {
   std::string problem, file;
   std::vector<std::string> names;

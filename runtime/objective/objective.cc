@@ -79,7 +79,7 @@ void name_architecture(Workload& workload) {
     workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
-// What determines a classifier's metrics in addition to its objective.
+// The properties that determine a classifier's metrics, in addition to its objective.
 std::string_view judged_text(const Recipe& recipe, Judged judged) {
   switch (judged) {
     case Judged::tokens:

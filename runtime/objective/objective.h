@@ -1,8 +1,8 @@
 #pragma once
-// runtime/objective/ is what a run is trained to predict, with a source per objective (causal_lm.cc, masked_lm.cc): the
-// labels that it makes from tokens, and their number (rules.h). The units at the end of its model are in models/. To
-// add one: its name (models/objective.h), a file here, its rules in rules.h and a line in objective.cc, and a head in
-// models/.
+// runtime/objective/ defines what a run is trained to predict, with a source per objective (causal_lm.cc,
+// masked_lm.cc): the labels that it makes from tokens, and their number (rules.h). The units at the end of its model
+// are in models/. To add one: its name (models/objective.h), a file here, its rules in rules.h and a line in
+// objective.cc, and a head in models/.
 
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/sequences.h"

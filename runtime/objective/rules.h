@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// What an objective tells code that does not know objectives.
+// The properties of an objective, for code that does not distinguish objectives.
 struct ObjectiveRules {
   // See MakeLabelling; null: each row predicts the next token. Throws Error{usage} if the files lack what the objective
   // needs.
@@ -24,11 +24,11 @@ struct ObjectiveRules {
   bool of_documents;
   // Whether models trained on it continue a text.
   bool generates;
-  // What its evaluations measure, which decides their metrics.
+  // The kind of predictions that evaluations score, which determines their metrics.
   Judged (*judged)(const Workload& workload);
   // Called once the data are settled. Adds notes about parts of the data that are ignored or unexpected.
   // `of_validation`: the labels of the validation data, if the run evaluates and the files have labels; otherwise null.
-  // Throws Error{usage} for what would end the run later.
+  // Throws Error{usage} for faults that would end the run later.
   void (*look)(Workload& workload, const LabelColumn* of_validation);
 };
 

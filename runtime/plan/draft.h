@@ -30,14 +30,14 @@ struct Written {
   Access access() const { return starts ? Access::write : Access::update; }
 };
 
-// A unit (part -1) or one part of it, as a call works on it. `pool`: the pool that a gather or an upload brings.
+// A unit (part -1) or one part of it, as a call works on it. `pool`: the pool that a gather or an upload transfers.
 struct UnitPart {
   int unit, part = -1;
   PoolKind pool = PoolKind::trained;
 };
 
-// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks says what each kind of task uses
-// and costs. Waits, offsets and memory are derived afterwards from the uses recorded here.
+// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks defines what each kind of task
+// uses and costs. Waits, offsets and memory are derived afterwards from the uses recorded here.
 class Draft {
  public:
   explicit Draft(const PlanRequest& request);

@@ -5,13 +5,13 @@
 
 namespace strata::runtime {
 
-// The first and the last task that use a buffer, in issue order. A buffer that lives from step to step spans all tasks.
+// The first and last tasks that use a buffer, in issue order. A buffer that lives from step to step spans all tasks.
 struct Lifetime {
   int first, last;
 };
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // The lifetimes by which memory is assigned. A reduction should overlap with the call issued before it, so its buffers
-// occupy memory from that call on: in memory that the call releases, the reduction would have to wait for it.
+// occupy memory from that call on: in memory that the call releases, the reduction would have to wait for the call.
 std::vector<Lifetime> occupations_of(const StepPlan& plan);
 
 // Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one

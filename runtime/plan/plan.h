@@ -1,8 +1,8 @@
 #pragma once
-// runtime/plan/ says what a step is, before it runs. A StepPlan (here) is a list of tasks with their lanes, the buffers
-// they use, the tasks they wait for, and the byte offset of every buffer. layout/ says which rank holds what; request.h
-// has what a plan is made from, draft.h a plan being written; passes.h completes the list; proof/ proves it
-// without knowing how it was made. runtime/planner/ writes plans, and runtime/tasks/ says what their tasks do.
+// runtime/plan/ describes a step before it runs. A StepPlan (here) is a list of tasks with their lanes, the buffers
+// they use, the tasks they wait for, and the byte offset of every buffer. layout/ determines which rank holds what;
+// request.h has the inputs of a plan, draft.h a plan being written; passes.h completes the list; proof/ proves it
+// independently of how it was made. runtime/planner/ writes plans, and runtime/tasks/ defines what their tasks do.
 
 #include <algorithm>
 #include <array>
@@ -55,8 +55,8 @@ constexpr bool on_host(LaneId lane) {
          lane == LaneId::checkpoint;
 }
 
-// The steps in which a task runs. A task that is left out of a step does not wait in it; a task that waits for it waits
-// for its newest run, however long ago that was.
+// The steps in which a task runs. A task that is left out of a step does not wait in it. A task that waits for it waits
+// for its newest run, in any earlier step.
 enum class When : std::uint8_t {
   always,
   pending,     // if the previous step left an update; alone, when a run drains
@@ -301,7 +301,7 @@ struct StepPlan {
   device::StorageFormat stored_in(PoolKind pool) const {
     return pool == PoolKind::quantised ? layout.quantised : format_of(dtype);
   }
-  // How a unit's flat buffer is cut into optimizer state. A rank's piece is called its part: it is what the rank
+  // How a unit's flat buffer is cut into optimizer state. A rank's piece is called its part: the elements that the rank
   // updates.
   Cut parts_of(std::size_t unit) const {
     return layout.units[unit].shards.in_pieces(placement.optimizer.pieces(mesh()));

@@ -19,7 +19,7 @@ enum class TaskKind : std::uint8_t {
   take_rows,    // copies this rank's rows of an activation
   send,         // sends activations or a gradient of them to the next or previous pipeline stage, or parameters that
                 // stages share, or sums of their gradients, to another
-  receive,      // receives what the neighbouring stage sends
+  receive,      // receives the data of a neighbouring stage's send
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
   round,        // `fast`: rounds the local fp32 sum to the wire dtype
   node_sum,     // all-to-all of a gradient within a node, whose pieces are summed and rounded as one run
@@ -41,13 +41,14 @@ enum class TaskKind : std::uint8_t {
   host_read,    // the host reads the results; from here to the next host_write the batch belongs to the caller
 };
 
-// What the ranks do together in a task. No rank passes the task before all have reached it.
+// The collective operation of a task. No rank completes the task before all have reached it.
 enum class Collective : std::uint8_t { none, all_gather, all_to_all, exchange };
 
 // Which of a machine's measured speeds (forecast/machine.h) a task's memory traffic runs at.
 enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 
-// What the rest of the program may know about a kind of task. Its operands and work are in its struct in runtime/tasks.
+// The properties of a kind of task that the rest of the program may use. Its operands and work are in its struct in
+// runtime/tasks.
 struct TaskTraits {
   TaskKind kind;
   std::string_view name;

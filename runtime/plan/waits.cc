@@ -57,8 +57,8 @@ class Clock {
   std::array<int, kLanes * kKindsOfRuns> newest_;
 };
 
-// What has ended when a task begins: for one that runs in every step (`always`), and for one that may run alone with
-// the tasks of its occasion, among those tasks in its step (`alone`).
+// The runs that have ended when a task begins: for one that runs in every step (`always`), and for one that may run
+// alone with the tasks of its occasion, among those tasks in its step (`alone`).
 struct Known {
   Clock always;
   std::array<Clock, kWhens> alone;

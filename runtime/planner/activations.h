@@ -53,12 +53,12 @@ class KeptInputs {
   };
   // Whether the input of the unit is kept in another tier.
   bool has(int unit) const;
-  // Finds out before which visit each input is to return: the one before the visit that recomputes from it.
+  // Determines before which visit each input is brought back: one visit before the one that recomputes from it.
   void find_returns(const std::vector<Visit>& visits);
   std::span<const Input> due_before(std::size_t visit) const { return returns_before_[visit]; }
   // Moves an input from buffer `x` to its tier.
   void put_away(int unit, int micro_batch, int x);
-  // Brings it back to the device; returns the buffer that it is then in.
+  // Brings it back to the device; returns its buffer there.
   int bring_back(int unit, int micro_batch);
 
  private:

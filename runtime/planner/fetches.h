@@ -10,9 +10,9 @@
 
 namespace strata::runtime {
 
-// The parameters' part of a plan: how they reach the device before a visit needs them (from their home through the
-// tiers to this rank's shard, then by an all-gather to the unit or part), and when they are released. Unsharded
-// parameters on the device need no fetch.
+// The parameters' part of a plan: how they reach the device before a visit needs them (this rank's shard from its home
+// through the tiers, then the unit or part by an all-gather), and when they are released. Unsharded parameters on the
+// device need no fetch.
 class Fetches {
  public:
   // The draft must have the homes of all units.

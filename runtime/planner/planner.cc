@@ -74,8 +74,8 @@ class Builder {
   }
 
  private:
-  // The first units are gathered before the host writes, as the host first waits for the last updates of the previous
-  // step. The simulator says that this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
+  // The first units are gathered before the host writes, because the host first waits for the last updates of the
+  // previous step. The simulator says that this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
   bool gathers_early() const {
     return !r_.forward_only && !d_.plan.cyclic && d_.plan.sharded_parameters() &&
            d_.plan.placement.parameters.tier == Tier::device;
@@ -205,7 +205,7 @@ class Builder {
     }
   }
 
-  // What crosses the borders of a piece of the pipeline. Gradients go back only if something below the border is
+  // The data that cross the borders of a piece of the pipeline. Gradients go back only if something below the border is
   // trained.
   void add_message(const StageStep& step) {
     const auto [first, last] = d_.plan.pieces[index(step.piece)];

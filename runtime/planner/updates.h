@@ -42,7 +42,7 @@ class Updates {
     std::vector<Slice> homes, state;  // master and moments
   };
 
-  // The unit that is updated first. Nothing of the step runs before it that could hide the fetch of its state.
+  // The unit that is updated first. No work of the step precedes it with which the fetch of its state could overlap.
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;

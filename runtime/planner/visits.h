@@ -20,7 +20,7 @@ struct Call {
   bool of_whole = false;                        // a part of a unit that is gathered as a whole
   int stretch = -1, stretches = 1;              // of a call with seams: the stretch, and how many there are
   double share = 1;                             // the stretch's share of the call's products
-  bool leaves_work = false, meanwhile = false;  // the stretch leaves work for the time of the exchange; that work
+  bool leaves_work = false, meanwhile = false;  // the stretch leaves work to run during the exchange; this is that work
 };
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// What an evaluation scores.
+// The kind of predictions that an evaluation scores.
 enum class Judged : std::uint8_t {
   tokens,     // a model that predicts tokens
   one_class,  // one class for each text or word

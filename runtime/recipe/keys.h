@@ -9,7 +9,7 @@ namespace strata::runtime {
 
 // All keys except model.config.*, in the order of the documentation.
 std::span<const RecipeKey> recipe_keys();
-// The known key of which `name` is a typo, few edits away and in any section; null if there is none.
+// The known key, in any section, of which `name` is a typo (few edits away); null if there is none.
 const RecipeKey* similar_key(std::string_view name);
 // Text about the keys and other programs' names that contain `part`; if there are none, the keys that have it among
 // their values or in their meaning. All keys if `part` is empty. Throws Error{usage} if nothing is found.

@@ -41,7 +41,7 @@ bool is_above(const RecipeValue& value, double most) {
 
 // The hint "; the most is ..." for a refused value.
 std::string at_most(const RecipeValue& value, const RecipeKey& key) {
-  return key.most && is_above(value, key.most->value) ? fmt::format("; the most is {}", key.most->text) : "";
+  return key.most && is_above(value, key.most->value) ? fmt::format("; the maximum is {}", key.most->text) : "";
 }
 
 class Loader {
@@ -109,7 +109,7 @@ class Loader {
     const NameElsewhere* other = find_elsewhere(assignment.key);
     if (section) {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
-           other ? "; for what other tools call so, " + text_of(*other) : "");
+           other ? "; for other tools' key of that name, " + text_of(*other) : "");
     }
     const std::string last = assignment.key.substr(assignment.key.rfind('.') + 1);
     const RecipeKey* const same = same_name(last);
@@ -245,8 +245,8 @@ class Loader {
     if (recipe_.training.micro_batch_size != kAutomaticBatch) return;
     if (!recipe_.memory.device)
       fail(Exit::usage,
-           "training.micro_batch_size = auto needs memory.device: what a rank may use, so that the number does not "
-           "depend on what is free today");
+           "training.micro_batch_size = auto needs memory.device: the memory that a rank may use, so that the number "
+           "does not depend on the memory that is free now");
     if (recipe_.zero.activations == Tier::host && !recipe_.memory.host)
       fail(Exit::usage,
            "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: the activations of a "

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/recipe/ is what a user asks for: the values (this header), one row per key with its allowed values and
-// meaning (keys/, from which docs/recipe.md is printed), and the TOML reader with line numbers (load_recipe.h). To add
-// a key, add a field here and a row there. All layers above use these values; this folder knows nothing of their
+// runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
+// and meaning (keys/, from which docs/recipe.md is printed), and the TOML reader with line numbers (load_recipe.h). To
+// add a key, add a field here and a row there. All layers above use these values; this folder does not depend on their
 // consequences. Facts about the files that a recipe names are in runtime/data/data_facts.h.
 
 #include <array>
@@ -74,8 +74,8 @@ struct DataSource {
 // The weights of all sources, in order: "[0.7, 0.3]".
 std::string weights_text(std::span<const DataSource> sources);
 
-// What a user asks for (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved
-// from the recipe's folder (from the current one if `--set` gave them); data.* may be globs.
+// A recipe (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved from the
+// recipe's folder (from the current one if `--set` gave them); data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory

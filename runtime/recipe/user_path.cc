@@ -19,7 +19,7 @@ bool is_glob(std::string_view text) {
 // The folder that a leading `~` stands for; empty if there is none.
 std::string home_of(std::string_view text) {
   if (text != "~" && !text.starts_with("~/")) return {};
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   if (home == nullptr || *home == '\0')
     fail(Exit::usage, "{}: HOME is not set in the environment: write the home folder out, or ./~ for a file named ~",
          text);

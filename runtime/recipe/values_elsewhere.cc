@@ -139,7 +139,7 @@ bool is_same(const std::string& name, std::string_view written) {
   return same == written || (name.starts_with("eval_") && std::string_view(same).substr(4) == written);
 }
 
-// "24GB" for "24gb", "2GiB" for "2g", as tools that know only one kind of G read it.
+// "24GB" for "24gb"; "2GiB" for "2g", as tools with only one kind of G read it.
 std::string size_meant(const std::string& text) {
   std::size_t digits = 0;
   while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.'))

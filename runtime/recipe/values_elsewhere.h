@@ -6,8 +6,9 @@
 
 namespace strata::runtime {
 
-// What a refused value most likely means, to append to the refusal: "; you mean \"fp16\"" for "float16", "; write 5"
-// for 5.0. Empty if that is unclear. The suggestion is an allowed value; it is never used in place of the refused one.
+// The most likely meaning of a refused value, to append to the refusal: "; you mean \"fp16\"" for "float16", "; write
+// 5" for 5.0. Empty if that is unclear. The suggestion is an allowed value; it is never used in place of the refused
+// one.
 std::string meant_by(const RecipeValue& value, const RecipeKey& key);
 // Whether `value` is one of the key's allowed names, however it is spelled: "Cosine", "eval-f1".
 bool has_value(const RecipeKey& key, std::string_view value);

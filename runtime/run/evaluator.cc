@@ -33,8 +33,7 @@ DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& 
                         most_validation_sequences(recipe));
   if (out.labels() == 0)
     throw AgreedError(Exit::usage,
-                      "data.validation has no token or text that the loss is of: masks, or special tokens alone, leave "
-                      "nothing to evaluate on");
+                      "no token or text of data.validation enters the loss: all are masked out or special tokens");
   return out;
 }
 
@@ -118,7 +117,7 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
            "weights that training would start from",
            recipe.dir->string());
     if (path.empty() && job.recipe.model.init == Init::random)
-      note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
+      note(fmt::format("random weights of training.seed = {}, which are not trained", job.recipe.training.seed));
   });
   path = world.exchange(path)[0];
   if (path.empty()) return first_weights(job, world, threads, note);

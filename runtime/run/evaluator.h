@@ -28,8 +28,8 @@ struct Evaluation {
 };
 
 // The weights that an evaluation of the job uses: the newest undamaged checkpoint in checkpoint.dir, or what
-// checkpoint.resume names, otherwise the initial weights. On rank 0, `note` is told where they come from and what was
-// passed over. Collective.
+// checkpoint.resume names, otherwise the initial weights. On rank 0, `note` receives their origin and the checkpoints
+// that were passed over. Collective.
 std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world, int threads, const Note& note);
 
 // The loss of a model on data.validation. With W ranks, each runs the forward of every W-th micro-batch, and losses are

@@ -91,7 +91,7 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
-  const bool packing = key == "data.packing";  // nobody need have set this key
+  const bool packing = key == "data.packing";  // this key may be unset
   fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
@@ -189,7 +189,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   const std::int64_t last = before.training.max_steps.value_or(0);
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
   const double old_rate = rate(before, steps_done), new_rate = rate(recipe, next);
-  if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and goes on at its last rate
+  if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and continues at its last rate
   const std::string from = fmt::format("{:.3g}", old_rate), to = fmt::format("{:.3g}", new_rate);
   if (from == to) return changes;
   return fmt::format("{}: the learning rate goes from {} to {} in step {}", changes, from, to, next);
@@ -224,7 +224,7 @@ std::string other_settings(const Manifest& manifest, const Job& job) {
   compare("the number of sequences per step", std::to_string(manifest.micro_batches_per_step * size),
           std::to_string(job.plan.micro_batches() * now));
   if (changes.empty()) return {};
-  return fmt::format("{}: the run goes on with that, and its bits are not those of a run that was never stopped",
+  return fmt::format("{}: the run continues with that, and its bits are not those of a run that was never stopped",
                      fmt::join(changes, ", "));
 }
 
@@ -290,11 +290,10 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       for (const std::string& text : {change, settings})
         if (!text.empty()) note_once(text);
       if (had_best && !progress.best)
-        note_once(job.evaluation
-                      ? "this run evaluates otherwise than the one that it goes on from (data.validation or "
-                        "evaluation.*): what is best is found anew"
-                      : "this run evaluates nothing, though the one that it goes on from did (data.validation, "
-                        "evaluation.every): which step is best is no longer known");
+        note_once(job.evaluation ? "this run evaluates differently from the one that it resumes (data.validation or "
+                                   "evaluation.*): the search for the best starts over"
+                                 : "this run does not evaluate, although the one that it resumes did (data.validation, "
+                                   "evaluation.every): the best step is no longer known");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

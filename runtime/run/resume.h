@@ -34,9 +34,9 @@ struct Start {
 };
 
 // Loads what checkpoint.resume selects: the newest undamaged checkpoint in checkpoint.dir or in the folder that it
-// names, or a particular one; otherwise the initial weights. On rank 0, `note` is told which damaged ones were passed
-// over and why. Throws AgreedError{corrupt} if there are checkpoints but all are damaged (only resume = "none" starts
-// over), or {failed} if one cannot be read, which does not count as damage. Collective.
+// names, or a particular one; otherwise the initial weights. On rank 0, `note` receives the damaged ones that were
+// passed over, with the reasons. Throws AgreedError{corrupt} if there are checkpoints but all are damaged (only resume
+// = "none" starts over), or {failed} if one cannot be read, which does not count as damage. Collective.
 Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note,
                       const Advance& advance = {});
 
@@ -50,7 +50,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 
 // Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
 // will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
-// one has, because the run resumes from that if the newer one is damaged. What cannot be read is left to
+// one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
 // start_or_resume(). The recipe must be settled.
 Beginning planned_beginning(const Recipe& recipe, int threads);
 

@@ -11,9 +11,9 @@
 
 namespace strata::runtime {
 
-// Throws Error{usage} if a sidecar of `files` names a tokenizer other than the model's own: to the model these tokens
-// mean something else. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file (presets),
-// and runs with data.any_tokenizer.
+// Throws Error{usage} if a sidecar of `files` names a tokenizer other than the model's own, because its ids have other
+// meanings for the model. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file
+// (presets), and runs with data.any_tokenizer.
 void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> files);
 // The same for a classifier and the tokenizer at `where` for new texts. It is compared with the one of the training's
 // tokens (models::kTrainedOn), or, if that is unknown, with the model's own.

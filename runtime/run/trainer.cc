@@ -177,27 +177,25 @@ std::string Trainer::take_nonfinite_forward() {
   ++nonfinite_forwards_.in_a_row;
   const std::int64_t step = progress_.step + 1;
   if (nonfinite_forwards_.in_a_row == kNonfiniteForwards)
-    throw AgreedError(
-        Exit::failed,
-        fmt::format("step {}: the loss is not finite, {} steps in a row; {}; stopped before the update, as "
-                    "no loss scale mends a forward: {}",
-                    step, kNonfiniteForwards, first_nonfinite(), kWhatToDo),
-        {EndReason::Kind::overflow, step});
+    throw AgreedError(Exit::failed,
+                      fmt::format("step {}: the loss is not finite, {} steps in a row; {}; stopped before the update, "
+                                  "because the loss scale does not affect forward: {}",
+                                  step, kNonfiniteForwards, first_nonfinite(), kWhatToDo),
+                      {EndReason::Kind::overflow, step});
   if (nonfinite_forwards_.all > 1) return {};
   return fmt::format(
-      "step {} is skipped: its loss is not finite; {}; no loss scale mends a forward, so the scale stays as it is, and "
-      "{} such steps in a row end the run; if it happens again, {}",
+      "step {} is skipped: its loss is not finite; {}; the loss scale does not affect forward, so it is kept, and {} "
+      "such steps in a row end the run; if it happens again, {}",
       step, first_nonfinite(), kNonfiniteForwards, kWhatToDo);
 }
 
 void Trainer::report_exhausted_scale() {
-  throw AgreedError(
-      Exit::failed,
-      fmt::format(
-          "step {}: the loss scale has halved down to nothing, so no scale keeps the gradients finite; {}; stopped "
-          "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
-          progress_.step, first_nonfinite()),
-      {EndReason::Kind::overflow, progress_.step});
+  throw AgreedError(Exit::failed,
+                    fmt::format("step {}: the loss scale has been halved until its inverse overflows, so no scale "
+                                "keeps the gradients finite; {}; stopped "
+                                "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
+                                progress_.step, first_nonfinite()),
+                    {EndReason::Kind::overflow, progress_.step});
 }
 
 }  // namespace strata::runtime

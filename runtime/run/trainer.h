@@ -1,7 +1,7 @@
 #pragma once
-// runtime/run/ is a run over its steps: training (here), evaluation (evaluator.h), generation (generation/). What
-// changes from step to step is in schedule.h and loss_scaler.h, where a run resumes in resume.h, and what it reports in
-// reports/. The plan says what a step is; launcher/ says what a run is for.
+// runtime/run/ executes runs: training (here), evaluation (evaluator.h), generation (generation/). schedule.h and
+// loss_scaler.h have the values that change from step to step, resume.h the start of a run, reports/ its reports. The
+// plan defines a step; launcher/ decides which kind of run to execute.
 
 #include <cstdint>
 #include <memory>
@@ -25,8 +25,8 @@
 
 namespace strata::runtime {
 
-// What a step may be asked to do at its end; the sum over the ranks tells all of them. Any rank may ask for a stop, but
-// only rank 0 for a checkpoint, or for a stop without one.
+// Requests for the end of a step. All ranks see the sum over the ranks. Any rank may request a stop, but only rank 0 a
+// checkpoint, or a stop without one.
 inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, kStopAtOnce = std::uint64_t{1} << 41;
 
 // The report of a step: a line of report.jsonl.
@@ -48,8 +48,8 @@ struct StepReport {
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
 
-// Takes a run from its first step to its last: data, schedule, loss scale, and one executor. Every rank has one and
-// calls step() at the same time; all ranks get the same report. Job and world must outlive it.
+// Trains from the first step to the last: data, schedule, loss scale, and one executor. Every rank has one and calls
+// step() at the same time; all ranks get the same report. Job and world must outlive it.
 class Trainer {
  public:
   // Before the first step, the caller calls load_initial_weights(), or loads a checkpoint and calls restore(). `io`:

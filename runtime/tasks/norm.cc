@@ -66,9 +66,9 @@ void Consensus::add(Draft& draft) const {
   Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
              Access::write);
   draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
-  draft.plan.comm_bytes.between_nodes += draft.levels(Peers::all).told(bytes);
+  draft.plan.comm_bytes.between_nodes += draft.levels(Peers::all).sent_to_all(bytes);
   task.cost.sent_bytes = static_cast<double>(bytes * (ranks - 1));
-  task.cost.between_bytes = static_cast<double>(draft.levels(Peers::all).told(bytes));
+  task.cost.between_bytes = static_cast<double>(draft.levels(Peers::all).sent_to_all(bytes));
 }
 
 void Consensus::run(Site& site, const Task& task, device::Lane& lane) {

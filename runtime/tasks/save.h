@@ -11,7 +11,7 @@ namespace strata::runtime {
 class Saver {
  public:
   virtual ~Saver() = default;
-  // Reads the unit's state in place (Storage::read_state); nothing writes it meanwhile.
+  // Reads the unit's state in place (Storage::read_state); no task writes it meanwhile.
   virtual void save(device::Lane& lane, std::size_t unit) = 0;
   // Called after all units were saved: makes the checkpoint durable. No task of a step waits for it.
   virtual void publish(device::Lane& lane) = 0;

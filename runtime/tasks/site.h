@@ -2,7 +2,7 @@
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
 // cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
 // local_sum.h and norm.h for gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks,
-// and save.h for checkpoints. A Site (here) is what a rank's tasks run with.
+// and save.h for checkpoints. A Site (here) is the context in which a rank's tasks run.
 
 #include <cstddef>
 #include <vector>
@@ -27,9 +27,9 @@ struct Communicators {
   comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused if there is one stage
 };
 
-// What a rank's tasks run with. Each kind of task is a struct of this folder: its members name the operands, add()
-// records in a plan being written what the task uses and costs, and run() queues the work in the task's lane. That work
-// may run after run() has returned, so the site must outlive it.
+// The context in which a rank's tasks run. Each kind of task is a struct of this folder: its members name the operands,
+// add() records the task's uses and cost in a plan being written, and run() queues the work in the task's lane. That
+// work may run after run() has returned, so the site must outlive it.
 struct Site {
   const StepPlan& plan;
   const models::Model& model;

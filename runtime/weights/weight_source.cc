@@ -72,7 +72,7 @@ class RandomWeights final : public WeightSource {
   std::vector<std::vector<std::uint32_t>> numbers_;  // by unit and parameter
 };
 
-// Says so if all tensors were saved from inside a wrapper; transformers finds none of those, either.
+// Throws if all tensors were saved from inside a wrapper; transformers finds none of those, either.
 void refuse_wrapped(const std::filesystem::path& directory, std::span<const std::string> names,
                     const std::string& missing) {
   const auto first_with = [&](std::string_view part) {
@@ -181,7 +181,7 @@ class StoredWeights final : public WeightSource {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
     const auto bytes = part_of(tensor, begin, out.size());
-    // Add, because threads come in any order.
+    // A sum, because threads add in any order.
     read_[unit][parameter] += XXH3_64bits_withSeed(bytes.data(), bytes.size(), begin);
     MappedFile::release(bytes);  // mapped pages count as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)

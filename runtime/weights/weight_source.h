@@ -33,9 +33,8 @@ class WeightSource {
   virtual void read_block(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                           std::span<std::byte> /*block*/) const {}
 
-  // For ranks that must read the same files: seen() is what the file system shows of them before anything is read,
-  // seen_as_read() what was read so far, equal on ranks that read the same elements. Empty if weights come from no
-  // file.
+  // For ranks that must read the same files: seen() describes the files before they are read, seen_as_read() the
+  // elements read so far; it is equal on ranks that read the same elements. Empty if weights come from no file.
   virtual std::vector<comm::Seen> seen() const { return {}; }
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
   // Names of parameters that the files lack and that are initialised at random (Model::drawn_if_missing).
@@ -51,8 +50,8 @@ class WeightSource {
   virtual Base base() const { return {}; }
 };
 
-// Answers as another source does, which it owns or which outlives it. Sources that change some of its answers derive
-// from it.
+// Forwards all calls to another source, which it owns or which outlives it. A source that changes some of the answers
+// derives from this class.
 class ForwardedWeights : public WeightSource {
  public:
   explicit ForwardedWeights(const WeightSource& weights) : weights_(weights) {}

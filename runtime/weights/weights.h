@@ -16,7 +16,7 @@
 namespace strata::runtime {
 
 // Stores elements [begin, begin + values.size()) of a unit's pool, as far as this rank holds them. Trained: into the
-// parameters, rounded to their dtype, and the fp32 master. Frozen: into the parameters, as there is no master.
+// parameters, rounded to their dtype, and the fp32 master. Frozen: into the parameters, because there is no master.
 // Thread-safe for elements that do not overlap.
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, PoolKind pool, std::size_t begin,
                    std::span<const float> values);

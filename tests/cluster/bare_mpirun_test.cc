@@ -25,7 +25,7 @@ TEST_F(BareMpirun, ANodeThatIsKilledIsNamedAndTheOthersEnd) {
   Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
   cluster.kill("n3");
-  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard of for "), 45));
+  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard from for "), 45));
   for (const char* node : {"n1", "n2"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
@@ -34,17 +34,17 @@ TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
   Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
   cluster.cut("n3");
-  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard of for "), 45));
+  EXPECT_TRUE(running.wait_until(says("node n3 (ranks 4 to 5) is lost: not heard from for "), 45));
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// mpirun runs on another node: nobody watches all nodes any more, and each node's ranks end by themselves.
+// mpirun runs on another node: no process watches all nodes any more, and each node's ranks end by themselves.
 TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
   const Cluster cluster(4);
   Running running(cluster.in("n4", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
   cluster.kill("n1");
-  EXPECT_TRUE(running.wait_until(says("rank 0 on n1 was not heard of on n3 (ranks 4 to 5) for "), 45));
+  EXPECT_TRUE(running.wait_until(says("rank 0 on n1 was not heard from on n3 (ranks 4 to 5) for "), 45));
   for (const char* node : {"n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 

@@ -28,8 +28,8 @@ TEST_F(ClusterLaunch, StartsLooksAndReports) {
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
-                    HasSubstr("MPI, NCCL and control use eth0, where the nodes' names lead\n"), Not(HasSubstr("[n1:")),
-                    Not(HasSubstr("<stderr>"))));
+                    HasSubstr("MPI, NCCL and control use eth0, to which the nodes' names resolve\n"),
+                    Not(HasSubstr("[n1:")), Not(HasSubstr("<stderr>"))));
   EXPECT_THAT(outcome.errors, HasSubstr("done after step 30"));
   EXPECT_EQ(weights_hash(), untouched({"training.max_steps=30"}));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"start","nodes":["n1","n2","n3"],"ranks":6)"),
@@ -159,7 +159,7 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
   const Outcome outcome = run(cluster.in("n1", launch({"--hosts", "n1,n2,n3"})), 90);
   expect_refused(outcome,
                  AllOf(HasSubstr("ssh to n2 asks for a password or refuses the key"), HasSubstr("ssh-copy-id n2"),
-                       HasSubstr("n3 does not answer: "), HasSubstr("Connection refused"),
+                       HasSubstr("n3 does not respond: "), HasSubstr("Connection refused"),
                        HasSubstr("(--min-nodes 1 would start on the 1 node left)")));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
 }
@@ -168,7 +168,7 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
 TEST_F(ClusterRefusal, AnAddressForEveryone) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"control.listen=0.0.0.0:7000"})), 90),
-                 HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines steer this run"));
+                 HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines control this run"));
 }
 
 // launch finds this before it starts ranks. Without its check, the ranks find it and name the node.
@@ -197,7 +197,8 @@ TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
   const Outcome outcome =
       run(cluster.in("n1", launch({"--hosts", "n1,n2,n3", "--min-nodes", "2"}, {"training.max_steps=5"})), 180);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("left out: n3 does not answer"), HasSubstr("2 ranks on n1 (1), n2 (1)")));
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("left out: n3 does not respond"), HasSubstr("2 ranks on n1 (1), n2 (1)")));
 }
 
 TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {

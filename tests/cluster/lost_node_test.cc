@@ -1,5 +1,4 @@
-// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of a run that nobody
-// disturbed.
+// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of an undisturbed run.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
@@ -161,7 +160,7 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   cluster.join("n3");
   const Outcome outcome = running.wait(300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("lost")), HasSubstr("n3 (ranks 4 to 5) is heard of again after "),
+  EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("lost")), HasSubstr("n3 (ranks 4 to 5) is heard from again after "),
                                     HasSubstr("the run continues")));
   EXPECT_EQ(weights_hash(), bits);
 }

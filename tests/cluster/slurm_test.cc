@@ -64,8 +64,8 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// scancel tells both ranks and agents to end. Ranks have KillWait for their checkpoint, and no node counts as lost. The
-// job takes nothing of its environment along, as on some sites.
+// scancel ends both ranks and agents. Ranks have KillWait for their checkpoint, and no node counts as lost. The job
+// inherits no environment, as on some sites.
 TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));

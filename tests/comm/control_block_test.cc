@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 TEST(Signal, WakesASleeper) {
-  // A sleep that nobody ends takes 50 ms. The best of several tries counts, because the machine may be busy.
+  // A sleep that no rank ends takes 50 ms. The best of several tries counts, because the machine may be busy.
   auto best = Clock::duration::max();
   for (int i = 0; i < 5; ++i) {
     Signal signal;
@@ -60,7 +60,7 @@ TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
   EXPECT_EQ(other.failure().rank, 1);
   EXPECT_EQ(other.failure().cause, "first");
   EXPECT_EQ(other.failure().code, Exit::corrupt);
-  EXPECT_FALSE(other.failure().told);
+  EXPECT_FALSE(other.failure().self_reported);
   mine.leave(2);
   EXPECT_TRUE(other.left(2));
   EXPECT_FALSE(other.left(0));

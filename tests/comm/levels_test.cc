@@ -26,7 +26,7 @@ TEST(Levels, CountsWhatGoesToOtherNodes) {
   EXPECT_EQ(all.gathered(10), 20u) << "once to each other node";
   EXPECT_EQ(all.exchanged({10, 0, 60}), 40u);
   EXPECT_EQ(all.exchanged({10, 15, 25}), 5u) << "of the shards of ranks 1 and 2";
-  EXPECT_EQ(all.told(10), 40u);
+  EXPECT_EQ(all.sent_to_all(10), 40u);
   EXPECT_EQ(all.sent(10, 1), 0u);
   EXPECT_EQ(all.sent(10, 2), 10u);
   const Levels uneven(all_ranks(0, 5), nodes);
@@ -41,7 +41,7 @@ TEST(Levels, OneNodeHasNothingToSend) {
   for (const std::vector<int>& nodes : {std::vector<int>{}, std::vector<int>{0, 0, 0}}) {
     const Levels levels(all_ranks(1, 3), nodes);
     EXPECT_FALSE(levels.two());
-    EXPECT_EQ(levels.gathered(10) + levels.exchanged({10, 0, 30}) + levels.told(10), 0u);
+    EXPECT_EQ(levels.gathered(10) + levels.exchanged({10, 0, 30}) + levels.sent_to_all(10), 0u);
   }
 }
 

@@ -239,8 +239,8 @@ TEST(Threads, ArenasOneAfterTheOther) {
   });
 }
 
-// Runs ranks of which one ends by `end` while the others wait for it. Returns what each of the others was told. `end`
-// may wait for that.
+// Runs ranks of which one ends by `end` while the others wait for it. Returns the failure that each of the others
+// received. `end` may wait for that.
 template <typename End>
 std::vector<std::string> told_to_others(int ranks, End end) {
   std::vector<std::string> told(static_cast<std::size_t>(ranks));

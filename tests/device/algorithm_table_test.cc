@@ -53,7 +53,7 @@ TEST(AlgorithmTable, TextDoesNotDependOnTheOrderOfEntries) {
   EXPECT_EQ(other.size(), 2u);
 }
 
-// Whatever a library may choose by must be told apart.
+// Products that differ in anything by which a library may choose have different entries.
 TEST(AlgorithmTable, EveryPartOfAProductCounts) {
   std::vector<AlgorithmKey> keys(19, {kShape, 16});
   keys[1].shape.m += 1;

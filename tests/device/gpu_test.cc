@@ -16,7 +16,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What the machine offers is told, or one sentence says why there is nothing and what to do.
+// The machine's GPUs are listed; if there are none, one sentence says why and what to do.
 TEST(Gpus, AreFoundOrTheReasonIsSaid) {
   const Gpus found = find_gpus();
   if (found.problem.empty()) {

@@ -26,7 +26,7 @@ double now_ms() {
 
 // All ranks gather for ever, and rank 1 ends in one way or another.
 void end_one_rank(World& world, std::string_view mode) {
-  // As the program does: mpirun tells the survivors to stop as soon as it sees a rank die.
+  // As the program does: mpirun sends the survivors SIGTERM as soon as it sees a rank die.
   std::signal(SIGTERM, SIG_IGN);
   constexpr std::size_t kShard = std::size_t{1} << 20;
   const Arena arena = world.allocate(kShard * static_cast<std::size_t>(world.size()) + kShard);
@@ -54,12 +54,12 @@ void end_one_rank(World& world, std::string_view mode) {
 // Prints whether this rank is the one that reports the failure.
 void say_who_speaks(World& world) {
   const Failure failure = world.failure();
-  std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.speaks() ? "speaks" : "is silent",
+  std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.prints_failure() ? "speaks" : "is silent",
                failure.cause.c_str());
 }
 
-// Two ranks fail by themselves before they have heard of each other: 1 and 2 at the same moment, or 1 a second after 2,
-// when nobody there has looked for its notice. `in_a_lane`: the work has already set the token.
+// Two ranks fail independently, before either has the other's notice: 1 and 2 at the same moment, or 1 a second after
+// 2, without having looked for the notice. `in_a_lane`: the work has already set the token.
 void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
   std::signal(SIGTERM, SIG_IGN);
   world.barrier();

@@ -16,7 +16,7 @@ using strata::tests::Outcome;
 Outcome mpirun(int ranks, const std::string& mode, const std::string& transport) {
   return strata::tests::run(strata::tests::under_mpirun(ranks, {strata::tests::kCommDist, mode, transport}));
 }
-// On a busy machine, the survivors of a lost rank may need more than the second that mpirun gives them to speak.
+// On a busy machine, the survivors of a lost rank may need more than the second that mpirun gives them to report.
 Outcome mpirun_waits(int ranks, const std::string& mode, const std::string& transport) {
   const strata::tests::ScratchFolder folder;
   return strata::tests::run(
@@ -51,7 +51,7 @@ TEST(Nodes, CollectivesOverNodes) {
 class Failures : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mpirun, Failures, testing::Values("shared_memory", "messages"));
 
-// Every survivor ends within 10 s and says who was first.
+// Every survivor ends within 10 s and reports which rank failed first.
 void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
   for (const char* rank : {"0", "2", "3"})
     EXPECT_THAT(outcome.errors,
@@ -60,7 +60,8 @@ void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
 }
 
 TEST_P(Failures, KilledRankIsNamedAndEndsTheOthers) {
-  expect_survivors_name(mpirun_waits(4, "kill", GetParam()), "rank 1 .pid [0-9]+ on this node. ended without a word");
+  expect_survivors_name(mpirun_waits(4, "kill", GetParam()),
+                        "rank 1 .pid [0-9]+ on this node. ended without a message");
 }
 
 TEST_P(Failures, FirstCauseReachesAllRanks) {
@@ -74,7 +75,7 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
-// Exactly one rank speaks, whether ranks fail at the same moment or one fails long after another's notice.
+// Exactly one rank prints the failure, whether ranks fail at the same moment or one fails long after another's notice.
 TEST_P(Failures, OneOfTwoSpeaks) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
     const Outcome outcome = mpirun_waits(4, mode, GetParam());
@@ -101,7 +102,7 @@ TEST_P(Failures, AMessageThatComesInPart) {
     EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
   const Outcome dies = mpirun_waits(3, "killed amid a message", GetParam());
   EXPECT_NE(dies.code, 0);
-  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on this node. ended without a word"))
+  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on this node. ended without a message"))
       << dies.all();
 }
 

@@ -29,7 +29,7 @@ class ControlDist : public testing::Test {
   std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
     sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
                                "control.listen=unix:" + run_.file("s"), "device.threads=1",
-                               "report.every=500"});  // nobody reads the lines while a test asks
+                               "report.every=500"});  // no reader takes the lines while a test asks
     return run_.train(sets);
   }
   std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {
@@ -203,7 +203,7 @@ TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
   EXPECT_EQ(run(ctl("status")).code, 0) << "rank 0 answers";
   kill(pid, SIGCONT);
   EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
-    return errors.find("rank 2 on ", errors.find(" is moving again: ") - 40) != errors.npos;
+    return errors.find("rank 2 on ", errors.find(" continues: ") - 40) != errors.npos;
   }));
   EXPECT_EQ(run(ctl("stop")).code, 0);
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
@@ -216,7 +216,7 @@ TEST_F(ControlDist, EndsARunOfWhichARankIsStuckWithTheStateOfAll) {
   ASSERT_GT(pid, 0);
   kill(pid, SIGSTOP);
   EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
-    return errors.find("the run ends, and what all ranks were in is in ") != errors.npos;
+    return errors.find("the run ends, and the state of all ranks is in ") != errors.npos;
   }));
   kill(pid, SIGCONT);
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
@@ -232,7 +232,7 @@ TEST_F(ControlDist, EndsWithoutRank0) {
   ASSERT_GT(pid, 0);
   kill(pid, SIGSTOP);
   EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
-    return errors.find("stands still: its process has not run for ") != errors.npos;
+    return errors.find("has stalled: its process has not run for ") != errors.npos;
   }));
   kill(pid, SIGCONT);
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
@@ -242,7 +242,7 @@ TEST_F(ControlDist, RefusesWhatCannotBeBeforeAnythingStarts) {
   run_.folder().write("s", "");
   EXPECT_COMPLAINT(run(long_run()), Exit::usage, HasSubstr("exists already"));
   EXPECT_COMPLAINT(run(under_mpirun(2, long_run())), Exit::usage, HasSubstr("exists already"));
-  EXPECT_COMPLAINT(run(long_run({"control.listen=0.0.0.0:0"})), Exit::usage, HasSubstr("lets other machines steer"));
+  EXPECT_COMPLAINT(run(long_run({"control.listen=0.0.0.0:0"})), Exit::usage, HasSubstr("lets other machines control"));
   EXPECT_COMPLAINT(run(long_run({"control.listen=127.0.0.1:0", "control.metrics=0.0.0.0:0"})), Exit::usage,
                    HasSubstr("control.metrics_public"));
   const auto token = run_.folder().write("token", "0123456789abcdef0123456789abcdef");

@@ -92,7 +92,7 @@ TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
                                                  StartsWith("strata: stopped on request after step ")));
 }
 
-// systemd ends a service by signalling all of its processes at once. mpirun's own exit code then says nothing.
+// systemd ends a service by signalling all of its processes at once. mpirun's own exit code is then meaningless.
 TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));

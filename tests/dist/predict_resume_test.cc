@@ -124,7 +124,7 @@ TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   EXPECT_EQ(again({"--set", "optimizer.learning_rate=1"}), std::pair(all, true));
   EXPECT_FALSE(again({"--set", "data.order=sequential"}).second);
   EXPECT_FALSE(again({"--set", "training.precision=bf16"}).second);
-  // The seed does not affect predictions, but a user who sets it means another run.
+  // The seed does not affect predictions, but a user that sets it wants another run.
   EXPECT_FALSE(again({"--set", "training.seed=9"}).second);
   ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
   const bool avx2 = again({}).second;

@@ -1,4 +1,4 @@
-// Reports that cannot be written: rank 0 says so, and nobody waits for it.
+// Reports that cannot be written: rank 0 prints that, and no rank waits for it.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -38,7 +38,7 @@ TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
                    HasSubstr("standard output cannot be written"));
 }
 
-// The log's disk is full, but the program's work stays, and its exit code tells how it ended.
+// The log's disk is full, but the program's work stays, and its exit code is that of its end.
 TEST_F(DiskFault, StderrOnAFullDiskChangesNoExitCode) {
   const auto code_of = [](const std::vector<std::string>& command) {
     const Outcome outcome = run(onto_full_disk("2>", command));

@@ -122,7 +122,7 @@ TEST_F(OffloadFault, KilledRankLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(nvme()));
 }
 
-// As in a container with Docker's default filter, the run takes the next rung, says why, and has the same bits.
+// As in a container with Docker's default filter, the run takes the next mode, says why, and has the same bits.
 TEST_F(OffloadFault, IoUringForbidden) {
   const std::string hash = expected_hash(), said = run_.file("said");
   std::vector<std::string> command = train(nvme());

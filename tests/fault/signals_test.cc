@@ -61,7 +61,7 @@ struct Killed : SignalFault, testing::WithParamInterface<std::tuple<int, const c
 INSTANTIATE_TEST_SUITE_P(RanksAndTransports, Killed,
                          testing::Values(std::tuple(1, "shared"), std::tuple(0, "messages")));
 
-// All end within seconds, and one of the survivors says who died.
+// All end within seconds, and one of the survivors reports the dead rank.
 TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   const auto [victim, transport] = GetParam();
   Running running(under_mpirun(3, train({std::string("comm.transport=") + transport, "zero.stage=3"}), script()));
@@ -74,7 +74,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a word", victim, dead);
+  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a message", victim, dead);
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names), HasSubstr(victim ? "rank 0 ends" : "rank 1 ends"))))
       << outcome.all();
@@ -98,7 +98,7 @@ TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a word", victim,
+  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a message", victim,
                                         victim ? "data 1, stage 1" : "data 0, stage 0", dead);
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names),
@@ -197,7 +197,7 @@ TEST_F(SignalFault, HangUpIsARequestToStop) {
   expect_stopped(ignores.wait());
 }
 
-// A full pipe in place of a report, which nobody reads. The run waits in its first line.
+// A full pipe without a reader in place of a report. The run blocks in its first line.
 class FullPipe {
  public:
   explicit FullPipe(std::string path) : path_(std::move(path)) {
@@ -298,7 +298,7 @@ TEST_F(SignalFault, AReaderThatLeavesDoesNotEndTheRun) {
   EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000050/manifest.json")));
 }
 
-// Asked before the first step there is none to finish. A pipe that nobody reads holds the run up until then.
+// A stop requested before the first step has no step to finish. A pipe without a reader blocks the run until then.
 TEST_F(SignalFault, StopBeforeTheFirstStep) {
   const std::string pipe = run_.file("steps.jsonl");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

@@ -1,4 +1,4 @@
-// Every request of a short sequence fails in turn, on every rung.
+// Every request of a short sequence fails in turn, on every mode.
 #include "offload/drive.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/offload/faulty_submitter.h"
-#include "tests/offload/rungs.h"
+#include "tests/offload/io_modes.h"
 
 namespace strata::offload {
 namespace {
@@ -25,10 +25,10 @@ using testing::HasSubstr;
 constexpr std::size_t kBytes = 3 * kBlock + 2 * kPage;
 constexpr int kRequests = 8;  // 4 to write kBytes, 4 to read them
 
-class DriveFault : public OnRung {
+class DriveFault : public InIoMode {
  protected:
   void SetUp() override {
-    OnRung::SetUp();
+    InIoMode::SetUp();
     if (IsSkipped()) return;
     options_ = spoiled_by(plan_, options_);
     options_.folders.push_back(folder_.path());  // of two drives, one may fail
@@ -50,7 +50,7 @@ class DriveFault : public OnRung {
   device::Arena memory_{2 * kBytes};
   std::span<std::byte> from_{memory_.data(), kBytes}, to_{memory_.at(kBytes), kBytes};
 };
-INSTANTIATE_TEST_SUITE_P(, DriveFault, testing::ValuesIn(kRungs), name_of_rung);
+INSTANTIATE_TEST_SUITE_P(, DriveFault, testing::ValuesIn(kIoModes), name_of_mode);
 
 TEST_P(DriveFault, ErrorsNameFileOffsetAndReason) {
   for (const int error : {EIO, ENOSPC}) {
@@ -105,7 +105,7 @@ TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
     EXPECT_FAILURE(run(number, true), Exit::failed,
                    AllOf(HasSubstr("not those that were written"), HasSubstr(folder_.path().string()),
                          HasSubstr("rank 7"), HasSubstr("offset")));
-    run(number);  // without checksums nobody notices: the spoiled byte is there
+    run(number);  // without checksums it is not noticed: the spoiled byte is there
     EXPECT_FALSE(came_back());
   }
   run(kRequests, true);
@@ -146,10 +146,10 @@ class DriveWithGate : public testing::Test {
  protected:
   DriveWithGate() {
     options_.queue_depth = 4;
-    options_.wrap = [this](std::unique_ptr<Submitter> kernel, const Rung&) {
+    options_.wrap = [this](std::unique_ptr<Submitter> kernel, const IoMode&) {
       return std::make_unique<Gate>(std::move(kernel), state_);
     };
-    drive_ = std::make_unique<Drive>(file_, Rung{Engine::threads, false, false}, options_);
+    drive_ = std::make_unique<Drive>(file_, IoMode{Engine::threads, false, false}, options_);
     calls_[0].shares = calls_[1].shares = 1;
   }
   ~DriveWithGate() override { open(); }
@@ -227,7 +227,7 @@ TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
   ASSERT_EQ(::sigaction(SIGUSR1, &interrupt, &before), 0);
   Watched::State state;
   options_.folders = {folder_.path()};
-  options_.wrap = [&state](std::unique_ptr<Submitter> kernel, const Rung&) {
+  options_.wrap = [&state](std::unique_ptr<Submitter> kernel, const IoMode&) {
     return std::make_unique<Watched>(std::move(kernel), state);
   };
   Swap swap(options_, kBytes, 7, abort_);

@@ -88,7 +88,7 @@ class FaultySubmitter final : public Submitter {
 
 // Options whose drives suffer the fault in `plan`.
 inline IoOptions spoiled_by(FaultPlan& plan, IoOptions options) {
-  options.wrap = [&plan](std::unique_ptr<Submitter> kernel, const Rung&) {
+  options.wrap = [&plan](std::unique_ptr<Submitter> kernel, const IoMode&) {
     return std::make_unique<FaultySubmitter>(std::move(kernel), plan);
   };
   return options;

@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tests/offload/rungs.h"
+#include "tests/offload/io_modes.h"
 #include "tests/offload/seccomp.h"
 
 namespace strata::offload {

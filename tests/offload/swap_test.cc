@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "tests/offload/rungs.h"
+#include "tests/offload/io_modes.h"
 
 namespace strata::offload {
 namespace {
@@ -13,10 +13,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class SwapOnRung : public OnRung {};
-INSTANTIATE_TEST_SUITE_P(, SwapOnRung, testing::ValuesIn(kRungs), name_of_rung);
+class SwapInIoMode : public InIoMode {};
+INSTANTIATE_TEST_SUITE_P(, SwapInIoMode, testing::ValuesIn(kIoModes), name_of_mode);
 
-TEST_P(SwapOnRung, ReadsWhatWasWritten) {
+TEST_P(SwapInIoMode, ReadsWhatWasWritten) {
   constexpr std::size_t kBytes = 5 * kBlock + 3 * kPage;
   Swap swap(options_, kBytes, 0, abort_);
   EXPECT_THAT(swap.describe(), HasSubstr(to_string(GetParam())));
@@ -33,7 +33,7 @@ TEST_P(SwapOnRung, ReadsWhatWasWritten) {
 }
 
 // Reads and writes in any sequence over 1 to 3 drives, with staging registered in part, behave like plain memory.
-TEST_P(SwapOnRung, IsLikeMemory) {
+TEST_P(SwapInIoMode, IsLikeMemory) {
   const bool holds = rc::check([&] {
     const std::size_t drives = *rc::gen::inRange<std::size_t>(1, 4);
     const std::size_t pages = *rc::gen::inRange<std::size_t>(1, 1500);
@@ -68,7 +68,7 @@ TEST_P(SwapOnRung, IsLikeMemory) {
 }
 
 // Two lanes at once, one that reads and one that writes, on two drives.
-TEST_P(SwapOnRung, CallsOfSeveralThreads) {
+TEST_P(SwapInIoMode, CallsOfSeveralThreads) {
   constexpr std::size_t kBytes = 4 * kBlock;
   options_.folders.push_back(folder_.path());
   Swap swap(options_, 2 * kBytes, 0, abort_);
@@ -92,7 +92,7 @@ TEST_P(SwapOnRung, CallsOfSeveralThreads) {
   EXPECT_EQ(std::memcmp(read.data(), written.data(), kBytes), 0);
 }
 
-TEST(Swap, TakesTheBestRungAndLeavesNoFile) {
+TEST(Swap, TakesTheBestIoModeAndLeavesNoFile) {
   const tests::ScratchFolder folder;
   AbortToken abort;
   IoOptions options;

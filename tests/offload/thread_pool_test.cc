@@ -11,7 +11,7 @@ namespace {
 TEST(ThreadPool, RefusedThreadsAreSaidByTheDrive) {
   const tests::ScratchFolder folder;
   const SwapFile file(folder.path(), kBlock, 0);
-  EXPECT_REFUSED_THREAD(Drive(file, Rung{Engine::threads, false, false}, IoOptions{}),
+  EXPECT_REFUSED_THREAD(Drive(file, IoMode{Engine::threads, false, false}, IoOptions{}),
                         "a thread that reads and writes a drive");
 }
 

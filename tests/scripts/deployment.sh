@@ -11,8 +11,8 @@ for line in '--signal=B:USR1@' '--requeue' '--no-kill' '--open-mode=append'; do
   grep -q "^#SBATCH $line" slurm/train.sbatch || { echo "train.sbatch has no #SBATCH $line" && exit 1; }
 done
 
-# The job is put back into the queue because its time is over (USR1), and not because somebody has stopped the run. In
-# the place of strata: a program that ends with 75 when it is told to, or by itself.
+# The job is put back into the queue if its time is over (USR1), but not if a user has stopped the run. A program that
+# ends with 75 on a signal, or by itself, replaces strata.
 jobs=$(mktemp -d)
 trap 'rm -rf "$jobs"' EXIT
 printf '%s\n' '#!/bin/bash' 'trap "exit 75" USR1' ': >"$JOBS/begun"' '[ "$STOPPED" = no ] || exit 75' \

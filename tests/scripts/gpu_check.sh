@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu-check.sh without a GPU: with programs that pass, fail, hang, or leave nothing behind, the report has every part and is
-# there in time, also where the script is told to stop. And a build that lacks something is not packed.
+# gpu-check.sh without a GPU: with programs that pass, fail, hang, or leave no result, the report has every part and is
+# complete in time, even if the script is stopped by a signal. An incomplete build is not packed.
 #   gpu_check.sh FOLDER     STRATA_PYTHON: a Python
 set -euo pipefail
 folder=$1
@@ -94,7 +94,7 @@ done
 tar -xzOf all/logs.tar.gz ./twins.log >/dev/null 2>&1 || wrong "twins.log is not in logs.tar.gz"
 "$PYTHON" -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["parts"]) == 18' all/gpu-*.json
 
-# One that hangs, and hears no signal, leaves what time there is to nobody; all of it is in time.
+# A program that hangs and ignores signals uses up the time of all others, but the script ends in time.
 status=0
 FAKE_HANG=1 GPU_CHECK_SECONDS=20 OUT=$PWD/late timeout 100 check/gpu-check.sh twins contract bench >late.log 2>&1 || status=$?
 [ "$status" = 1 ] || wrong "ended with $status, not 1" late.log

@@ -20,7 +20,7 @@ mkdir -p "$cache" "$root/root/.cache/ccache"
 mount --bind "$cache" "$root/root/.cache/ccache"
 git clone -q --depth 1 "file://$source" "$root/root/strata"
 in_root apt-get install -y --no-install-recommends ccache
-# Without debug information, which nobody reads there.
+# Without debug information, which is not needed there.
 sed -i 's/"-O2 -g1"/"-O2 -g0"/' "$root/root/strata/CMakeLists.txt"
 grep -q '"-O2 -g0"' "$root/root/strata/CMakeLists.txt"
 in_root /root/strata/scripts/setup.sh

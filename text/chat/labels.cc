@@ -141,8 +141,8 @@ class Turns {
     return whole_.text.starts_with(turns) ? std::optional(turns.size()) : std::nullopt;
   }
   // The end of a turn that the template writes differently when it is the last (Qwen3 puts an empty thought before its
-  // text). What follows a turn's text stays, but for white space (which Qwen3.5 puts between a text and calls): it is
-  // what the turns up to this one end with.
+  // text). What follows a turn's text does not change, except for white space (which Qwen3.5 puts between a text and
+  // calls): it is the end of the rendering of the turns up to this one.
   std::optional<std::size_t> end_by_content(std::size_t turn) {
     const std::size_t turns = conversation_.answers.size();
     const auto after = bytes_after_content(turn, turns), ending = bytes_after_content(turn, turn + 1);
@@ -156,7 +156,8 @@ class Turns {
     if (last_word.empty() || !rest_word.starts_with(last_word)) return std::nullopt;
     return whole_.text.size() - rest_word.size() + last_word.size();
   }
-  // What the template adds for an answer at this turn; empty: nothing, or it writes the turns before otherwise.
+  // The generation prompt of this turn; empty if there is none, or if the template writes the turns before it
+  // differently.
   std::string_view prompt_for(std::size_t turn) {
     const std::string *before = prefix(turn, false), *asked = prefix(turn, true);
     return before && asked && asked->starts_with(*before) ? std::string_view(*asked).substr(before->size())
@@ -298,8 +299,8 @@ namespace {
 using jinja::Stretch;
 constexpr std::size_t kMostInCharacter = 8;  // the most tokens of one character, with their neighbours
 
-// The place in the text after `surface`, which begins at `at`. It may have, or lack, the space that a tokenizer puts
-// before a word, and may follow white space that the tokenizer drops. npos if it is not there.
+// The place in the text after `surface`, which begins at `at`. The surface may have, or lack, the space that a
+// tokenizer puts before a word, and may follow white space that the tokenizer drops. npos if it is not there.
 std::size_t end_of(std::string_view text, std::size_t at, std::string_view surface) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with(surface)) return at + surface.size();

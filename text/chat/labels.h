@@ -27,27 +27,27 @@ std::string_view name_of(TrainOn on);
 struct LabelledText {
   std::string text;
   std::vector<jinja::Stretch> labels;
-  std::size_t written_differently = 0;  // answers that the template writes otherwise when they are the last turn
-  bool open_end = false;  // whether the text ends with that of an answer that counts: no token says that it is over
+  std::size_t written_differently = 0;  // answers that the template writes differently when they are the last turn
+  bool open_end = false;  // whether the text ends with an answer that counts, without a token that ends it
 };
 
 // Renders a conversation with its template. The stretches of a turn are those that {% generation %} marks. If the
-// template marks nothing, they follow from two renderings: with the turns before this one (with add_generation_prompt,
-// if that is a beginning of the whole), and with this one added. If the template writes this one or the one before
-// otherwise when it is the last, its end is what follows its text there, and it begins where its text does, after the
-// prompt for it. A turn's `train` and `weight` take precedence over `on`. Throws RecordFault if neither way finds the
-// turn, and Error{usage} as the template does.
+// template marks nothing, they follow from two renderings: one with the turns before this one (with
+// add_generation_prompt, if that is a prefix of the whole text), and one with this turn added. If the template writes
+// this turn or the one before it differently when it is the last, the stretch begins with the turn's text, after its
+// prompt, and ends with what follows the text in such a rendering. A turn's `train` and `weight` take precedence over
+// `on`. Throws RecordFault if neither way finds the turn, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
 
-// Finds the tokens of a text that lie in its labels, for any tokenizer: by the text that each token stands for or, if
-// the tokenizer changes the text, by tokenizing its beginnings. One per thread.
+// Finds the tokens of a text that are in its labels, for any tokenizer: by the text of each token or, if the tokenizer
+// changes the text, by tokenizing its prefixes. One per thread.
 class TokenPlaces {
  public:
   // `workspace` is the thread's workspace for `tokenizer`; both outlive this.
   TokenPlaces(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace);
 
   // For each of `ids`, the tokens of `text`: whether it covers a byte of `labels` (in order and disjoint), as
-  // transformers' char_to_token says. False if that cannot be told.
+  // transformers' char_to_token does. False if that cannot be determined.
   bool mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const jinja::Stretch> labels,
             std::vector<std::uint8_t>& counts);
 
@@ -56,7 +56,7 @@ class TokenPlaces {
   std::string surface_of(std::span<const std::uint32_t> ids) const;
   // Finds the bytes of each token; false if a token does not occur in the text.
   bool align(std::string_view text, std::span<const std::uint32_t> ids);
-  // How many tokens the first `bytes` of the text have.
+  // The number of tokens of the first `bytes` bytes of the text.
   std::optional<std::size_t> tokens_before(std::string_view text, std::size_t bytes,
                                            std::span<const std::uint32_t> ids);
 

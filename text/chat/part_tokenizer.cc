@@ -279,8 +279,8 @@ std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uin
                     some(tools_left_out), made));
   if (decoded_calls > 0)
     out.push_back(
-        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would refuse or write as JSON in "
-                    "JSON: the objects in these texts are written",
+        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would refuse or encode as JSON again: "
+                    "the objects in these texts are written",
                     some(decoded_calls), made));
   if (null_arguments > 0)
     out.push_back(

@@ -1,7 +1,7 @@
 #pragma once
-// text/chat/ turns data set records into tokens: what a record is (record.h), what a model's template makes of it
-// (chat_template.h), which part of that is trained on, and which tokens those are (labels.h).
-// dialogue.h is for conversations that continue. Open next: labels.h.
+// text/chat/ turns data set records into tokens: the formats of records (record.h), their text as a model's template
+// writes it (chat_template.h), the parts of the text that are trained on and their tokens (labels.h). dialogue.h is for
+// conversations that continue. Open next: labels.h.
 namespace simdjson::dom {
 class parser;
 }
@@ -27,14 +27,14 @@ class parser;
 
 namespace strata::text {
 
-// What was seen in records that a user should know about. Counts are of conversations, unless they say otherwise.
+// Facts about the records that a user should know. Counts are of conversations unless stated otherwise.
 struct RecordCounts {
   std::uint64_t unlabelled = 0;           // documents without labels
   std::uint64_t tools_left_out = 0;       // with tools that the template does not write
   std::uint64_t decoded_calls = 0;        // with arguments of calls as JSON texts, which were decoded
   std::uint64_t null_arguments = 0;       // with arguments of calls that are null
-  std::uint64_t written_differently = 0;  // answers that the template writes otherwise when they are the last turn
-  std::uint64_t open_ends = 0;            // whose last answer nothing ends
+  std::uint64_t written_differently = 0;  // answers that the template writes differently when they are the last turn
+  std::uint64_t open_ends = 0;            // whose last answer has no token that ends it
   UnreadFields unread;                    // fields of records that are not read; unused if --field is given
   UnreadFields unread_in_turns;           // fields of turns that the template does not name
   UnreadFields roles_left_out;            // roles of turns whose text the template does not write
@@ -49,12 +49,12 @@ struct RecordCounts {
 struct RecordRules {
   DataFormat format = DataFormat::text;
   bool found = false;                  // the format was found in the first record; a second format is refused
-  bool field_given = false;            // --field says which field is read, and the others are ignored
+  bool field_given = false;            // --field names the field to read, and the others are ignored
   std::string field = "text";          // the field of text records
   bool add_special = false;            // put the tokenizer's template around each text
   const ChatTemplate* made = nullptr;  // the template for conversations; with one, Alpaca's records are conversations
   TrainOn train_on = TrainOn::all;
-  // A conversation of prompt and completion is trained on the completion only, whatever train_on says (TRL's
+  // A conversation of prompt and completion is trained on the completion only, whatever train_on is (TRL's
   // completion_only_loss).
   bool completion_alone = false;
   std::optional<std::uint32_t> end;  // the token after each completion, which counts as a label
@@ -64,7 +64,7 @@ struct RecordRules {
   }
 };
 
-// The tokens of a part, and where its documents begin.
+// The tokens of a part, and the beginnings of its documents.
 struct PartTokens {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> counts;  // whether each token counts as a label; empty: all do

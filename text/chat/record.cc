@@ -109,7 +109,8 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   for (const auto& [key, value] : message.pairs()) {
     if (value.is(Kind::none) || is_turn_mask(key.text())) continue;
     fields.emplace_back(key, key.text() == "tool_calls" ? stored(value, "\"tool_calls\"") : value);
-    if (key.text() != "role" && key.text() != "content" && !says_nothing(value)) add_once(out.turn_fields, key.text());
+    if (key.text() != "role" && key.text() != "content" && !is_empty_value(value))
+      add_once(out.turn_fields, key.text());
   }
   turns.push_back(with_reasoning(Value::dict(std::move(fields))));
 }
@@ -190,7 +191,7 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     for (const auto& [key, value] : message.pairs()) {
       if (is_turn_mask(key.text()))
         fields.emplace_back(key, value);
-      else if (key.text() != "from" && key.text() != "value" && !says_nothing(value))
+      else if (key.text() != "from" && key.text() != "value" && !is_empty_value(value))
         add_once(out.unread_turn_fields, key.text());
     }
     add(Value::dict(std::move(fields)), out, turns);
@@ -346,8 +347,10 @@ Conversation conversation_of(const Value& record, DataFormat format) {
     out.prompt = turns.size();
     add_all(record, "completion", out, turns);
   } else {
-    wrong("expected a list \"messages\" in each line, found the fields {}: tokenize files of different formats apart",
-          keys_of(record));
+    wrong(
+        "expected a list \"messages\" in each line, found the fields {}: tokenize files of different formats "
+        "separately",
+        keys_of(record));
   }
   if (turns.empty()) wrong("the conversation has no turn");
   out.messages = Value::list(std::move(turns));

@@ -28,8 +28,9 @@ struct Conversation {
   jinja::Value tools;                                       // a list, or none
   std::vector<std::pair<jinja::Value, jinja::Value>> more;  // further variables: chat_template_kwargs, documents
   std::vector<bool> answers;                                // which turns are the assistant's
-  std::vector<std::optional<bool>> trained;  // what a turn says about being trained on: `train`, `weight` and others
-  std::size_t prompt = 0;                    // the number of turns that are the prompt; 0: unknown
+  std::vector<std::optional<bool>>
+      trained;             // each turn's flag for training on it (`train`, `weight` and others), if any
+  std::size_t prompt = 0;  // the number of turns that are the prompt; 0: unknown
   // Field names of turns, each once: those that go to the template (except role and content), and those of ShareGPT's
   // turns that do not.
   std::vector<std::string> turn_fields = {}, unread_turn_fields = {};
@@ -52,8 +53,7 @@ Conversation conversation_of(const jinja::Value& record, DataFormat format);
 // Records of the formats completion and alpaca without a template. Alpaca uses its own prompt (Taori et al. 2023),
 // whose first sentence `system` replaces.
 Completion completion_of(const jinja::Value& record, DataFormat format);
-// JSON that a field holds as a text. Throws JsonFault for what a line of JSON may not hold either: a field twice, and
-// OddNumbers.
+// JSON that a field holds as a text. Throws JsonFault as for a line of JSON: for repeated fields and OddNumbers.
 jinja::Value exact_json(std::string_view text);
 // The string `field` of a record.
 const std::string& text_field(const jinja::Value& record, std::string_view field);
@@ -64,13 +64,13 @@ struct RecordFault {
   Exit code = Exit::corrupt;
 };
 
-// Whether a field tells trainers about its turn, under any of their names: `train` in axolotl, `loss` in ms-swift,
+// Whether a field is a flag for training on its turn, under any trainer's name: `train` in axolotl, `loss` in ms-swift,
 // `weight` in OpenAI's and other formats. A template sees none of these fields.
 bool is_turn_mask(std::string_view field);
 
-// Whether the turn counts as a label; nullopt if it does not say. A flag is true or false, 1 or 0. turn: its number
-// from 1, for messages. Throws RecordFault for other values, for flags that contradict each other, and for masks of
-// parts of a turn (`train_detail`).
+// Whether the turn counts as a label; nullopt if it has no flag. A flag is true or false, 1 or 0. turn: its number from
+// 1, for messages. Throws RecordFault for other values, for flags that contradict each other, and for masks of parts of
+// a turn (`train_detail`).
 std::optional<bool> trained(const jinja::Value& message, std::size_t turn);
 
 }  // namespace strata::text

@@ -7,7 +7,7 @@
 namespace strata::text {
 
 // CSV and TSV (RFC 4180): fields between separators, in double quotes if they contain separators, line breaks or
-// quotes, which are then doubled. If a field does not begin with a quote, a quote inside it stands for itself.
+// quotes, which are then doubled. If a field does not begin with a quote, a quote inside it is an ordinary character.
 
 // The hint if a column is missing: the header may be the first record.
 inline constexpr std::string_view kHeaderNames =

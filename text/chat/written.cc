@@ -43,13 +43,13 @@ const Value* arguments_of(const Value& call) {
   return function && function->is(Kind::dict) ? function->find("arguments") : call.find("arguments");
 }
 
-// The object that a call's arguments hold as JSON, and why it is not what the text says; empty: it is.
+// The object that a call's arguments hold as JSON. fault: how the object differs from the text; empty if it does not.
 struct DecodedArguments {
   Value object;
   std::string fault;
 };
 
-// Nullopt if the arguments are not a text with an object.
+// nullopt if the arguments are not a text with an object.
 std::optional<DecodedArguments> decoded(const Value& call) {
   const Value* arguments = arguments_of(call);
   if (!arguments || !arguments->is(Kind::text)) return std::nullopt;
@@ -105,7 +105,7 @@ std::string text_of_parts(const Value& parts) {
 }
 
 bool has_no_text(const Value& content) {
-  if (!content.is(Kind::list)) return says_nothing(content);
+  if (!content.is(Kind::list)) return is_empty_value(content);
   return std::all_of(content.items().begin(), content.items().end(), [](const Value& part) {
     const std::string* text = text_of_part(part);
     return text && text->empty();
@@ -284,7 +284,7 @@ std::vector<std::string_view> fields_read(const Value& record, DataFormat format
 void find_unread(const Value& record, std::span<const std::string_view> read, UnreadFields& out) {
   for (const auto& [key, value] : record.pairs())
     if (const std::string field = key.to_text();
-        !says_nothing(value) && std::find(read.begin(), read.end(), field) == read.end())
+        !is_empty_value(value) && std::find(read.begin(), read.end(), field) == read.end())
       count_unread(out, field);
 }
 
@@ -293,7 +293,7 @@ void refuse_preferences(const Value& record) {
     const std::string field = key.to_text();
     const bool of_pair =
         field == "chosen" || field == "rejected" || field.starts_with("chosen_") || field.starts_with("rejected_");
-    if (of_pair && !says_nothing(value))
+    if (of_pair && !is_empty_value(value))
       throw RecordFault{
           fmt::format("\"{}\" is preference data, which is not supported: to train on the chosen answers, see "
                       "that they are in the fields that are read, and leave \"chosen\" and \"rejected\" out (jq -c "

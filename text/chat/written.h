@@ -37,11 +37,11 @@ void refuse_preferences(const jinja::Value& record);
 
 // The conversation with another content of one turn.
 Conversation with_content(const Conversation& conversation, std::size_t turn, const jinja::Value& content);
-// A text that no turn has, and that templates do not take for white space.
+// A text that no turn has, and that templates do not treat as white space.
 inline constexpr std::string_view kOtherText = "\x02";
 
-// Finds out which contents of turns a template writes, by rendering with another text in their place. It asks for each
-// kind of turn until it knows; one per thread.
+// Determines which contents of turns a template writes, by rendering with another text in their place. It tests each
+// kind of turn until the answer is known; one per thread.
 class WrittenContents {
  public:
   explicit WrittenContents(const ChatTemplate& made) : made_(made) {}
@@ -63,9 +63,9 @@ class WrittenContents {
   std::map<std::tuple<std::string, int, bool, bool>, std::pair<int, int>> asked_;
 };
 
-// OpenAI's API has the arguments of a call as a JSON text. If the template would write that as JSON in JSON, or refuses
-// it and takes objects, this is the conversation with the objects in the texts; otherwise nullopt. Throws RecordFault
-// if such an object names a field twice, or holds a number that is out of range.
+// OpenAI's API has the arguments of a call as a JSON text. If the template would encode that text as JSON again, or
+// refuses it and accepts objects, returns the conversation with the texts replaced by the objects; otherwise nullopt.
+// Throws RecordFault if such an object names a field twice, or holds a number that is out of range.
 std::optional<Conversation> with_decoded_arguments(const ChatTemplate& made, const Conversation& conversation);
 
 // Whether a call has an argument that is null. Tables write all fields of all records, so that each call has the

@@ -20,7 +20,7 @@ struct ClassRules {
   bool takes_empty = false;  // accept texts without tokens: only the template's remain
 };
 
-// The documents of a part; `begins` says where each begins.
+// The documents of a part; `begins`: the index of each document's first token.
 struct ClassTokens {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> types;  // token types, 0 or 1
@@ -51,7 +51,7 @@ class ClassTokenizer {
   const Tokenizer& tokenizer_;
   const ClassRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: the tokenizer does not say
+  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: the tokenizer has no such template
   std::vector<std::uint32_t> first_, second_;
 };
 

@@ -12,7 +12,7 @@
 
 namespace strata::text {
 
-// A label that seems to name several classes at once.
+// A label that appears to name several classes at once.
 struct JoinedLabel {
   std::string name;                // as written in the data
   std::vector<std::string> parts;  // the classes that it seems to name
@@ -45,8 +45,8 @@ struct LabelSummary {
   bool vectors = false;
 };
 
-// Writes one line of JSON per document (docs/formats.md, "Labels"), and gathers what the labels are. The caller owns
-// the file and commits it after finish().
+// Writes one line of JSON per document (docs/formats.md, "Labels"), and collects a summary of the labels. The caller
+// owns the file and commits it after finish().
 class LabelWriter {
  public:
   // fields: the names given to --labels.

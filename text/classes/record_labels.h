@@ -32,7 +32,7 @@ struct DocumentLabels {
                                // `one`: as many words as the text
   bool several_words = false;  // for `one`: the name has several words
   // For `many`, if the list contains only 0 and 1 (false and true): each of them, in its place. The list may be a
-  // vector that says for each class whether the text belongs to it. `is_vector`: it can be nothing else (it contains
+  // vector with a flag for each class: whether the text belongs to it. `is_vector`: it can be nothing else (it contains
   // true, 0.0, or a number twice).
   std::vector<std::uint8_t> flags = {};
   bool is_vector = false;

@@ -31,7 +31,7 @@ ClassComponents components_of_class(const FolderSettings& settings);
 std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
                                                 const std::optional<Json>& pre_tokenizer);
 
-// The template that the class puts around a text if there is no tokenizer.json with one.
+// The class's template around a text, for folders without a tokenizer.json that has one.
 TextTemplate template_of_class(const FolderSettings& settings,
                                const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of);
 

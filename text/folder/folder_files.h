@@ -1,7 +1,8 @@
 #pragma once
-// text/folder/ reads what the other files of a Hugging Face directory say about its tokenizer: folder_files.h (here)
-// reads them, folder_settings.h interprets them, class_components.h has what transformers' classes make of the
-// settings, and vocabulary_files.h makes a tokenizer.json from a vocabulary alone. Open folder_settings.h first.
+// text/folder/ reads the files of a Hugging Face directory that describe its tokenizer, apart from the tokenizer's own
+// file: folder_files.h (here) reads them, folder_settings.h interprets them, class_components.h has the components that
+// transformers' classes derive from the settings, and vocabulary_files.h makes a tokenizer.json from a vocabulary
+// alone. Open folder_settings.h first.
 
 #include <filesystem>
 #include <optional>
@@ -21,7 +22,7 @@ struct FolderFiles {
   std::optional<jinja::Value> model = {};  // config.json; also nullopt if it is broken, which is the model's concern
 };
 
-// The whole of a file that is read as text. Throws Error{corrupt} above 256 MiB.
+// The complete content of a file, as text. Throws Error{corrupt} above 256 MiB.
 std::string_view text_of(const MappedFile& file);
 
 // Throws Error{corrupt} for a file (other than config.json) that is not a JSON object, or is larger than 256 MiB.

@@ -335,8 +335,8 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     if (const AddedToken* named = settings.token(key)) {
       add_named(*named);
     } else if (const std::string text = settings.token_text(key); anew && !text.empty()) {
-      // The class's own token. transformers adds it to a vocabulary that lacks it. There a text contains it only by
-      // accident, and no model knows it, so here its id stays free.
+      // The class's own token. transformers adds it to a vocabulary that lacks it. Texts contain such a token only by
+      // accident, and no model was trained on it, so here its id stays free.
       const auto there = [&](const AddedToken& one) { return one.content == text; };
       if (id_of(text))
         add_named({.content = text});

@@ -32,7 +32,8 @@ struct FolderSettings {
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;
-  // Named as null: there is no such token, not even the class's own or one known by its text.
+  // Whether the key is null in the files: then there is no such token, not even the class's default or one known by its
+  // text.
   bool is_null(std::string_view key) const;
   // The text of a named token; if the files do not name it, the class's default; empty if there is none.
   std::string token_text(std::string_view key) const;

@@ -28,7 +28,7 @@ std::string conversion(std::string_view code, std::string_view name, std::string
   return python_command(code, {name, without_ending(name) + std::string(ending)}) + " converts it";
 }
 
-// Nulls are left out: a table writes all fields of all records, and the arguments of one tool would stand in the calls
+// Nulls are left out: a table writes all fields of all records, and the arguments of one tool would appear in the calls
 // of another.
 std::string to_lines(std::string_view module, std::string_view table, std::string_view name) {
   return conversion(

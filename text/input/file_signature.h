@@ -6,7 +6,7 @@
 
 namespace strata::text {
 
-// How many bytes of a file's beginning file_kind() reads.
+// The number of bytes at the beginning of a file that file_kind() reads.
 inline constexpr std::size_t kSignatureBytes = 4096;
 
 // The kind of a file that is not text, by its first bytes, and what to do with it: "is a PDF: pdftotext makes text of
@@ -25,8 +25,8 @@ struct Mark {
 };
 Mark byte_order_mark(std::string_view head);
 
-// Guesses the encoding of a text without a mark from the places of its zeros, which works if its characters are mostly
-// ASCII. utf8: none of the others.
+// Guesses the encoding of a text without a mark from the positions of its zero bytes, which works if its characters are
+// mostly ASCII. utf8: no other encoding was recognised.
 Encoding guess_of_zeros(std::string_view head);
 
 // Takes whole characters of UTF-16 or UTF-32 from the front of `in`, and appends them to `out` as UTF-8. last: nothing

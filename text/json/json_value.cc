@@ -247,7 +247,7 @@ std::string_view kind_text(const jinja::Value& value) {
   }
 }
 
-bool says_nothing(const jinja::Value& value) {
+bool is_empty_value(const jinja::Value& value) {
   switch (value.kind()) {
     case jinja::Kind::none:
       return true;

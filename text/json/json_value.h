@@ -14,7 +14,7 @@ struct JsonFault {
   std::size_t at;
 };
 
-// Whether an object may name a field twice: then the last one counts, as in Python; otherwise it is a JsonFault.
+// Whether an object may name a field twice: if so, the last one counts, as in Python; otherwise that is a JsonFault.
 enum class RepeatedKeys { last_counts, refused };
 
 // A number that a value cannot represent as written: an integer beyond 64 bits, a number beyond a double (1e400), NaN
@@ -35,6 +35,6 @@ jinja::Value parse_json(std::string_view text, RepeatedKeys repeated = RepeatedK
 std::string_view kind_text(const jinja::Value& value);
 
 // Whether a value is null, or an empty text, list or object.
-bool says_nothing(const jinja::Value& value);
+bool is_empty_value(const jinja::Value& value);
 
 }  // namespace strata::text

@@ -47,7 +47,7 @@ class AddedTokenFinder {
     const AddedToken* token;
   };
   Found find(std::string_view text, std::size_t from) const;
-  // Takes the adjoining spaces that the token wants. False if the token must be a whole word and is not.
+  // Extends the match by adjacent spaces, as the token's flags say. False if the token must be a whole word and is not.
   static bool widen(std::string_view text, std::size_t done, Found& found);
 
   ByteTrie texts_;  // with the places of their tokens in tokens_

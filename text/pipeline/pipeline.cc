@@ -113,7 +113,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
                         ? fmt::format("\"{}\"", shortened(*twice))
                         : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
   if (const std::string* sharing = vocabulary.sharing()) {
-    // A token that comes twice may share only the id that does not count.
+    // A token that occurs twice may share only the id that does not count.
     const auto id = vocabulary.find(*sharing);
     if (const auto* earlier = id ? vocabulary.token(*id) : nullptr)
       remarks_.push_back(fmt::format(

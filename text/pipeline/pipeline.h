@@ -1,7 +1,7 @@
 #pragma once
-// text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
-// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and
-// decoder.cc are the stages around the model. sentence_piece.cc reads a tokenizer.model.
+// text/pipeline/ runs a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
+// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and decoder.cc
+// are the stages around the model. sentence_piece.cc reads a tokenizer.model.
 
 #include <array>
 #include <filesystem>
@@ -34,7 +34,7 @@ std::vector<Decoder> make_decoders(const Json& json);
 // read: they concern batches, not text.
 class Pipeline final : public Tokenizer {
  public:
-  // settings: what the files next to it say. `vocabulary_only`: `json` was made from a vocabulary, and the class
+  // settings: those of the files next to it. `vocabulary_only`: `json` was made from a vocabulary, and the class
   // provides the template.
   static std::unique_ptr<Pipeline> parse(std::string_view json, const std::string& file, std::string name,
                                          std::string hash, const FolderSettings& settings,

@@ -35,7 +35,7 @@ std::string listed(const std::vector<AddedToken>& tokens) {
   return out;
 }
 
-// Nothing is looked up in the vocabulary: it is in the same file, so it does not tell two folders apart.
+// Nothing is looked up in the vocabulary: it is in the same file, so it does not distinguish two folders.
 std::vector<AddedToken> with_folder(std::vector<AddedToken> own, const FolderSettings& settings) {
   std::vector<std::string> ignored;
   return with_added_tokens(

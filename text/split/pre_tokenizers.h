@@ -1,6 +1,6 @@
 #pragma once
-// text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer, which also
-// says where an incomplete text may be cut. Patterns run on PCRE2 (regex.h).
+// text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer, which also determines where an
+// incomplete text may be cut. Patterns run on PCRE2 (regex.h).
 
 #include <memory>
 #include <string>

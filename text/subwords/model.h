@@ -1,6 +1,6 @@
 #pragma once
 // text/subwords/ finds the ids of one piece: BPE (byte_pair.cc), unigrams (unigram.cc), WordPiece and WordLevel. Open
-// this interface first. word_cache.h makes the models fast.
+// this interface first. word_cache.h caches the ids of words.
 
 #include <cstdint>
 #include <memory>

@@ -12,10 +12,10 @@ namespace strata::text {
 // Strings and their ids, in both directions. Ids need not be dense.
 class Vocabulary {
  public:
-  // Keeps an id or a string that exists already, and then returns false.
+  // Adds a string with its id. Changes nothing and returns false if either exists already.
   bool add(std::string_view token, std::uint32_t id);
-  // As the library reads a file. If the string exists, it is found under `id` from now on; its earlier id still means
-  // it if `keeps`. If `id` exists, the string is found under it, but the id keeps its first text.
+  // Adds as the tokenizers library reads a file. If the string exists, `id` replaces its id; the earlier id still
+  // decodes to it if `keeps`. If `id` exists, the string gets it, but the id still decodes to its first string.
   void add_last(std::string_view token, std::uint32_t id, bool keeps);
 
   std::optional<std::uint32_t> find(std::string_view token) const {
@@ -52,7 +52,7 @@ class Vocabulary {
   std::size_t count_ = 0, repetitions_ = 0, shared_ids_ = 0;
 };
 
-// The largest id of a tokenizer.json: it bounds what a broken file can make us allocate.
+// The largest allowed id in a tokenizer.json: it limits the memory that a broken file can make us allocate.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 
 }  // namespace strata::text

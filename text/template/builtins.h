@@ -20,10 +20,10 @@ class Loop : public Object {
   using Test = std::function<bool(const Value&)>;  // empty: all elements pass
   Loop(std::vector<Value> items, Test test) : items_(std::move(items)), test_(std::move(test)) {}
 
-  // Goes to the next element; false at the end.
+  // Advances to the next element; false at the end.
   bool advance();
   const Value& current() const { return *current_; }
-  // The loop is over: releases its elements.
+  // Releases the elements; called when the loop is over.
   void finish();
 
   std::string_view type_name() const override { return "loop"; }

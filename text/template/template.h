@@ -21,8 +21,8 @@ namespace strata::text::jinja {
 // number of threads may render it.
 class Template {
  public:
-  // `name` is for messages. Throws Error{usage} with "NAME, line N: ..." for what Jinja could not parse either, and for
-  // what is not supported.
+  // `name` is for messages. Throws Error{usage} with "NAME, line N: ..." for a text that is not valid Jinja, and for
+  // features that are not supported.
   Template(std::string_view source, std::string name);
 
   const std::string& name() const { return name_; }
@@ -30,8 +30,8 @@ class Template {
   bool has_generation() const { return has_generation_; }
 
   // `variables` is a dict: messages, tools, add_generation_prompt, bos_token... `now`: the time for strftime_now, by
-  // default the time of the call. Throws Error{usage} with "NAME, line N: ..." and what went wrong, what the template
-  // itself refuses (raise_exception), or which limit was exceeded.
+  // default the time of the call. Throws Error{usage} with "NAME, line N: ..." and the error, the template's own
+  // message (raise_exception), or the limit that was exceeded.
   Rendered render(const Value& variables, const Limits& limits = {}, std::optional<std::tm> now = std::nullopt) const;
 
  private:

@@ -3,7 +3,7 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// What Activation and Gate name, with their slopes.
+// The functions of Activation and Gate, with their derivatives.
 struct ValueAndSlope {
   F32x16 value, slope;
 };

@@ -39,8 +39,8 @@ struct AttentionCall {
   __device__ std::size_t width() const { return heads * head_dim; }
 };
 
-// A document of one call; its rows count from its first. Few and narrow members, because they stay in registers
-// throughout.
+// A document of one call; rows are counted from its first one. Members are few and narrow, because they stay in
+// registers throughout.
 template <typename T>
 struct AttentionRows {
   const AttentionCall<T>& call;
@@ -69,8 +69,8 @@ struct AttentionRows {
   __device__ std::size_t statistics(unsigned head) const { return (batch * call.heads + head) * call.seq + first; }
 };
 
-// Our own kernels, queued in the lane. Their instances are spread over ops/attention_*.cu, one file per element type:
-// together they take longer to compile than all other kernels.
+// Queue our own kernels in the lane. Their instances are spread over ops/attention_*.cu, one file per element type,
+// because together they take longer to compile than all other kernels.
 template <typename T>
 void launch_attention_forward(Lane& lane, const AttentionCall<T>& call);
 template <typename T>

@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kTileThreads) delta(AttentionCall<T> c) {
   if (inside && threadIdx.x % kDeltaLanes == 0) c.delta[(row / c.seq * c.heads + head) * c.seq + row % c.seq] = sum;
 }
 
-// What a backward pass computes.
+// The gradients that a backward pass computes.
 enum class Pass { queries, keys, keys_first, keys_second };
 constexpr bool of_keys(Pass pass) {
   return pass != Pass::queries;

@@ -9,7 +9,7 @@
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/numeric/philox.h"
 
-// What the attention kernels share: a block of four warps holds a tile of 64 rows, 16 per warp, and multiplies it with
+// Shared by the attention kernels: a block of four warps holds a tile of 64 rows, 16 per warp, and multiplies it with
 // tiles of columns. Products are in registers as fragments C of mma.cuh, whatever the element type.
 namespace strata::device::cuda {
 

@@ -6,8 +6,8 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 
-// Work that consists of equal and independent units of kN elements: 128-bit accesses if operands are aligned, otherwise
-// single elements. A struct F defines a unit's work, with
+// Work that consists of equal and independent units of kN elements. Accesses have 128 bits if operands are aligned,
+// otherwise they are element by element. A struct F defines a unit's work, with
 //   template <int kN> auto load(std::size_t unit) const;             what it reads
 //   template <int kN> void store(std::size_t unit, const auto&) const;  computes and writes; may overwrite what it read
 namespace strata::device::cuda {

@@ -10,7 +10,7 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/ops/norm.h"
 
-// How teams of threads read the vectors of norms, of any length, and where these vectors are.
+// How teams of threads read the vectors of norms, which may have any length, and where these vectors are.
 namespace strata::device::cuda {
 
 // How a team of 2^bits threads reads a vector: each thread has `packs` packs of some elements, which stay in registers,
@@ -150,7 +150,7 @@ struct Layout {
     const std::size_t within = std::size_t{unit.at} * width;
     return {unit.row * x_stride + within, unit.row * y_stride + within, unit.at};
   }
-  // Without a division.
+  // Avoids a division.
   __device__ void advance(Place& at) const {
     at.x += x_turn;
     at.y += y_turn;

@@ -1,6 +1,6 @@
 #include "device/cuda/libraries/cudnn_attention.h"
 
-// This comes before the frontend's header, from which it is hidden.
+// Included before the frontend's header, from which it is hidden.
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -212,15 +212,15 @@ std::string cudnn_text() {
 
 std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropout& dropout) {
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
-  if (dropout.probability > 0) return "dropout's masks are the CPU's";
+  if (dropout.probability > 0) return "dropout has the CPU's masks";
   if (s.packed) return "sequences of several documents";
   if (s.fp32_key_gradients) return "shards share its keys, whose gradients are fp32";
-  if (!s.causal) return "queries see later keys";
-  if (s.window != 0 && s.window < s.seq) return "a window of keys";
+  if (!s.causal) return "attention is not causal";
+  if (s.window != 0 && s.window < s.seq) return "sliding window";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
     return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);
   for (const std::size_t stride : {s.q_stride, s.k_stride, s.v_stride})
-    if (stride % 8 != 0) return fmt::format("rows of {} elements do not lie at multiples of 16 bytes", stride);
+    if (stride % 8 != 0) return fmt::format("rows of {} elements do not start at multiples of 16 bytes", stride);
   if (workspace_bound(s) > kMostWorkspace)
     return fmt::format("cuDNN's deterministic backward would take {:.1f} GiB of workspace",
                        static_cast<double>(workspace_bound(s)) / (1 << 30));

@@ -9,16 +9,16 @@
 
 namespace strata::device::cuda {
 
-// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. What it needs is built
-// once for each shape, at the first call with that shape. After that, no call allocates on the GPU.
+// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. Its graphs are built once
+// for each shape, at the first call with that shape. After that, no call allocates on the GPU.
 class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
 
   // "cuDNN" with its version.
   virtual std::string name() const = 0;
-  // Empty if it computes this shape, otherwise why it does not: there is no cuDNN, this version cannot, or it needs
-  // more workspace than was planned.
+  // Returns why cuDNN does not compute this shape: it is missing, its version does not support the shape, or it needs
+  // more workspace than was planned. Empty if it does.
   virtual const std::string& refusal(const AttentionShape& shape, DType dtype) = 0;
 
   // Like attention_forward and attention_backward, for shapes that it does not refuse, without dropout. Operands start

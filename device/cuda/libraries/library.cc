@@ -15,7 +15,7 @@ namespace strata::device::cuda {
 namespace {
 
 std::string environment(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return value ? value : "";
 }
 

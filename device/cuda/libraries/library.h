@@ -24,7 +24,7 @@ std::string library_version_text(std::size_t version);
 std::vector<std::string> named_folders();
 std::vector<std::string> usual_folders();
 
-// A loaded library. It stays loaded, because what it runs on the GPU may outlive any owner here.
+// A loaded library. It is never unloaded, because its work on the GPU may outlive any owner here.
 class Library {
  public:
   // Throws an Error{usage} with one sentence: what to install, where it was looked for, and the loader's message on any

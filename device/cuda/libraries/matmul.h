@@ -38,7 +38,7 @@ class Matmul {
 
   // bias has C's type; workspace has kMatmulWorkspace bytes, 256-byte aligned.
   void run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias, std::byte* workspace) const;
-  // False: the library refuses it at this late point.
+  // Returns false if the library refuses the algorithm only when it runs.
   bool try_run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
                std::byte* workspace) const;
 

@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// In the third step, each position takes the next place of its row, in whatever order the atomics run; afterwards
-// ends[t] is what its name says. There is one launch per window of positions, so that a row's positions are grouped by
+// In the third step, each position takes the next place of its row, in the arbitrary order of the atomics; afterwards
+// ends[t] is the end of row t. There is one launch per window of positions, so that a row's positions are grouped by
 // window.
 constexpr std::size_t kWindow = 65536;
 

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     backward(const __grid_constant__ Backward<T> a, const __grid_constant__ RowBlocks blocks) {
   constexpr int kN = kPacks > 0 ? kBackwardSize : kForwardSize<T>;
   constexpr int kSums = kCentred ? 2 : 1, kHeld = kPacks > 0 ? kPacks : 1;
-  // What is read element by element is read twice.
+  // Vectors read element by element are read twice.
   constexpr bool kHolds = kWhole && kPacks > 0;
   using Own = Packs<T, kN, kWhole, kPacks>;
   using Bits = typename Own::Bits;

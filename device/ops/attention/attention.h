@@ -21,8 +21,8 @@ struct AttentionShape {
   std::size_t window = 0;
   bool causal = true;
   bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
-  // If the layer has more heads than these: their number (0: `heads`), and the number of the first one here. Only
-  // dropout counts heads in the layer.
+  // If these are only some of the layer's heads: the number of the layer's heads (0: `heads`), and the index of the
+  // first one here. Only dropout needs them, because it numbers heads within the layer.
   std::size_t layer_heads = 0, first_head = 0;
   // The gradients of keys and values are fp32: sums over some of the query heads that read them, to which others are
   // added.
@@ -35,8 +35,8 @@ struct AttentionShape {
 
 // o = dropout(softmax(scale q k^T)) v, tile by tile (FlashAttention-2, Dao 2023), without a seq x seq matrix. Saves
 // lse, fp32 [batch, heads, seq]: the log of the sum of exponentials. documents: [batch * seq], read when the work runs.
-// Tiles count from a document's first row, so that its bits (without dropout) depend neither on its place nor on its
-// neighbours; tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
+// Tiles are counted from a document's first row, so that its bits (without dropout) depend neither on its place nor on
+// its neighbours. Tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
 void attention_forward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                        View o, View lse, const Dropout&, View workspace);
 // dq, dk, dv have the layout (and strides) of q, k, v, and their dtype, except with fp32_key_gradients. Gradients of
@@ -45,8 +45,9 @@ void attention_backward(Lane&, const AttentionShape&, const RowRange* documents,
                         ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout&,
                         View workspace);
 
-// Builds what calls of this shape need in the lane, so that none of them builds or allocates within a step. Returns
-// what will compute them, "own kernels" or a library, and why. Called at set-up; without it, the first call builds.
+// Prepares the lane for calls of this shape, so that none of them builds or allocates anything within a step. Returns
+// the name of the implementation ("own kernels", or a library) and the reason. Call it at set-up; otherwise the first
+// call prepares.
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&);
 
 // Bytes of workspace in a lane of `threads` threads on the device. dropout: whether its probability is above 0.

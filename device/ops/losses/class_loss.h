@@ -17,8 +17,8 @@ enum class ClassTarget : std::uint8_t {
   none     // anything: there is no loss
 };
 
-// The words of a row's set of classes if a label, which has 31 bits for them, is too small: bit c % 32 of word c / 32
-// is class c. The label then says only whether the row counts. 0: the label says all.
+// The number of 32-bit words for a row's set of classes if the label, which has 31 bits for it, is too small: bit c %
+// 32 of word c / 32 is class c, and the label only determines whether the row counts. 0: the label holds the target.
 constexpr std::size_t class_set_words(ClassTarget target, std::size_t classes) {
   return target == ClassTarget::many && classes > 31 ? (classes + 31) / 32 : 0;
 }

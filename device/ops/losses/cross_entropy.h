@@ -20,7 +20,7 @@ struct LogitTile {
   bool starts;  // the first tile of the vocabulary, or of a shard of it that has statistics of its own
 };
 
-// What a row's loss and gradient need to know about all its logits.
+// The statistics of a row's logits that its loss and gradient need.
 struct RowStatistics {
   double sum;            // the sum of e^(x - largest)
   float largest, label;  // label: the label's logit

@@ -8,16 +8,16 @@
 
 namespace strata::device {
 
-// What each rank contributes once a step; ranks exchange it as bytes.
+// Each rank's contribution to a step's consensus; ranks exchange it as bytes.
 struct StepMessage {
   ExactSum squares;  // sum over this rank's part of the gradient, still multiplied by the loss scale
   ExactSum loss;     // summed over the labels of this rank's micro-batches
-  // What this rank was asked for: a stop, a checkpoint, a stop at once. Each counts in bits of its own, so that the sum
-  // over the ranks has all of them.
+  // The requests that this rank received: a stop, a checkpoint, a stop at once. Each has bits of its own, so that the
+  // sum over the ranks contains all of them.
   std::uint64_t requests = 0;
 };
 
-// What the ranks agreed on, for the host to read after the step.
+// The result on which the ranks agreed, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
   double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient is not

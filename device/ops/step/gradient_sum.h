@@ -19,7 +19,7 @@ struct GradientRuns {
   std::size_t before = 0;  // pieces of the first run that are already in `partial`
   View partial = {};       // may be empty unless needs_partial()
 
-  // The longest run that needs no memory of its own, on any device.
+  // The length of the longest run that needs no `partial` on any device.
   static constexpr std::size_t kMostInRegisters = 64;
   // Whether calls of `pieces` pieces each need `partial`.
   static constexpr bool needs_partial(std::size_t length, std::size_t pieces) {

@@ -46,8 +46,8 @@ struct UpdateOperands {
   std::size_t begin = 0;  // the first element's index in the unit with all its virtual shards
 };
 
-// What happens to the parameter in a step that skips its update (scalars->skip, read when the operation runs). Nothing
-// else is written then.
+// How a step that skips its update (scalars->skip, read when the operation runs) treats the parameter. Nothing else is
+// written then.
 enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
 
 // One pass over the elements: takes the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, updates

@@ -156,8 +156,9 @@ std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage
   text += table(rows);
   if (const std::string balance = balance_text(setup, stages); !balance.empty()) text += folded(balance, 2) + "\n";
   if (plan.sharded_parameters() && plan.accumulation > 1)
-    text += folded("each micro-batch gathers a stage's parameters again: with zero.stage = 2 they are there once", 2) +
-            "\n";
+    text +=
+        folded("each micro-batch gathers a stage's parameters again; with zero.stage = 2 they stay on the device", 2) +
+        "\n";
   return text;
 }
 

@@ -92,7 +92,7 @@ int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<r
   return here;
 }
 
-// "8 ranks on 4 machines like this one, 2 on each, each with its part of what is free".
+// "8 ranks on 4 machines like this one, 2 on each, each with its part of the free memory".
 std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std::optional<runtime::Machine>& machine) {
   const char* kind = machine ? "the machine file's" : "this one";
   const int machines = (job.ranks + ranks_per_node - 1) / ranks_per_node;
@@ -102,10 +102,10 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std:
                                                         evenly ? "" : "up to ", ranks_per_node);
   const auto& memory = job.recipe.memory;
   return fmt::format("{} {} (--ranks-per-node), {}", counted(static_cast<std::uint64_t>(job.ranks), "rank"), where,
-                     machine && machine->capacity   ? "with the memory that the machine file or memory.* says"
-                     : memory.device && memory.host ? "as memory.device and memory.host say"
-                     : memory.device || memory.host ? "each with its part of what is free, or what memory.* says"
-                                                    : "each with its part of what is free");
+                     machine && machine->capacity   ? "with the memory of the machine file or memory.*"
+                     : memory.device && memory.host ? "with the memory of memory.device and memory.host"
+                     : memory.device || memory.host ? "each with its part of the free memory, or with that of memory.*"
+                                                    : "each with its part of the free memory");
 }
 
 // "RAM (device)": the physical memory of a tier of this plan.
@@ -131,7 +131,7 @@ std::string sent_text(const runtime::StepPlan& plan) {
   text += ")";
   const runtime::Mesh& mesh = plan.mesh();
   if (mesh.node == 0)
-    text += ", between nodes that are not alike";
+    text += ", between nodes that differ";
   else if (mesh.node < mesh.world)
     text +=
         fmt::format(", {} of it in its node of {} and {} to other nodes", bytes_text(sent.total() - sent.between_nodes),
@@ -392,7 +392,7 @@ int plan(const PlanOptions& options) {
   // The stage with the largest peak on the device, unless another tier is what is too small.
   const runtime::Job& refused =
       runtime::fits(job.plan, capacity) ? std::ranges::find_if_not(pipeline, fits_stage)->job : job;
-  complain(runtime::refusal(refused, capacity, nearest), Exit::does_not_fit);
+  print_failure(runtime::refusal(refused, capacity, nearest), Exit::does_not_fit);
   return static_cast<int>(Exit::does_not_fit);
 }
 

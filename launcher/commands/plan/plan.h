@@ -18,8 +18,8 @@
 
 namespace strata::launcher {
 
-// What is planned: a workload on so many ranks, each with that capacity, on machines with ranks_per_node of them each.
-// With a machine file, `machine` predicts times.
+// The input of a plan: a workload on a number of ranks, each with `capacity`, on machines with ranks_per_node ranks
+// each. With a machine file, `machine` predicts times.
 struct PlanSetup {
   const runtime::Workload& workload;
   int ranks;
@@ -28,7 +28,7 @@ struct PlanSetup {
   int ranks_per_node;
 };
 
-// What the ranks of one stage of a pipeline do in a step, as the simulator runs all stages against each other.
+// One stage of a pipeline in a step, from a simulation of all stages together.
 struct PlannedStage {
   runtime::Job job;                       // that of the stage's first rank
   std::optional<double> step_ms;          // only with a machine file
@@ -125,8 +125,8 @@ struct BatchSpeed {
   runtime::BoundSeconds path_per_token;
 };
 
-// What `plan --max-batch` finds: the largest micro-batch that fits and, with a machine, the speeds of it and of smaller
-// ones, in ascending order: powers of two, or divisors of training.global_batch_size.
+// The result of `plan --max-batch`: the largest micro-batch that fits and, with a machine, the speeds of it and of
+// smaller ones, in ascending order: powers of two, or divisors of training.global_batch_size.
 struct MaxBatch {
   runtime::LargestBatch largest;
   std::vector<BatchSpeed> speeds;

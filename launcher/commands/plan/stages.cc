@@ -99,7 +99,7 @@ void print_stages(const std::vector<ZeroStage>& stages) {
         "own on top, so that a loss has the same bits on any number of ranks.",
         "[2] At stage 3 a rank's shard and the units that are gathered at the time (memory.prefetch + 1, and a tied "
         "embedding).",
-        "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing."})
+        "[3] Activations, workspace and data in transit, which the paper's figures do not include."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
   if (!in_groups) return;
   for (const char* text : {"[4] zero.parameters_group = \"node\": a node's ranks hold the parameters together.",

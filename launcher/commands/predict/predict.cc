@@ -54,7 +54,7 @@ struct AdapterHead {
   models::Objective objective{};
   std::size_t classes = 0;
 };
-// nullopt: the adapter has no such layer. Throws Error{usage} if the folder is none of peft's, or does not say what is
+// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a folder of peft's, or does not say what is
 // classified.
 std::optional<AdapterHead> head_of_adapter(const std::filesystem::path& folder) {
   runtime::require_peft(folder);
@@ -145,7 +145,7 @@ struct Classifier {
   models::Objective objective{};
   TextLimit limit;
 
-  // `asked`: training.objective, if something says it.
+  // `asked`: training.objective, if it is set.
   Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config,
              std::optional<models::Objective> asked)
       : objective(asked ? *asked : models::objective_of(config)) {
@@ -182,7 +182,8 @@ struct Classifier {
     const std::string key = fmt::format("{}.truncation", models::kTrainedOn);
     const std::string name = options.truncation.value_or(config.text_or(key, "longest_first"));
     const auto truncation = text::truncation(name);
-    if (!truncation) fail(Exit::usage, "{} is \"{}\", which is none: give --truncation", config.describe(key), name);
+    if (!truncation)
+      fail(Exit::usage, "{} is \"{}\", which is not a strategy: give --truncation", config.describe(key), name);
     text::require_possible(*truncation, options.pair.has_value());
     limit.truncation = *truncation;
   }
@@ -205,7 +206,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     fail(Exit::usage, "{}: give the tokenizer of the training's texts with --tokenizer (byte, or a folder)",
          error.what());
   }
-  tell_remarks(tokenizer->remarks(), where.string());
+  print_remarks(tokenizer->remarks(), where.string());
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",
@@ -278,7 +279,7 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
 }
 
 void run(const PredictOptions& options, comm::World& world, const StopSignal& stop) {
-  const bool speaks = world.rank() == 0;
+  const bool prints = world.rank() == 0;
   agree(world, [&] { require_writable(options); });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
@@ -305,14 +306,14 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   std::optional<PredictInput> input;
   std::size_t least = 1;  // tokens of a text
   agree(world, [&] {
-    if (!speaks) return;
+    if (!prints) return;
     const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
     const text::TextTemplate& made = tokenizer->text_template();
     // An empty text has only the template's tokens.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
     input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });
-  if (speaks && input->cut() > 0)
+  if (prints && input->cut() > 0)
     note(fmt::format(
         "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
         limit.tokens,
@@ -328,7 +329,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
-  if (speaks) tell_remarks(job.notes);
+  if (prints) print_remarks(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
   // A checkpoint of an adapter has the seed of the parameters that its base lacks.
   if (!weights->initialised().empty() && !folder.has_adapter())
@@ -348,18 +349,18 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
       k, evaluator.places());
   std::uint64_t first = 0;
   agree(world, [&] {
-    if (speaks) first = part.open();
+    if (prints) first = part.open();
   });
   first = comm::exchange_value(world, first)[0];
-  if (first > 0 && speaks) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
+  if (first > 0 && prints) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
   bool stopped = false;
-  Activity activity("predicting micro-batches", Activity::Unit::count, speaks);
+  Activity activity("predicting micro-batches", Activity::Unit::count, prints);
   evaluator.predict(first,
                     [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
                       if (const auto row = row_not_finite(scores, k))
                         throw comm::AgreedError(Exit::failed, not_finite(labels[*row], objective, tokens_path));
                       stopped = any_rank_stops(stop, world);
-                      if (!speaks) return !stopped;
+                      if (!prints) return !stopped;
                       part.add(done, labels, scores);
                       activity.show(done, evaluator.micro_batches());
                       return !stopped;
@@ -369,7 +370,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     throw comm::AgreedError(Exit::requeue, fmt::format("stopped on request: what is done is in {}.part; run the same "
                                                        "command to resume",
                                                        options.out.string()));
-  if (!speaks) return;
+  if (!prints) return;
   AtomicFile out(options.out);
   if (objective == models::Objective::sequence_classification)
     part.each_row(

@@ -100,7 +100,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
   if (words && writer.labels() == 0)
     fail(Exit::usage, "{}: no \"{}\" has a word: there is nothing to predict", input.name, options.field);
   reserve_names(PredictPart::path_of(out_));
-  output.commit(TokenOutput::Tells::nothing);
+  output.commit(TokenOutput::Summary::none);
   for (const std::string& sentence : reader.notes()) note(sentence);
 }
 

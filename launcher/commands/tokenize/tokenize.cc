@@ -286,9 +286,9 @@ int tokenize(const TokenizeOptions& options) {
   // The number of bytes to tokenize; 0 if unknown.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  tell_remarks(tokenizer->remarks(), options.tokenizer);
+  print_remarks(tokenizer->remarks(), options.tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
-  // A template goes around whole documents.
+  // A template is put around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
   const DataFormat format = format_of(options, reader);
   const bool is_text = inputs.front().kind == InputKind::plain;
@@ -307,7 +307,7 @@ int tokenize(const TokenizeOptions& options) {
   TokenWriter& writer = output.open(*tokenizer, whole ? end : std::nullopt, masked);
   if (rules.templated()) {
     output.written_by(*rules.made);
-    tell_remarks(rules.made->remarks());
+    print_remarks(rules.made->remarks());
   }
   text::RecordCounts seen;
   OrderedPipeline<PartTokens> pipeline(reader, bytes, [&](const PartTokens& tokens) {

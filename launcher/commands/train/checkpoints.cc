@@ -14,7 +14,8 @@ void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Tra
   saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
   if (!folder_) return;
   folder_->pass_over(start.damaged);
-  folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
+  folder_->on_published(
+      [&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
   writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base());
 }
 

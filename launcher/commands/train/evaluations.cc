@@ -18,7 +18,7 @@ constexpr std::uint64_t kLook = 16;
 // An evaluation shorter than this prints only its result.
 constexpr std::chrono::seconds kSay{10};
 
-// The metrics that fit on a line, including `asked`, the one that decides what is best.
+// The metrics that fit on a line, including `asked`, which decides which evaluation is best.
 std::string metrics_text(const runtime::EvaluationReport& report, std::string_view asked) {
   constexpr std::string_view kShown[] = {"accuracy", "f1", "matthews", "roc_auc", "pearson", "mse"};
   std::string out;

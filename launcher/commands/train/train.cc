@@ -105,10 +105,10 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   const runtime::Job& job = planned.job;
   const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  const bool speaks = world.rank() == 0;
+  const bool prints = world.rank() == 0;
   std::optional<runtime::Machine> machine;
   agree(world, [&] {
-    if (!speaks) return;
+    if (!prints) return;
     if (recipe.report.machine) {
       machine = runtime::read_machine(*recipe.report.machine);
       (void)runtime::profile_of(*machine, job, world.node_size());  // reports early what the machine file lacks
@@ -122,8 +122,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (speaks) describe_run(job, planned.seat, world, ranks_threads);
-  if (speaks && prompts) tell_remarks(prompts->remarks);
+  if (prints) describe_run(job, planned.seat, world, ranks_threads);
+  if (prints && prompts) print_remarks(prompts->remarks);
   control.planned(job, world);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
@@ -137,28 +137,27 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   runtime::Trainer& trainer = made.emplace(job, world, threads, std::nullopt, std::move(planned.data));
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
-  if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())
+  if (const std::string& attention = trainer.executor().attention(); prints && !attention.empty())
     say("attention by {}", attention);
   control.enter(runtime::Phase::loading);
   const auto start = std::chrono::steady_clock::now();
   std::optional<Activity> activity;
-  activity.emplace("reading weights and state", Activity::Unit::bytes, speaks);
+  activity.emplace("reading weights and state", Activity::Unit::bytes, prints);
   const runtime::Start found = runtime::start_or_resume(trainer, job, world, threads, note, activity->advance());
   activity.reset();
   const auto& resumed = found.from;
   world.barrier();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (speaks && resumed)
+  if (prints && resumed)
     say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
-  else if (speaks && recipe.model.init == runtime::Init::pretrained)
+  else if (prints && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
   if (!job.evaluation && runtime::comes_to_evaluation(recipe, {trainer.steps_done(), true}))
-    throw AgreedError(Exit::failed,
-                      fmt::format("a checkpoint newer than {} was damaged, or went, while the run was planned from it: "
-                                  "run the same command again",
-                                  resumed ? resumed->string() : "the beginning"));
-  if (speaks) describe_data(job, trainer);
-  if (speaks && trainer.done() && resumed && trainer.progress().updates > 0)
+    throw AgreedError(Exit::failed, fmt::format("a checkpoint newer than {} was damaged or removed while the run was "
+                                                "planned from it: run the same command again",
+                                                resumed ? resumed->string() : "the beginning"));
+  if (prints) describe_data(job, trainer);
+  if (prints && trainer.done() && resumed && trainer.progress().updates > 0)
     note("no step is left: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
@@ -167,19 +166,19 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
       trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
     });
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
-  evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  evaluations.on_round([&control] { control.evaluated_round(); });
   evaluations.ask_stop([&control] { return control.take_stop(); });
   std::optional<runtime::RunReports> reports;  // opened last, when everything else is known to exist
   agree(world, [&] {
-    if (!speaks) return;
+    if (!prints) return;
     std::optional<runtime::KeptLines> kept;
     if (resumed) kept = {trainer.steps_done(), !evaluations.due()};
     reports.emplace(recipe, kept);
     if (recipe.report.dir) write_plan(job, planned.capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
-  if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
-    note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
+  if (prints && recipe.evaluation.prompts && !recipe.report.jsonl)
+    note("the answers to evaluation.prompts are not kept: set report.jsonl or report.dir");
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);
@@ -194,7 +193,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
   summary.trained_parameters = job.model->trained_parameters();
-  activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
+  activity.emplace("hashing weights", Activity::Unit::bytes, prints);
   summary.weights_hash = trainer.weights_hash(activity->advance());
   if (job.plan.layout.adapted) summary.base_hash = trainer.base_hash(activity->advance());
   activity.reset();
@@ -217,7 +216,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();
-  if (const std::string refusal = executor.graph_refusal(); speaks && !refusal.empty())
+  if (const std::string refusal = executor.graph_refusal(); prints && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
   if (trainer.batches())
     summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
@@ -229,14 +228,14 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   if (trace) {
     trace->record_newest(summary.timed_step, summary.spans);
     write_trace(reports ? &*reports : nullptr, *trace, job, planned.capacity, world);
-    if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
+    if (const std::string missing = trace->missing(); prints && !missing.empty()) note(missing);
   }
   if (reports && reports->summary) {
     reports->summary->write(runtime::summary_json(job.plan, *job.model, summary));
     reports->summary->close();
   }
   world.barrier();
-  if (speaks && !ended && end) {
+  if (prints && !ended && end) {
     note(fmt::format("done after step {}{}", summary.steps,
                      recipe.checkpoint.dir ? "; its checkpoint is the newest" : ""));
     if (summary.skipped_steps > 0)
@@ -250,7 +249,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 }  // namespace
 
 int train(const TrainOptions& options) {
-  // Installed first: mpirun tells the survivors of a lost rank to stop, and they must first print why.
+  // Installed first: mpirun signals the survivors of a lost rank to stop, and they must first print why.
   const StopSignal stop;
   runtime::Mesh mesh;
   return run_as_rank(

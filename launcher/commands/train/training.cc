@@ -33,7 +33,7 @@ void Training::run() {
   try {
     if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // max_steps = 0 only checks
       evaluate();
-      if (out_of_patience_ && speaks() && p_.trainer.progress().best)
+      if (out_of_patience_ && prints() && p_.trainer.progress().best)
         note(fmt::format(
             "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
             "to continue",
@@ -48,13 +48,13 @@ void Training::run() {
 
 void Training::begin() {
   start_ = SteadyClock::now();
-  if (speaks()) progress_.emplace(p_.job, stderr);
+  if (prints()) progress_.emplace(p_.job, stderr);
   if (any_rank_stops(p_.stop, p_.world)) stop_here();
 }
 
 void Training::step() {
   const runtime::StepReport report = train_step();
-  tell(report);
+  record(report);
   const bool stops = report.stop && !p_.trainer.done();
   if (!stops) evaluate();
   if (ended_) return;
@@ -73,7 +73,7 @@ runtime::StepReport Training::train_step() {
   return report;
 }
 
-void Training::tell(const runtime::StepReport& report) {
+void Training::record(const runtime::StepReport& report) {
   rates_.push_back(report.tokens_per_s());
   if (!end_) end_ = RunEnd{.first = report};
   end_->last = report;
@@ -93,7 +93,7 @@ void Training::evaluate() {
   // Patience does not require a checkpoint folder: without one the run leaves only its figures.
   if (p_.checkpoints.can_save() && (out_of_patience_ || (best && p_.job.recipe.checkpoint.keep_best)))
     p_.checkpoints.save(p_.trainer);
-  if (out_of_patience_ && !p_.checkpoints.can_save() && speaks())
+  if (out_of_patience_ && !p_.checkpoints.can_save() && prints())
     note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
   if (due && !ended_ && !out_of_patience_) stops_between_steps();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), and its steps with what
-// happens between them (here).
+// launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), and its steps with the work
+// between them (here).
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,8 +34,8 @@ namespace strata::launcher {
 class Checkpoints {
  public:
   Checkpoints(const runtime::Job& job, comm::World& world);
-  // Call it when the trainer is where the run begins or resumes. Job, world, trainer and control must outlive this
-  // object.
+  // Call it when the trainer has the state from which the run begins or resumes. Job, world, trainer and control must
+  // outlive this object.
   void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
             control::Control& control);
 
@@ -69,8 +69,8 @@ class Evaluations {
               std::optional<runtime::Prompts> prompts);
 
   // Sets a callback for the beginning of an evaluation, each of its rounds, and each token that it generates.
-  void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
-  // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is asked now and then during an
+  void on_round(std::function<void()> round) { round_ = std::move(round); }
+  // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is called repeatedly during an
   // evaluation, and a request on any rank counts.
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
@@ -104,8 +104,8 @@ class Evaluations {
   std::set<std::string> noted_;  // each note is printed once per run
 };
 
-// The steps of a training, and what happens between them: evaluations, checkpoints, reports, requests to stop. Every
-// rank has one and does the same. Everything in Parts must outlive it.
+// The steps of a training, and the work between them: evaluations, checkpoints, reports, requests to stop. Every rank
+// has one and makes the same calls. Everything in Parts must outlive it.
 class Training {
  public:
   struct Parts {
@@ -122,7 +122,7 @@ class Training {
   explicit Training(const Parts& parts);
 
   // Takes steps until the last one, or until something ends the run early. When it returns, its checkpoints are durable
-  // and nothing that it began still runs.
+  // and all work that it began has ended.
   void run();
   // Why the run ended early, or why it failed at its end.
   const std::optional<comm::AgreedError>& ended() const { return ended_; }
@@ -138,7 +138,7 @@ class Training {
   void finish();
 
   runtime::StepReport train_step();
-  void tell(const runtime::StepReport& report);
+  void record(const runtime::StepReport& report);
   void evaluate();
   // Whether the run ends here on request. A step's consensus carries only requests from before it began, so the time
   // between steps needs this check.
@@ -146,7 +146,7 @@ class Training {
   // Ends the run early, with a checkpoint if there is a folder for it.
   void stop_here(bool at_once = false);
 
-  bool speaks() const { return p_.world.rank() == 0; }
+  bool prints() const { return p_.world.rank() == 0; }
 
   const Parts p_;
   std::optional<Progress> progress_;  // on rank 0

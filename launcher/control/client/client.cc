@@ -26,10 +26,10 @@ bool turned_away(const std::string& words) {
 const char* advice(const std::string& words, const Target& target) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
-    return "its certificate is not of an authority that is trusted here, or has expired: --ca names the authority's";
+    return "its certificate has expired, or no authority trusted here has signed it: give the authority's with --ca";
   if (says("is not in peer certificate"))
-    return "its certificate is another name's: use a name that stands in it (openssl x509 -noout -ext subjectAltName)";
-  if (says("wrong version number")) return "it speaks no TLS: leave out --ca, --cert and --key";
+    return "its certificate is for another name: use a name that it contains (openssl x509 -noout -ext subjectAltName)";
+  if (says("wrong version number")) return "it does not use TLS: leave out --ca, --cert and --key";
   if (turned_away(words) && !target.plain)
     return target.tls
                ? "connection closed. If the run sets control.tls_client_ca, pass a client certificate (--cert, --key); "

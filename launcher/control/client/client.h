@@ -1,5 +1,5 @@
 #pragma once
-// launcher/control/client/ is the other end of a run's service: its calls, `strata ctl` and `strata top`.
+// launcher/control/client/ has the clients of a run's service: its calls, `strata ctl` and `strata top`.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -14,7 +14,7 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// What a client connects to and with which credentials: PEM texts and the secret, each empty if there is none.
+// The address to which a client connects, and its credentials: PEM texts and the secret, each empty if there is none.
 struct Target {
   std::string address;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
   bool tls = false;

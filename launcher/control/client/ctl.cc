@@ -49,7 +49,7 @@ const char* state_text(pb::State state) {
     case pb::TRAINING:
       return "training";
     case pb::STOPPING:
-      return "stopping: it was asked to";
+      return "stopping on request";
     case pb::ENDING:
       return "ending: its last step is done";
     default:
@@ -134,7 +134,7 @@ std::string text_of(const pb::Status& s) {
                                         : "none by this run yet";
   out += "\n";
   for (const pb::Node& node : s.nodes())
-    out += fmt::format("{}: {}, heard of {:.1f} s ago\n", node.name(),
+    out += fmt::format("{}: {}, last heard from {:.1f} s ago\n", node.name(),
                        node.ranks() == 1
                            ? fmt::format("rank {}", node.first_rank())
                            : fmt::format("ranks {} to {}", node.first_rank(), node.first_rank() + node.ranks() - 1),
@@ -172,10 +172,10 @@ int ctl(const std::string& what, const CtlOptions& options) {
     });
   } else if (what == "stop") {
     show(client.stop(options.at_once), [](const pb::StopReply& r) {
-      return fmt::format("the run ends after {}, {} a checkpoint\n",
-                         r.last_step() > 0 ? fmt::format("step {}, or in an evaluation before it", r.last_step())
-                                           : "the first step that it makes",
-                         r.checkpoint() ? "with" : "without");
+      return fmt::format(
+          "the run ends after {}, {} a checkpoint\n",
+          r.last_step() > 0 ? fmt::format("step {}, or in an evaluation before it", r.last_step()) : "its first step",
+          r.checkpoint() ? "with" : "without");
     });
   } else if (what == "dump") {
     show(client.dump(), [](const pb::Dump& d) { return text_of(d); });

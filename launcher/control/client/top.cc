@@ -239,15 +239,15 @@ void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
     const std::lock_guard lock(mutex);
     last = step;
   });
-  double told = 0;
+  double shown = 0;
   std::int64_t step = -1;
   try {
     do {
       const pb::Status status = client.status();
       std::string out;
       for (const pb::Event& event : status.events())
-        if (event.time() > told) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
-      if (status.events_size() > 0) told = std::max(told, status.events(status.events_size() - 1).time());
+        if (event.time() > shown) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
+      if (status.events_size() > 0) shown = std::max(shown, status.events(status.events_size() - 1).time());
       if (status.step() != step && status.has_last()) {
         step = status.step();
         out += step_line(status.last(), max_steps, status.seconds_left());
@@ -323,7 +323,8 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
-  // Ranks are sorted by compute time, the slowest first, if there is no room for all of them; events fill what is left.
+  // If there is no room for all ranks, they are sorted by compute time, the slowest first. Events fill the remaining
+  // lines.
   std::vector<const pb::Rank*> ranks;
   std::vector<double> times;
   for (const pb::Rank& rank : s.ranks()) {
@@ -374,7 +375,7 @@ int top(const CtlOptions& options) {
   try {
     show_screen(client, target);
   } catch (const Unavailable&) {
-    note(fmt::format("the run of pid {} on {} has ended, or is out of reach", first.run().pid(), first.run().host()));
+    note(fmt::format("the run of pid {} on {} has ended, or cannot be reached", first.run().pid(), first.run().host()));
   }
   return static_cast<int>(Exit::done);
 }

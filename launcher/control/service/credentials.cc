@@ -59,7 +59,7 @@ std::string pem_of(const Bio& bio) {
   return {data, static_cast<std::size_t>(size)};
 }
 
-// Throws if anyone but the owner may read the file.
+// Throws if a user other than the owner may read the file.
 void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
   if ((status.st_mode & 077) != 0)
     fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is not a secret: chmod 600 it, and put a new one in",

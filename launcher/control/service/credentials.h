@@ -13,8 +13,8 @@ struct Credentials {
   bool tls() const { return !cert.empty(); }
 };
 
-// Reads what control.tls_* and control.token_file name. Throws Error{usage} in one sentence if a file is missing or is
-// no certificate or key, if the key belongs to another certificate, or if others can read the key or the token.
+// Reads what control.tls_* and control.token_file name. Throws Error{usage} if a file is missing or is not a
+// certificate or key, if the key belongs to another certificate, or if others can read the key or the token.
 Credentials read_credentials(const runtime::Recipe::Control& recipe);
 
 // The secret in the file, for a service or a client. `name` is the key or option that names the file. Throws
@@ -31,11 +31,12 @@ struct Pem {
   std::string path;
   const std::string& text;
 };
-// Throws Error{usage} if the text is no certificate or an expired one, or if the key is no key, needs a password, or
-// belongs to another certificate.
+// Throws Error{usage} if the text is not a certificate or the certificate has expired, or if the key is invalid, needs
+// a password, or belongs to another certificate.
 void require_pair(const Pem& cert, const Pem& key);
 
-// A certificate, a key and a secret that only the streams between this run's nodes use. They exist in memory only.
+// Creates a certificate, a key and a secret, which only the streams between this run's nodes use. They are never
+// written to a file.
 Credentials make_credentials();
 
 // Compares in constant time for texts of the same length.

@@ -35,15 +35,15 @@ void require_guarded(const runtime::Recipe::Control& recipe) {
   if (recipe.tls_cert && recipe.tls_key && recipe.token_file) return;
   if (is_address(recipe.listen) && !is_loopback(host_and_port(recipe.listen), "control.listen"))
     fail(Exit::usage,
-         "control.listen = \"{}\" lets other machines steer this run: give control.tls_cert, control.tls_key and "
-         "control.token_file, or use an address of this machine alone (127.0.0.1:PORT)",
+         "control.listen = \"{}\" lets other machines control this run: give control.tls_cert, control.tls_key and "
+         "control.token_file, or use a loopback address (127.0.0.1:PORT)",
          recipe.listen);
   if (recipe.metrics != "off" && !recipe.metrics_public &&
       !is_loopback(host_and_port(recipe.metrics), "control.metrics"))
     fail(Exit::usage,
          "control.metrics = \"{}\" shows this run to other machines: give control.tls_cert, control.tls_key and "
-         "control.token_file, say control.metrics_public = true if anyone may read it, or use an address of this "
-         "machine alone (127.0.0.1:PORT)",
+         "control.token_file, set control.metrics_public = true if anyone may read it, or use a loopback address "
+         "(127.0.0.1:PORT)",
          recipe.metrics);
 }
 

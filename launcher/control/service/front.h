@@ -9,7 +9,8 @@
 
 namespace strata::launcher::control {
 
-// The sockets at which a run accepts people and tools. They are opened before anything else of the run starts.
+// The sockets at which a run accepts connections of users and tools. They are opened before anything else of the run
+// starts.
 struct Front {
   std::optional<Listener> service;  // none: control.listen = "off", or no private socket can be made
   Credentials credentials;
@@ -22,8 +23,8 @@ struct Front {
 // Throws Error{usage} if other machines could reach control.listen or control.metrics and the recipe names no
 // certificate, key and token. open_front() checks this first; launchers of ranks call it on its own.
 void require_guarded(const runtime::Recipe::Control& recipe);
-// Throws Error{usage} in one sentence if the recipe asks for something that is not possible, or that would let anyone
-// in.
+// Throws Error{usage} if the recipe asks for something that is not possible, or that would give access without
+// credentials.
 Front open_front(const runtime::Recipe::Control& recipe);
 
 }  // namespace strata::launcher::control

@@ -10,10 +10,10 @@ namespace strata::launcher::control {
 
 // Call it before a server or a channel is made. Turns off gRPC's logging of its internals, with which a client that
 // does not use TLS could fill the run's log; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed}
-// if the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait for ever.
+// if the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait forever.
 void prepare_grpc();
 
-// Requests from people and tools consist of a few flags.
+// The maximum size of a request from users and tools, which consists of a few flags.
 constexpr std::size_t kMostRequestBytes = 64 << 10;
 
 // The status message with which open calls end when the run ends.

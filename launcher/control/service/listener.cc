@@ -103,7 +103,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(), std::strerror(error));
   };
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Nobody else may connect, even if everyone can enter the folder.
+  // No other user may connect, even if everyone can enter the folder.
   const mode_t mask = umask(0177);
   const int bound =
       socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
@@ -120,7 +120,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     std::error_code ignored;
     if (tries > 0 || !std::filesystem::is_socket(std::filesystem::symlink_status(path, ignored)) ||
         error_of_connecting(path) != ECONNREFUSED)
-      fail(Exit::usage, "{}: {} exists already, and is not what an ended run left: name another path", key,
+      fail(Exit::usage, "{}: {} exists already, and is not the socket of an ended run: name another path", key,
            path.string());
     (void)::unlink(path.c_str());
   }
@@ -263,7 +263,7 @@ std::vector<std::string> addresses_of(const std::string& interface) {
   std::vector<std::string> named, usual, loopback, known;
   for (const ifaddrs* at = list; at; at = at->ifa_next) {
     // IPv6 is left out: link-local addresses need a scope that differs from node to node, and other IPv6 addresses
-    // rarely come without IPv4.
+    // rarely exist without IPv4.
     if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0) continue;
     sockaddr_in in{};
     std::memcpy(&in, at->ifa_addr, sizeof in);

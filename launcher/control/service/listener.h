@@ -21,7 +21,8 @@ HostPort host_and_port(std::string_view text);
 // address.
 bool is_loopback(const HostPort& address, std::string_view key);
 
-// The errno of connecting to a Unix socket. 0 or EAGAIN: somebody listens there; ECONNREFUSED: nobody does any more.
+// The errno of connecting to a Unix socket. 0 or EAGAIN: a process listens there; ECONNREFUSED: no process does any
+// more.
 int error_of_connecting(const std::filesystem::path& path);
 
 // The port at the other end of a TCP connection; 0 if there is none.
@@ -52,8 +53,8 @@ class Listener {
   int port_ = 0;
 };
 
-// What a connection must prove, and how soon: given(port) says whether the one from this port has. Called in the
-// limiter's thread.
+// The proof that a connection must give, and its deadline: given(port) returns whether the connection from this port
+// has given it. Called in the limiter's thread.
 struct Proof {
   std::chrono::milliseconds within{0};
   std::function<bool(int port)> given;
@@ -72,7 +73,7 @@ class ConnectionLimiter {
   const Listener& listener() const { return listener_; }
 
  private:
-  struct Connection {  // a connection that somebody else owns and closes
+  struct Connection {  // a connection that its user owns and closes
     int descriptor;
     unsigned long inode;
     int port = 0;

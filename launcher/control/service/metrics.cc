@@ -92,7 +92,7 @@ void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
 
 std::string metrics_text(const pb::Status& s) {
   Families f;
-  f.gauge("strata_info", "What the run trains; always 1.", 1,
+  f.gauge("strata_info", "Properties of the run; always 1.", 1,
           {{"family", s.run().family()},
            {"zero_stage", std::to_string(s.run().zero_stage())},
            {"host", s.run().host()},
@@ -103,45 +103,47 @@ std::string metrics_text(const pb::Status& s) {
                                     std::pair(pb::STOPPING, "stopping"), std::pair(pb::ENDING, "ending")})
     f.gauge("strata_state", "1 for the state that the run is in.", s.state() == state ? 1 : 0, {{"state", name}});
   f.gauge("strata_step", "Steps done.", static_cast<double>(s.step()));
-  f.gauge("strata_max_steps", "Steps to be done.", static_cast<double>(s.max_steps()));
+  f.gauge("strata_max_steps", "Number of steps of the run.", static_cast<double>(s.max_steps()));
   if (s.has_last()) {
     const pb::Step& last = s.last();
     f.gauge("strata_loss", "Loss of the newest step.", last.loss());
     f.gauge("strata_grad_norm", "Norm of the gradient of the newest step, before it was clipped.", last.grad_norm());
     f.gauge("strata_learning_rate", "Learning rate of the newest step.", last.learning_rate());
     f.gauge("strata_loss_scale", "Loss scale of the newest step.", last.loss_scale());
-    f.gauge("strata_step_seconds", "What the newest step took.", last.seconds());
-    f.gauge("strata_disk_bytes", "Read from and written to the nvme tier by rank 0 in the newest step.",
+    f.gauge("strata_step_seconds", "Time of the newest step.", last.seconds());
+    f.gauge("strata_disk_bytes", "Bytes read from and written to the nvme tier by rank 0 in the newest step.",
             number(last.disk_bytes()));
-    f.gauge("strata_tokens_per_second", "Of the newest steps, smoothed.", s.tokens_per_second());
-    f.gauge("strata_remaining_seconds", "Until the last step, at the rate of the newest ones.", s.seconds_left());
+    f.gauge("strata_tokens_per_second", "Tokens per second of the newest steps, smoothed.", s.tokens_per_second());
+    f.gauge("strata_remaining_seconds", "Time until the last step, at the rate of the newest steps.", s.seconds_left());
   }
   f.counter("strata_tokens_total", "Tokens trained on by this run of the program.", number(s.tokens()));
   f.counter("strata_overflow_skips_total", "Steps skipped because gradients or the forward were not finite.",
             static_cast<double>(s.skipped_steps()));
   for (const pb::Tier& tier : s.memory())
-    f.gauge("strata_memory_bytes", "The most memory of a rank that was in use.", number(tier.measured_bytes()),
+    f.gauge("strata_memory_bytes", "Peak memory in use on a rank.", number(tier.measured_bytes()),
             {{"tier", tier.name()}});
   for (const pb::Tier& tier : s.memory())
-    f.gauge("strata_memory_planned_bytes", "Memory of a rank that was planned.", number(tier.planned_bytes()),
+    f.gauge("strata_memory_planned_bytes", "Planned peak memory of a rank.", number(tier.planned_bytes()),
             {{"tier", tier.name()}});
   for (const pb::Rank& rank : s.ranks())
-    f.gauge("strata_rank_compute_seconds", "What the rank computed in its newest step.", rank.compute_seconds(),
+    f.gauge("strata_rank_compute_seconds", "Compute time of the rank in its newest step.", rank.compute_seconds(),
             {{"rank", std::to_string(rank.rank())}, {"node", rank.node()}});
   for (const pb::Rank& rank : s.ranks())
-    f.gauge("strata_rank_place_seconds", "For how long the rank has been in what it is in.", rank.place_seconds(),
+    f.gauge("strata_rank_place_seconds", "How long the rank has been in its current task.", rank.place_seconds(),
             {{"rank", std::to_string(rank.rank())}, {"node", rank.node()}});
   for (const pb::Node& node : s.nodes())
-    f.gauge("strata_node_heard_seconds", "Since the node was heard of.", node.heard_seconds(), {{"node", node.name()}});
+    f.gauge("strata_node_heard_seconds", "Time since the node was last heard from.", node.heard_seconds(),
+            {{"node", node.name()}});
   for (const auto& [name, bytes] :
        {std::pair("all_gather", s.sent().all_gather()), std::pair("all_to_all", s.sent().all_to_all()),
         std::pair("broadcast", s.sent().broadcast()), std::pair("consensus", s.sent().consensus()),
         std::pair("point_to_point", s.sent().point_to_point())})
-    f.counter("strata_sent_bytes_total", "Sent by rank 0, by collective.", number(bytes), {{"collective", name}});
+    f.counter("strata_sent_bytes_total", "Bytes sent by rank 0, by collective.", number(bytes), {{"collective", name}});
   if (s.has_checkpoint()) {
     f.gauge("strata_checkpoint_step", "Step of the newest durable checkpoint of this run.",
             static_cast<double>(s.checkpoint().step()));
-    f.gauge("strata_checkpoint_age_seconds", "Since it was durable.", s.now() - s.checkpoint().time());
+    f.gauge("strata_checkpoint_age_seconds", "Time since that checkpoint became durable.",
+            s.now() - s.checkpoint().time());
   }
   return f.text();
 }

@@ -142,7 +142,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     return answer(context, [&] {
       board_.collect();  // counts steps that were posted just now
       const std::uint64_t asked = board_.stop_asked();
-      // A run that was asked to stop with a checkpoint can still be told to stop without one.
+      // A run that was asked to stop with a checkpoint can still be asked to stop without one.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run was asked to stop already");
       if (board_.status().state() == pb::ENDING)
@@ -224,9 +224,9 @@ class Service::Impl final : public pb::Run::CallbackService {
     sources_.dump([this, reactor, reply](pb::Dump dump) {
       dumps_.fetch_sub(1);
       *reply = std::move(dump);
-      reactor->Finish(reply->ranks_size() > 0
-                          ? grpc::Status::OK
-                          : grpc::Status(StatusCode::UNAVAILABLE, "no rank tells what it does, or the run has ended"));
+      reactor->Finish(reply->ranks_size() > 0 ? grpc::Status::OK
+                                              : grpc::Status(StatusCode::UNAVAILABLE,
+                                                             "no rank has reported its state, or the run has ended"));
     });
     return reactor;
   }

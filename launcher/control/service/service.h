@@ -1,6 +1,6 @@
 #pragma once
-// launcher/control/service/ is what people and tools reach: the gRPC service and Prometheus' metrics (here), where they
-// listen, and whom they let in.
+// launcher/control/service/ is the interface for users and tools: the gRPC service and Prometheus' metrics (here),
+// their addresses, and access control.
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,7 +47,7 @@ std::string metrics_text(const pb::Status& status);
 // Answers GET /metrics and GET /healthz in its own thread. Several clients are served at once, each for at most a
 // second; if there are many, those whose request is incomplete are closed first. With credentials, /metrics is served
 // over TLS to clients with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate that
-// it signed; without credentials, to anyone. /healthz tells anyone that the run is alive.
+// it signed; without credentials, to every client. /healthz answers every client while the run is alive.
 class MetricsServer {
  public:
   // status: called in the server's thread. Throws Error{usage} if OpenSSL refuses the credentials.

@@ -82,8 +82,8 @@ ServiceAddress of_socket(const fs::path& path) {
   return {host_name(), 0, path.string(), "", false};
 }
 
-// The file must belong to this user or root: anyone else who can write it would decide where a secret is sent and which
-// machine ssh connects to.
+// The file must belong to this user or root: another user could otherwise decide where a secret is sent and to which
+// machine ssh connects.
 std::string read_address_file(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};

@@ -22,8 +22,8 @@ std::string to_json(const ServiceAddress& address);
 // Throws Error{failed} if the text is not a service address.
 ServiceAddress parse_service_address(const std::string& text, const std::filesystem::path& path);
 
-// The folder of this user's sockets, which nobody else can enter. Creates it if it is missing. Throws Error{failed} if
-// that is not possible.
+// The folder of this user's sockets, which no other user can enter. Creates it if it is missing. Throws Error{failed}
+// if that is not possible.
 std::filesystem::path socket_folder();
 // Removes the sockets of runs that have ended: those whose connections are refused.
 void sweep(const std::filesystem::path& folder);

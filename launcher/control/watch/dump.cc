@@ -148,7 +148,7 @@ std::string backtraces() {
   const int self = static_cast<int>(syscall(SYS_gettid));
   for (const int thread : threads_of(getpid())) {
     if (thread == self) continue;
-    // Bit n - 1 of the mask stands for signal n.
+    // Bit n - 1 of the mask is signal n.
     std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
     std::uint64_t blocked = 0;
     for (std::string line; std::getline(status, line);)
@@ -170,7 +170,7 @@ std::string backtraces() {
     if (asked.compare_exchange_strong(expected, 0)) continue;
     wait(-thread, kToWrite);
     if (asked.load() != 0) {
-      out += fmt::format("{} does not come to its end of telling: others are not asked\n", thread);
+      out += fmt::format("{} has not finished writing its stack: other threads are not asked\n", thread);
       return out;
     }
     // The first two frames are the handler's own.
@@ -197,12 +197,12 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
   for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
     const RankView::Lane& at = view.lanes[lane];
     if (at.place.task < 0) continue;
-    pb::LaneDump& told = *out.add_lanes();
-    told.set_lane(std::string(runtime::kLaneNames[lane]));
-    told.set_task(std::string(names.text(at.place.task, rank)));
-    told.set_step(at.place.step);
-    told.set_running(at.place.running);
-    told.set_seconds(at.age);
+    pb::LaneDump& entry = *out.add_lanes();
+    entry.set_lane(std::string(runtime::kLaneNames[lane]));
+    entry.set_task(std::string(names.text(at.place.task, rank)));
+    entry.set_step(at.place.step);
+    entry.set_running(at.place.running);
+    entry.set_seconds(at.age);
   }
   const std::uint64_t done = places.done_count.load(kRelaxed);
   for (std::uint64_t i = done > runtime::RankPlaces::kDone ? done - runtime::RankPlaces::kDone : 0; i < done; ++i) {
@@ -210,28 +210,28 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     const runtime::LanePlace place = runtime::unpacked(run.place.load(kRelaxed));
     const std::uint32_t lane = run.lane.load(kRelaxed);
     if (place.task < 0 || lane >= runtime::kLanes) continue;
-    pb::TaskRun& told = *out.add_last_tasks();
-    told.set_lane(std::string(runtime::kLaneNames[lane]));
-    told.set_task(std::string(names.text(place.task, rank)));
-    told.set_step(place.step);
-    told.set_seconds(static_cast<double>(run.end.load(kRelaxed) - run.begin.load(kRelaxed)) * 1e-9);
-    told.set_seconds_ago(seconds(run.end.load(kRelaxed)));
+    pb::TaskRun& entry = *out.add_last_tasks();
+    entry.set_lane(std::string(runtime::kLaneNames[lane]));
+    entry.set_task(std::string(names.text(place.task, rank)));
+    entry.set_step(place.step);
+    entry.set_seconds(static_cast<double>(run.end.load(kRelaxed) - run.begin.load(kRelaxed)) * 1e-9);
+    entry.set_seconds_ago(seconds(run.end.load(kRelaxed)));
   }
   for (const int thread : threads_of(pid)) {
     const fs::path folder = fmt::format("/proc/{}/task/{}", pid, thread);
-    pb::ThreadDump& told = *out.add_threads();
-    told.set_id(thread);
-    told.set_name(line_of(folder / "comm"));
+    pb::ThreadDump& entry = *out.add_threads();
+    entry.set_id(thread);
+    entry.set_name(line_of(folder / "comm"));
     const std::string stat = line_of(folder / "stat");
     const std::size_t end = stat.rfind(')');
     std::string state = end == std::string::npos || end + 2 >= stat.size() ? "?" : stat.substr(end + 2, 1);
     if (const std::string where = line_of(folder / "wchan"); !where.empty() && where != "0") state += ", " + where;
-    told.set_state(state);
+    entry.set_state(state);
     const std::string prefix = fmt::format("{} ", thread);
     for (std::size_t at = 0; at < traces.size();) {
       const std::size_t line_end = std::min(traces.find('\n', at), traces.size());
       const std::string_view line(traces.data() + at, line_end - at);
-      if (line.starts_with(prefix)) told.add_frames(std::string(line.substr(prefix.size())));
+      if (line.starts_with(prefix)) entry.add_frames(std::string(line.substr(prefix.size())));
       at = line_end + 1;
     }
   }

@@ -67,7 +67,7 @@ void Hub::open() {
   const auto nodes = static_cast<int>(memory_.map().nodes.size());
   server_ = std::make_unique<NodeServer>(setup_.credentials, nodes, std::min(setup_.limits.timeout / 6, 5.0),
                                          NodeServer::Callbacks{[this](const pb::NodeReport& report) {
-                                                                 told(report);
+                                                                 receive(report);
                                                                  return is_looking();
                                                                },
                                                                [this](int node) {
@@ -84,9 +84,9 @@ Hub::~Hub() {
   server_.reset();
 }
 
-void Hub::know(TaskNames names) {
+void Hub::set_names(TaskNames names) {
   const std::lock_guard lock(mutex_);
-  watch_.know(std::move(names));
+  watch_.set_names(std::move(names));
 }
 
 std::uint32_t Hub::dump_number() const {
@@ -94,7 +94,7 @@ std::uint32_t Hub::dump_number() const {
   return order_.dump_number();
 }
 
-void Hub::told(const pb::NodeReport& report) {
+void Hub::receive(const pb::NodeReport& report) {
   if (report.node() < 0 || static_cast<std::size_t>(report.node()) >= memory_.map().nodes.size()) return;
   std::vector<RankView> views;
   views.reserve(static_cast<std::size_t>(report.ranks_size()));
@@ -131,7 +131,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::stuck:
         return end_stuck(finding);
       default:
-        messages_.tell(finding.text);
+        messages_.print(finding.text);
     }
   }
 }
@@ -148,8 +148,8 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
   setup_.end(verdict);
 }
 
-// First asks all ranks what they do, which may take some seconds. The verdict follows when the answer is written, or
-// some seconds later if it is not: the drive may be what hangs.
+// First asks all ranks for their state, which may take some seconds. The verdict follows when the answer is written, or
+// after some seconds if it is not: the drive itself may hang.
 void Hub::end_stuck(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
@@ -175,7 +175,7 @@ void Hub::finish_stuck(double now) {
   }
   const StateFile file = *std::exchange(state_file_, std::nullopt);
   end({fmt::format("{}; the run ends, {}", file.finding.text,
-                   well ? "and what all ranks were in is in " + file.path
+                   well ? "and the state of all ranks is in " + file.path
                    : ready
                        ? file.path + " could not be written"
                        : fmt::format("{} could not be written within {} s", file.path, seconds_text(setup_.to_write))),
@@ -187,22 +187,22 @@ void Hub::fill(pb::Status& status) {
   const std::lock_guard lock(mutex_);
   const NodeMap& map = memory_.map();
   for (std::size_t node = 0; node < map.nodes.size(); ++node) {
-    pb::Node& told = *status.add_nodes();
-    told.set_name(map.nodes[node].name);
-    told.set_first_rank(map.nodes[node].ranks.front());
-    told.set_ranks(static_cast<int>(map.nodes[node].ranks.size()));
-    told.set_heard_seconds(watch_.heard_ago(static_cast<int>(node), now));
+    pb::Node& entry = *status.add_nodes();
+    entry.set_name(map.nodes[node].name);
+    entry.set_first_rank(map.nodes[node].ranks.front());
+    entry.set_ranks(static_cast<int>(map.nodes[node].ranks.size()));
+    entry.set_heard_seconds(watch_.heard_ago(static_cast<int>(node), now));
   }
   for (const RankView& rank : watch_.ranks()) {
-    pb::Rank& told = *status.add_ranks();
-    told.set_rank(rank.rank);
-    told.set_node(map.of(rank.rank).name);
-    told.set_coordinates(watch_.names().mesh.coordinates_text({&rank.rank, 1}));
-    told.set_compute_seconds(rank.compute);
-    told.set_place(rank.text(watch_.names()));
+    pb::Rank& entry = *status.add_ranks();
+    entry.set_rank(rank.rank);
+    entry.set_node(map.of(rank.rank).name);
+    entry.set_coordinates(watch_.names().mesh.coordinates_text({&rank.rank, 1}));
+    entry.set_compute_seconds(rank.compute);
+    entry.set_place(rank.text(watch_.names()));
     const int lane = rank.phase == runtime::Phase::training ? rank.main_lane(watch_.names()) : -1;
-    told.set_place_seconds(rank.age(lane));
-    told.set_heard_seconds(rank.beat_age);
+    entry.set_place_seconds(rank.age(lane));
+    entry.set_heard_seconds(rank.beat_age);
   }
   status.set_slowest_rank(watch_.slowest());
 }

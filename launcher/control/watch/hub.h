@@ -24,8 +24,8 @@ namespace strata::launcher::control {
 // Writes a file atomically (AtomicFile): it appears whole or not at all.
 void write_whole(const std::string& path, const std::string& text);
 
-// Rank 0's collection point: all nodes report to it, and it gives the verdict. Thread-safe: gRPC's threads report, the
-// control thread looks.
+// Rank 0's collection point: it receives the reports of all nodes and decides whether the run must end. Thread-safe:
+// gRPC's threads pass reports, the control thread calls look().
 class Hub {
  public:
   struct Setup {
@@ -35,7 +35,7 @@ class Hub {
     Credentials credentials;
     std::string dump_folder;  // receives the state of a stuck run
     double to_write = 5;      // seconds; after that, a drive that does not answer no longer delays the end of the run
-    // Writes the whole file or throws Error, in a thread that may outlive the hub. Tests put a hanging drive here.
+    // Writes the whole file or throws Error, in a thread that may outlive the hub. Tests substitute a hanging drive.
     std::function<void(const std::string& path, const std::string& text)> write = write_whole;
     Note say;                                             // called in a thread of its own
     std::function<void(const NodeMemory::Verdict&)> end;  // ends rank 0's node
@@ -44,12 +44,12 @@ class Hub {
   Hub(NodeMemory& memory, Board& board, Setup setup);
   ~Hub();
 
-  // Lets the streams of other nodes in. gRPC's threads are started by the calling thread.
+  // Starts accepting the streams of other nodes. gRPC's threads are started by the calling thread.
   void open();
 
-  void know(TaskNames names);
+  void set_names(TaskNames names);
   // A report of rank 0's own node.
-  void told(const pb::NodeReport& report);
+  void receive(const pb::NodeReport& report);
   // Call it ten times per second. `resumed`: this process was stopped until now.
   void look(bool resumed);
   void fill(pb::Status& status);
@@ -57,11 +57,12 @@ class Hub {
   // Requests that arrive in between share the answer. Ranks are interrupted at most once every few seconds, and never
   // after rank 0 has left.
   void dump(std::function<void(pb::Dump)> done);
-  // Rank 0 leaves: the other nodes stop watching.
+  // Called when rank 0 leaves: the other nodes stop watching.
   void leave();
   // The number of the newest request for a dump.
   std::uint32_t dump_number() const;
-  // Whether look() is still called. If rank 0's thread hangs, rank 0 must not answer the others, so that they miss it.
+  // Whether look() is still called. If rank 0's thread hangs, rank 0 must not answer the other nodes, so that they
+  // notice.
   bool is_looking() const;
 
  private:

@@ -3,8 +3,8 @@
 
 namespace strata::launcher::control {
 
-// What one end of a stream knows of the node at the other end: rank 0 of each node (Watch), and each node of rank 0
-// (RankMonitor). It knows nothing of threads, sockets or clocks: `now` is in seconds on any clock.
+// What one end of a stream knows about the node at the other end: rank 0 about each node (Watch), and each node about
+// rank 0 (RankMonitor). It does not depend on threads, sockets or clocks: `now` is in seconds on any clock.
 //
 //   state        | heard    | left | broke       | look
 //   -------------+----------+------+-------------+--------------------------------------------------
@@ -26,19 +26,19 @@ class NodeLife {
   explicit NodeLife(double now, State state = State::unreached) : state_(state), heard_(now) {}
 
   State state() const { return state_; }
-  // The node was heard of since the start and has not left.
+  // Whether the node has been heard from since the start and has not left.
   bool is_known() const;
   double heard() const { return heard_; }
 
   void hear(double now);
   void leave() { state_ = State::left; }
   void lose_connection(double now);
-  // The caller was stopped and heard nobody until now; silence counts from here.
+  // Called if the caller was itself stopped until now and received nothing; silence counts from here.
   void resume(double now);
   // The change that the passing of time brings. timeout: seconds; 0: never.
   Change look(double now, double timeout);
 
-  // How long the node was silent before it was heard again, returned once; 0 if that was less than 5 s.
+  // How long the node was silent before it was heard from again, returned once; 0 if that was less than 5 s.
   double take_silence();
 
  private:

@@ -23,8 +23,9 @@ struct NodeMap {
   std::vector<int> node_of;  // by rank
   const Node& of(int rank) const { return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])]; }
 };
-// What each rank says of itself: its host's name, and its place among the ranks that MPI put on its node. Several hosts
-// may have the same name: if two ranks both are, say, the third rank on host "node", they are on different hosts.
+// What each rank reports about itself: its host's name, and its index among the ranks that MPI placed on its node.
+// Several hosts may have the same name: if two ranks both are, for example, the third rank on host "node", they are on
+// different hosts.
 struct Whereabouts {
   std::string host;
   int node_rank;
@@ -38,7 +39,7 @@ class NodeMemory {
   explicit NodeMemory(comm::World& world);
 
   const NodeMap& map() const { return map_; }
-  // Why ranks of one machine are separate nodes, as said by the first rank that cannot map the memory; empty if none
+  // Why ranks of one machine are separate nodes: the reason of the first rank that cannot map the memory; empty if none
   // are.
   const std::string& apart() const { return apart_; }
   int node() const { return map_.node_of[static_cast<std::size_t>(rank_)]; }
@@ -57,7 +58,7 @@ class NodeMemory {
   bool give(const Verdict& verdict);
   std::optional<Verdict> verdict() const;
 
-  // How often the ranks were asked what their threads do, and each rank's answer to the newest request.
+  // How often the ranks were asked for the state of their threads, and each rank's answer to the newest request.
   std::atomic<std::uint32_t>& asked();
   struct Answer;
   Answer& answer(std::size_t index);

@@ -75,7 +75,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
                                         "a message is not a report, or the farewell is missing"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
-      const bool is_heard = owner_.callbacks_.told(report_);
+      const bool is_heard = owner_.callbacks_.received(report_);
       const auto now = std::chrono::steady_clock::now();
       if (is_heard && now - answered_ >= owner_.answer_every_) {
         answered_ = now;
@@ -223,7 +223,7 @@ class NodeStream::Impl {
     ended_.wait(lock, [&] { return !call_; });
   }
 
-  void tell(const pb::NodeReport& report) {
+  void send(const pb::NodeReport& report) {
     std::shared_ptr<Call> call;
     {
       const std::lock_guard lock(mutex_);
@@ -235,7 +235,7 @@ class NodeStream::Impl {
       }
       call = call_;
     }
-    call->tell(report);
+    call->send(report);
   }
 
   void leave(pb::NodeReport report) {
@@ -246,7 +246,7 @@ class NodeStream::Impl {
       call = call_;
     }
     if (!call) return;
-    call->tell(report, true);
+    call->send(report, true);
     std::unique_lock lock(mutex_);
     ended_.wait_for(lock, std::chrono::milliseconds(500), [&] { return !call_; });
   }
@@ -258,12 +258,12 @@ class NodeStream::Impl {
     void go(pb::Nodes::Stub& stub, const std::string& token) {
       context_.AddMetadata("authorization", "Bearer " + token);
       stub.async()->Attend(&context_, this);
-      AddHold();  // for writes that tell() starts from outside
+      AddHold();  // for writes that send() starts from outside
       StartRead(&order_);
       StartCall();
     }
     // Nothing follows the last report; rank 0 ends the stream when it has read it.
-    void tell(const pb::NodeReport& report, bool last = false) {
+    void send(const pb::NodeReport& report, bool last = false) {
       const std::lock_guard lock(mutex_);
       if (last_) return;
       next_ = report;
@@ -336,8 +336,8 @@ NodeStream::NodeStream(const std::string& target, const Credentials& credentials
                        std::function<void(const pb::NodeOrder&)> ordered)
     : impl_(std::make_unique<Impl>(target, credentials, std::move(ordered))) {}
 NodeStream::~NodeStream() = default;
-void NodeStream::tell(const pb::NodeReport& report) {
-  impl_->tell(report);
+void NodeStream::send(const pb::NodeReport& report) {
+  impl_->send(report);
 }
 void NodeStream::leave(pb::NodeReport report) {
   impl_->leave(std::move(report));

@@ -12,13 +12,13 @@ namespace strata::launcher::control {
 namespace pb = strata::control::v1;
 
 // Rank 0's end of the streams. It receives nodes' reports and answers with the newest order: at once if that is new,
-// otherwise now and then, so that nodes hear from rank 0. Both ends use TLS with the run's own certificate; a peer
+// otherwise from time to time, so that nodes hear from rank 0. Both ends use TLS with the run's own certificate; a peer
 // without it or without the run's secret is refused.
 class NodeServer {
  public:
-  struct Callbacks {                                  // called in gRPC's threads
-    std::function<bool(const pb::NodeReport&)> told;  // false: the hub has left, so no answer is sent
-    std::function<void(int node)> broke;              // the stream ended without a goodbye
+  struct Callbacks {                                      // called in gRPC's threads
+    std::function<bool(const pb::NodeReport&)> received;  // false: the hub has left, so no answer is sent
+    std::function<void(int node)> broke;                  // the stream ended without a goodbye
   };
   // answer_every: seconds. From here on the process has one malloc arena, so that 512 streams stay within 64 MiB.
   NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks);
@@ -26,7 +26,7 @@ class NodeServer {
 
   // Takes over the connection. Callable from any thread.
   void adopt(Descriptor connection);
-  // The order that nodes are told from now on; connected nodes are told at once.
+  // Sets the order that nodes receive from now on; connected nodes receive it at once.
   void order(const pb::NodeOrder& order);
 
  private:
@@ -43,7 +43,7 @@ class NodeStream {
   ~NodeStream();
 
   // Sends this report, or a newer one that replaces it. Never waits.
-  void tell(const pb::NodeReport& report);
+  void send(const pb::NodeReport& report);
   // Sends the last report and waits for at most half a second until rank 0 has read it.
   void leave(pb::NodeReport report);
 

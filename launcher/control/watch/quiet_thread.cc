@@ -26,7 +26,7 @@ void be_quiet(const char* name) {
 }
 
 MessageThread::MessageThread(Note say) : say_(std::move(say)) {
-  thread_ = start_quiet_thread("strata-tell", [this](const std::stop_token& stop) {
+  thread_ = start_quiet_thread("strata-print", [this](const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (arrived_.wait(lock, stop, [this] { return !texts_.empty(); })) {
       const std::string text = std::move(texts_.front());
@@ -43,7 +43,7 @@ MessageThread::~MessageThread() {
   thread_.join();
 }
 
-void MessageThread::tell(std::string text) {
+void MessageThread::print(std::string text) {
   {
     const std::lock_guard lock(mutex_);
     if (texts_.size() >= kMostTexts) return;

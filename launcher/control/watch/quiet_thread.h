@@ -23,15 +23,15 @@ std::jthread start_quiet_thread(const char* name, F f) {
   });
 }
 
-// Prints sentences in its own thread. A terminal that takes nothing (Ctrl-S, a pager) must not hold up the rank that
-// found something, because the others would then miss that rank.
+// Prints messages in its own thread. A blocked terminal (Ctrl-S, a pager) must not block the rank that prints, because
+// the others would then consider it stalled.
 class MessageThread {
  public:
   explicit MessageThread(Note say);
   ~MessageThread();  // prints what is left
 
-  // Never waits; a sentence that finds no room is dropped.
-  void tell(std::string text);
+  // Never waits; drops the message if the queue is full.
+  void print(std::string text);
 
  private:
   Note say_;

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kSilent = 3 * kSecond;    // a rank that was not seen to run for so long cannot speak
+constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
 constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMostTurns = 4;
@@ -57,8 +57,8 @@ std::uint64_t moved_mib() {
 
 // Ends this rank for a reason that the control plane found. Sets the run's abort token, with which every wait of the
 // program ends. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token),
-// ends it with Exit::failed. Prints `text` on stderr if `speaks`. Returns at once; callable from any thread.
-void end_run(AbortToken& token, const std::string& text, bool speaks) {
+// ends it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
+void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     be_quiet("strata-end");
     std::this_thread::sleep_for(kToUnwind);
@@ -73,8 +73,9 @@ void end_run(AbortToken& token, const std::string& text, bool speaks) {
   } catch (const std::system_error&) {
     is_armed = false;
   }
-  if (speaks) complain(text, Exit::failed);
-  // Rank -1: the fault is not that of a rank that could print it. `told` prevents a second print of the sentence.
+  if (prints) print_failure(text, Exit::failed);
+  // Rank -1: the fault is not that of a rank that could print it. `self_reported` prevents a second print of the
+  // sentence.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }
@@ -113,7 +114,7 @@ RankMonitor::~RankMonitor() {
   if (stream_) stream_->leave(report(now_ns()));
 }
 
-void RankMonitor::know(TaskNames names) {
+void RankMonitor::set_names(TaskNames names) {
   const std::lock_guard lock(mutex_);
   names_ = std::move(names);
 }
@@ -124,7 +125,7 @@ void RankMonitor::run(const std::stop_token& stop) {
   std::condition_variable_any wake;
   while (!stop.stop_requested()) {
     const std::int64_t now = now_ns();
-    // A process that was stopped until now (Ctrl-Z, a debugger) has heard nobody, and nobody has heard it.
+    // A process that was stopped until now (Ctrl-Z, a debugger) has neither received nor sent reports.
     const bool resumed = now - last_ > kSilent;
     last_ = now;
     if (resumed) {
@@ -135,7 +136,7 @@ void RankMonitor::run(const std::stop_token& stop) {
     if (ended()) return;
     answer_dump();
     if (setup_.tick) setup_.tick(resumed);
-    if (is_speaker(now)) speak(now);
+    if (is_reporter(now)) send_report(now);
     look_at_rank0(now);
     wake.wait_for(lock, stop, kTick, [] { return false; });
   }
@@ -154,18 +155,18 @@ bool RankMonitor::ended() {
   if (!verdict) return false;
   const std::int64_t now = now_ns();
   // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
-  // is lost, nodes speak one after the other, and their launcher ends those that have not spoken yet.
+  // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
-  const bool speaks = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
-                                          : verdict->rank == -1 && is_speaker(now);
-  end_run(*setup_.token, verdict->text, speaks);
+  const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))
+                                          : verdict->rank == -1 && is_reporter(now);
+  end_run(*setup_.token, verdict->text, prints);
   return true;
 }
 
-// Whether this is the lowest rank of the node whose process runs.
-bool RankMonitor::is_speaker(std::int64_t now) const {
+// Whether this rank sends the node's reports: of the node's ranks whose processes run, it is the lowest.
+bool RankMonitor::is_reporter(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
     if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
   return true;
@@ -212,20 +213,20 @@ void RankMonitor::answer_dump() {
   answer.number.store(asked);
 }
 
-void RankMonitor::speak(std::int64_t now) {
+void RankMonitor::send_report(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
   // Reports once a second, and more often while a dump is asked for.
-  if (now - spoke_ < kSecond && asked == dump_reported_) return;
-  spoke_ = now;
+  if (now - sent_at_ < kSecond && asked == dump_reported_) return;
+  sent_at_ = now;
   if (setup_.receive) return setup_.receive(report(now));
   if (memory_.node() == 0) return;
   if (!stream_)
     stream_ = std::make_unique<NodeStream>(setup_.target, setup_.credentials,
-                                           [this](const pb::NodeOrder& order) { obey(order); });
-  stream_->tell(report(now));
+                                           [this](const pb::NodeOrder& order) { apply(order); });
+  stream_->send(report(now));
 }
 
-void RankMonitor::obey(const pb::NodeOrder& order) {
+void RankMonitor::apply(const pb::NodeOrder& order) {
   {
     const std::lock_guard lock(mutex_);
     rank0_.hear(seconds(now_ns()));
@@ -235,16 +236,16 @@ void RankMonitor::obey(const pb::NodeOrder& order) {
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
 }
 
-// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 cannot judge: rank 0 reports that
+// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 gives none: rank 0 reports that node
 // (Watch).
 void RankMonitor::look_at_rank0(std::int64_t now) {
-  const bool began = !std::exchange(speaker_, is_speaker(now)) && speaker_;
-  if (rank_ == 0 || !speaker_) return;
+  const bool began = !std::exchange(reporter_, is_reporter(now)) && reporter_;
+  if (rank_ == 0 || !reporter_) return;
   std::string place;
   double silent = 0;
   {
     const std::lock_guard lock(mutex_);
-    // A rank that becomes its node's speaker has not been told anything yet.
+    // A rank that becomes its node's reporter has not received anything yet.
     if (memory_.node() == 0)
       rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)
@@ -256,13 +257,13 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
   const Node& here = memory_.map().of(rank_);
   const std::string time = seconds_text(silent);
   if (memory_.node() == 0)
-    memory_.give({fmt::format("{} stands still: its process has not run for {} s; without it nobody watches the "
-                              "others, and the run ends; last in {}",
+    memory_.give({fmt::format("{} has stalled: its process has not run for {} s; without it no rank is watched, and "
+                              "the run ends; last in {}",
                               setup_.rank0, time, place),
                   0});
   else
-    memory_.give({fmt::format("{} was not heard of on {} ({}) for {} s: it is down, or the network between them; last "
-                              "in {}; the ranks of this node end",
+    memory_.give({fmt::format("{} was not heard from on {} ({}) for {} s: it is down, or the network between them is; "
+                              "last in {}; the ranks of this node end",
                               setup_.rank0, here.name, ranks_text(here.ranks), time, place),
                   -1});
 }

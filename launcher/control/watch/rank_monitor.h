@@ -15,8 +15,8 @@
 
 namespace strata::launcher::control {
 
-// A thread of every rank. It shows that the process runs, speaks for the node if no lower rank of the node can, and
-// ends the rank when there is a verdict.
+// A thread of every rank. It shows that the process runs, sends the node's reports if no lower rank of the node can,
+// and ends the rank when there is a verdict.
 class RankMonitor {
  public:
   struct Setup {
@@ -34,15 +34,15 @@ class RankMonitor {
   RankMonitor(NodeMemory& memory, Setup setup);
   ~RankMonitor();
 
-  void know(TaskNames names);
+  void set_names(TaskNames names);
 
  private:
   void run(const std::stop_token& stop);
   void beat(std::int64_t now);
-  bool is_speaker(std::int64_t now) const;
-  void speak(std::int64_t now);
+  bool is_reporter(std::int64_t now) const;
+  void send_report(std::int64_t now);
   void look_at_rank0(std::int64_t now);
-  void obey(const pb::NodeOrder& order);
+  void apply(const pb::NodeOrder& order);
   void answer_dump();
   pb::NodeReport report(std::int64_t now);
   bool ended();
@@ -52,12 +52,12 @@ class RankMonitor {
   const int rank_;
   std::mutex mutex_;
   TaskNames names_;
-  NodeLife rank0_;  // as seen from this rank; left: nobody watches any more
+  NodeLife rank0_;  // as seen from this rank; left: rank 0 no longer watches
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
-  std::int64_t last_, spoke_ = 0;
-  bool speaker_ = false;
+  std::int64_t last_, sent_at_ = 0;
+  bool reporter_ = false;
   std::unique_ptr<NodeStream> stream_;
   std::jthread thread_;
 };

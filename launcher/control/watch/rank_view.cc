@@ -138,8 +138,8 @@ pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64
   out.set_pid(places.pid.load(kViewOrder));
   out.set_typical_step(places.typical.load(kViewOrder));
   for (const auto& lane : places.lanes) {
-    // The place is read first: otherwise the age of a later place would make this one look young, and nobody would be
-    // warned.
+    // The place is read first: otherwise the age of a later place would make this one look young, and there would be no
+    // warning.
     out.add_place(lane.place.load(kViewOrder));
     out.add_age(age(lane.since.load(kViewOrder)));
     out.add_typical(lane.typical.load(kViewOrder));

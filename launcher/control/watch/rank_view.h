@@ -15,8 +15,8 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Names of the plans' tasks, their lanes, and which of them wait for other ranks. Places are described by these. Stages
-// of a pipeline have plans of their own, so a task's number is valid only for the ranks of its stage.
+// Names of the plans' tasks, their lanes, and which of them wait for other ranks, for descriptions of places. Stages of
+// a pipeline have plans of their own, so a task's number is valid only for the ranks of its stage.
 struct TaskNames {
   struct Name {
     std::string text;
@@ -29,7 +29,7 @@ struct TaskNames {
   runtime::Mesh mesh{1};
 
   TaskNames() = default;
-  // Collective: stages tell each other the names of their tasks.
+  // Collective: stages exchange the names of their tasks.
   TaskNames(const runtime::StepPlan& plan, const models::Model& model, comm::World& world);
   // Null: the rank's stage has no such task.
   const Name* find(int task, int rank) const;

@@ -16,7 +16,7 @@ namespace {
 
 // A process that was not seen to run for this many seconds counts as stopped.
 constexpr double kStopped = 5;
-// Task times vary: only after this many medians does a task stand still.
+// Task times vary: a task has stalled only after this many medians.
 constexpr double kMedians = 10;
 
 double or_never(double limit) {
@@ -55,10 +55,10 @@ std::string seconds_text(double seconds) {
 
 Watch::Watch(const Limits& limits, NodeMap map, double now)
     : limits_(limits),
-      stands_(std::min(or_never(limits.warn_after), or_never(limits.stuck_after))),
+      stall_limit_(std::min(or_never(limits.warn_after), or_never(limits.stuck_after))),
       map_(std::move(map)),
       ranks_(map_.node_of.size()),
-      told_(ranks_.size(), now),
+      reported_(ranks_.size(), now),
       nodes_(map_.nodes.size(), NodeLife(now)),
       still_(ranks_.size()) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -79,7 +79,7 @@ void Watch::heard(int node, std::span<const RankView> ranks, double now) {
       still.since = now;
     }
     ranks_[index(rank.rank)] = rank;
-    told_[index(rank.rank)] = now;
+    reported_[index(rank.rank)] = now;
   }
 }
 
@@ -93,7 +93,7 @@ void Watch::broke(int node, double now) {
 
 void Watch::resume(double now) {
   for (NodeLife& node : nodes_) node.resume(now);
-  std::fill(told_.begin(), told_.end(), now);
+  std::fill(reported_.begin(), reported_.end(), now);
   for (Still& still : still_) still.since = now;
   for (RankView& rank : ranks_) {
     rank.beat_age = rank.phase_age = 0;
@@ -123,8 +123,8 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
     const std::string why = change == NodeLife::Change::ended
-                                ? "its processes have ended without a word"
-                                : fmt::format("not heard of for {} s, so it is down, or its network",
+                                ? "its processes have ended without a message"
+                                : fmt::format("not heard from for {} s, so it is down, or its network is",
                                               seconds_text(now - nodes_[node].heard()));
     out.push_back({Finding::Kind::lost, known.ranks.front(),
                    fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks, names_.mesh),
@@ -133,8 +133,8 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   }
   if (!unreachable.empty())
     out.push_back({Finding::Kind::unknown, first,
-                   fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: "
-                               "name the network of the nodes by control.interface",
+                   fmt::format("{} never reached rank 0 on {} over the network, so its loss would not be noticed: name "
+                               "the network of the nodes by control.interface",
                                fmt::join(unreachable, ", "), map_.of(0).name)});
   return out;
 }
@@ -155,32 +155,32 @@ std::optional<Watch::Finding> Watch::find_returned() {
   if (names.empty()) return std::nullopt;
   return Finding{
       Finding::Kind::recovered, first,
-      fmt::format("{} {} heard of again after {} s without a word; the run continues", fmt::join(names, ", "),
+      fmt::format("{} {} heard from again after a silence of {} s; the run continues", fmt::join(names, ", "),
                   names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
-// What is known of ranks on other nodes is outdated, or was never reported.
+// Reports of ranks on other nodes are outdated, or were never received.
 bool Watch::is_watched(const RankView& rank) const {
   return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }
 
 // How long the rank has been in its place, and the time after which that is too long.
 Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
-  const double since_told = now - told_[index(rank.rank)];
-  if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_told, stands_, true};
-  if (rank.phase != runtime::Phase::training) return {now - still_[index(rank.rank)].since, stands_, false};
+  const double since_report = now - reported_[index(rank.rank)];
+  if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_report, stall_limit_, true};
+  if (rank.phase != runtime::Phase::training) return {now - still_[index(rank.rank)].since, stall_limit_, false};
   const int lane = rank.main_lane(names_);
   // A device's lanes do not report task times, and no lane runs while the whole step is on the device. Then the step's
   // own time is the measure.
   double typical = rank.typical_step;
   if (lane >= 0 && rank.lanes[index(lane)].place.running && rank.lanes[index(lane)].typical > 0)
     typical = rank.lanes[index(lane)].typical;
-  return {rank.age(lane) + since_told, std::max(stands_, kMedians * typical), false};
+  return {rank.age(lane) + since_report, std::max(stall_limit_, kMedians * typical), false};
 }
 
 // Names the other ranks that have been in their place for at least half as long: they came to wait a little later.
 // Ranks in a group with the found one wait for it in their task; the rest wait for those ranks.
-std::string Watch::waiting_text(const Standing& found, double now) const {
+std::string Watch::waiting_text(const Stalled& found, double now) const {
   std::vector<int> near;
   int all = 0, task = -1;
   for (const RankView& rank : ranks_) {
@@ -206,24 +206,24 @@ std::string Watch::waiting_text(const Standing& found, double now) const {
                      others == 0 ? "" : fmt::format(", and {} for them", count(others, "one more rank", "more ranks")));
 }
 
-std::optional<Watch::Standing> Watch::culprit(double now) const {
-  std::vector<Standing> standing;
+std::optional<Watch::Stalled> Watch::culprit(double now) const {
+  std::vector<Stalled> stalled;
   for (const RankView& rank : ranks_) {
     if (!is_watched(rank)) continue;
-    if (const InPlace place = in_place(rank, now); place.stands())
-      standing.push_back({rank.rank, place.age, place.stopped});
+    if (const InPlace place = in_place(rank, now); place.is_stalled())
+      stalled.push_back({rank.rank, place.age, place.stopped});
   }
-  if (standing.empty()) return std::nullopt;
-  const auto oldest = [](const Standing& a, const Standing& b) { return a.age < b.age; };
-  const auto among = [&](auto&& fits) -> std::optional<Standing> {
-    std::optional<Standing> found;
-    for (const Standing& s : standing)
+  if (stalled.empty()) return std::nullopt;
+  const auto oldest = [](const Stalled& a, const Stalled& b) { return a.age < b.age; };
+  const auto among = [&](auto&& fits) -> std::optional<Stalled> {
+    std::optional<Stalled> found;
+    for (const Stalled& s : stalled)
       if (fits(s) && (!found || oldest(*found, s))) found = s;
     return found;
   };
-  if (const auto found = among([](const Standing& s) { return s.stopped; })) return found;
+  if (const auto found = among([](const Stalled& s) { return s.stopped; })) return found;
   // A rank in a task that involves no other rank.
-  const auto busy = [&](const Standing& s) {
+  const auto busy = [&](const Stalled& s) {
     const RankView& rank = ranks_[index(s.rank)];
     if (rank.phase != runtime::Phase::training) return false;
     const int lane = rank.main_lane(names_);
@@ -244,32 +244,32 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
     }
     return std::tuple(r.step, stage_of(r), step, task);
   };
-  auto least = progress(standing.front().rank), most = least;
+  auto least = progress(stalled.front().rank), most = least;
   for (const RankView& rank : ranks_) {
     if (!is_watched(rank)) continue;
     least = std::min(least, progress(rank.rank));
     most = std::max(most, progress(rank.rank));
   }
-  if (least == most) return *std::max_element(standing.begin(), standing.end(), oldest);
-  if (const auto found = among([&](const Standing& s) { return progress(s.rank) == least; })) return found;
+  if (least == most) return *std::max_element(stalled.begin(), stalled.end(), oldest);
+  if (const auto found = among([&](const Stalled& s) { return progress(s.rank) == least; })) return found;
   return std::nullopt;  // the rank that is furthest behind still moves
 }
 
 std::vector<Watch::Finding> Watch::look(double now) {
   std::vector<Finding> out = find_missed(now);
   if (auto returned = find_returned()) out.push_back(std::move(*returned));
-  const auto all_told = [&] {  // a node that is silent reports nothing of its ranks
+  const auto all_reported = [&] {  // a node that is silent reports nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
                        [&](const NodeLife& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };
-  if (!all_told()) return out;
-  const std::optional<Standing> found = culprit(now);
+  if (!all_reported()) return out;
+  const std::optional<Stalled> found = culprit(now);
   for (std::size_t rank = 0; rank < still_.size(); ++rank) {
     if (still_[rank].warned.empty() || (found && found->rank == static_cast<int>(rank))) continue;
-    if (in_place(ranks_[rank], now).stands()) continue;
+    if (in_place(ranks_[rank], now).is_stalled()) continue;
     still_[rank].warned.clear();
     out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
-                   fmt::format("{} on {} is moving again: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
+                   fmt::format("{} on {} continues: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
                                map_.of(static_cast<int>(rank)).name, ranks_[rank].text(names_))});
   }
   if (!found) return out;

@@ -1,6 +1,7 @@
 #pragma once
-// launcher/control/watch/ finds what is lost or stands still (here). Every rank's rank_monitor.h sends its place
-// through node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end knows of the other.
+// launcher/control/watch/ finds lost nodes and stalled ranks (here). Every rank's rank_monitor.h sends its place
+// through node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end of a stream knows
+// about the other.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,9 +15,9 @@
 
 namespace strata::launcher::control {
 
-// Finds nodes that are lost and ranks that stand still, from the places that all ranks report. All ranks of a run go
-// through the same list of tasks, so comparing their places names the rank that the others wait for. It knows nothing
-// of threads, sockets or clocks: `now` is in seconds on any clock.
+// Finds lost nodes and stalled ranks from the places that all ranks report. All ranks of a run have the same list of
+// tasks, so comparing their places shows the rank for which the others wait. It does not depend on threads, sockets or
+// clocks: `now` is in seconds on any clock.
 class Watch {
  public:
   struct Limits {
@@ -30,15 +31,16 @@ class Watch {
   };
 
   Watch(const Limits& limits, NodeMap map, double now);
-  void know(TaskNames names) { names_ = std::move(names); }
+  void set_names(TaskNames names) { names_ = std::move(names); }
   const TaskNames& names() const { return names_; }
 
-  // A node was heard of; left: it said goodbye; broke: its connection broke without that.
+  // Called when a node has reported; left(): when it has announced that it leaves; broke(): when its connection broke
+  // without that.
   void heard(int node, std::span<const RankView> ranks, double now);
   void left(int node);
   void broke(int node, double now);
 
-  // The caller was itself stopped until now and heard nobody: every node counts as heard from.
+  // Called if the caller was itself stopped until now and received nothing: every node counts as heard from.
   void resume(double now);
 
   std::vector<Finding> look(double now);
@@ -50,7 +52,7 @@ class Watch {
   double median_compute() const;
 
  private:
-  struct Still {  // per rank: since when its phase has made no progress, and what was warned of
+  struct Still {  // per rank: since when its phase has made no progress, and the last warning
     std::uint64_t counter = 0;
     runtime::Phase phase = runtime::Phase::starting;
     double since = 0;
@@ -59,9 +61,9 @@ class Watch {
   struct InPlace {
     double age, limit;  // seconds in this place, and after how many that is too long
     bool stopped;       // its process does not run
-    bool stands() const { return age > 0 && age >= limit; }
+    bool is_stalled() const { return age > 0 && age >= limit; }
   };
-  struct Standing {
+  struct Stalled {
     int rank;
     double age;
     bool stopped;  // its process does not run
@@ -70,16 +72,16 @@ class Watch {
   std::optional<Finding> find_returned();
   bool is_watched(const RankView& rank) const;
   InPlace in_place(const RankView& rank, double now) const;
-  std::optional<Standing> culprit(double now) const;
-  // "; ranks 2 and 3 wait for it in 'gather block 4' (group of ranks 0 to 3)"; empty if nobody waits.
-  std::string waiting_text(const Standing& found, double now) const;
+  std::optional<Stalled> culprit(double now) const;
+  // "; ranks 2 and 3 wait for it in 'gather block 4' (group of ranks 0 to 3)"; empty if no rank waits.
+  std::string waiting_text(const Stalled& found, double now) const;
 
   Limits limits_;
-  double stands_;  // a rank without progress for so long stands still: the shortest limit that is set
+  double stall_limit_;  // a rank without progress for this long has stalled: the shortest limit that is set
   NodeMap map_;
   TaskNames names_;
   std::vector<RankView> ranks_;
-  std::vector<double> told_;  // by rank: when it last reported
+  std::vector<double> reported_;  // by rank: when it last reported
   std::vector<NodeLife> nodes_;
   std::vector<Still> still_;
 };

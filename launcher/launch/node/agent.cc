@@ -112,20 +112,20 @@ class Agent {
     }
   }
 
-  void reply(const std::string& number, const JsonObject& said) {
-    replies_.say(JsonObject().add("to", JsonText{number}).add_all(said).text());
+  void reply(const std::string& number, const JsonObject& result) {
+    replies_.say(JsonObject().add("to", JsonText{number}).add_all(result).text());
   }
 
   template <typename F>
   void beside(F work, const std::string& number) {
     threads_.push_back(start_thread("a measurement of launch's agent", [this, work, number] {
-      JsonObject said;
+      JsonObject result;
       try {
-        said = work();
+        result = work();
       } catch (const std::exception& error) {
-        said.add("problem", error.what());
+        result.add("problem", error.what());
       }
-      reply(number, said);
+      reply(number, result);
     }));
   }
   void while_listening(const std::string& token, const std::string& number) {

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/launch/node/ is what launch runs on every node: the agent (here). It says what the node is (facts.h),
-// measures products (facts.h) and links (link.cc), and ends the ranks of a node that is cut off.
+// launcher/launch/node/ is the process that launch runs on every node: the agent (here). It reports the node's
+// properties (facts.h), measures products (facts.h) and links (link.cc), and ends the ranks of a node that is cut off.
 
 #include <filesystem>
 #include <string>
@@ -14,7 +14,7 @@ namespace strata::launcher {
 struct AgentOptions {
   std::string run;                             // the STRATA_LAUNCH of the ranks it looks after
   std::string host;                            // launch's name of the node
-  double timeout = 30;                         // seconds without a word from launch; 0: for ever
+  double timeout = 30;                         // seconds without a line from launch after which it ends; 0: never
   std::vector<std::filesystem::path> folders;  // those of memory.nvme
 };
 
@@ -22,12 +22,12 @@ struct AgentOptions {
 // answers each line of its standard input, "N WORD ...", by {"to":N, ...}:
 //   ping | sees [[KEY,PATTERN],...] | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
 // At its start it ends an older agent of the same run, which remained when this node was lost, and that agent's ranks:
-// the older one might mistake the next ranks for its own. If it hears nothing for `timeout` seconds, or its input ends
-// without bye, launch is gone or this node is cut off: it ends the run's ranks here, and then itself. Signals do not
-// end it. Returns the exit code.
+// the older one might mistake the next ranks for its own. If it receives nothing for `timeout` seconds, or its input
+// ends without bye, launch has ended or this node is cut off: it ends the run's ranks here, and then itself. Signals do
+// not end it. Returns the exit code.
 int node_agent(const AgentOptions& options);
 
-// Ends the agents that the same launch started here earlier and has lost.
+// Ends agents that the same launch started here earlier and lost contact with.
 void end_older_agents(const std::string& run, const std::string& host);
 
 // Ends the processes on this node that the run's launch started, which it finds by their environment, and waits at most
@@ -43,7 +43,7 @@ struct LinkSpeed {
 JsonObject json_of(const LinkSpeed& speed);
 
 // The listening end of one measurement. It serves the first connection that begins with the token and refuses all
-// others, so that the port, which is open for a few seconds, serves nobody else.
+// others, so that the port, which is open for a few seconds, is of no use to other processes.
 class LinkListener {
  public:
   // Throws Error{failed} if no port can be opened.

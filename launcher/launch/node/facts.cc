@@ -48,7 +48,7 @@ DriveFact drive_fact(const fs::path& folder) {
     offload::IoOptions options;
     options.folders = {folder};
     const offload::Swap swap(options, 4096, 0, abort);
-    out.how = to_string(swap.drives()[0].rung);
+    out.how = to_string(swap.drives()[0].mode);
   } catch (const Error& wrong) {
     out.problem = wrong.what();
   }

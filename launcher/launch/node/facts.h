@@ -20,7 +20,7 @@ struct Interface {
   std::string name, address;
 };
 
-// The properties of one node of a cluster that a run depends on. Sizes are in bytes.
+// The properties of one node of a cluster on which a run depends. Sizes are in bytes.
 struct NodeFacts {
   std::string name;                  // the node's own name
   std::string program;               // hash of the program's file

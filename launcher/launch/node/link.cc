@@ -74,11 +74,11 @@ double take(int fd, std::vector<char>& block) {
   return static_cast<double>(bytes) * 8 / seconds_since(start) / 1e9;
 }
 
-// False if somebody else connected.
+// False if another process connected.
 bool serve(int fd, const std::string& token) {
   limit_waits(fd, 5);
-  std::string said(token.size(), '\0');
-  if (!receive_all(fd, said.data(), said.size()) || said != token) return false;
+  std::string received(token.size(), '\0');
+  if (!receive_all(fd, received.data(), received.size()) || received != token) return false;
   std::vector<char> block(kBlock);
   for (char asked = 0; receive_all(fd, &asked, 1);) {
     if (asked == kEcho && !send_all(fd, &asked, 1)) break;

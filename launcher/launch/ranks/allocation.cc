@@ -35,12 +35,12 @@ std::pair<std::string, std::string> first_set(std::initializer_list<const char*>
 // Why srun cannot start ranks here; empty if it can.
 std::string why_not_srun() {
   if (find_program("srun").empty()) return "there is no srun in PATH";
-  const Said said = run_program({{"srun", "--mpi=list"}}, 20);
-  const std::string text = said.errors + said.out;
+  const ProgramResult result = run_program({{"srun", "--mpi=list"}}, 20);
+  const std::string text = result.errors + result.out;
   if (text.find("pmix") != std::string::npos) return {};
-  if (said.code != 0)  // Slurm may have no configuration here
-    return fmt::format("srun --mpi=list does not say if this Slurm has PMIx ({})",
-                       text.empty() ? "it says nothing" : text.substr(0, text.find('\n')));
+  if (result.code != 0)  // Slurm may have no configuration here
+    return fmt::format("srun --mpi=list does not show whether this Slurm has PMIx ({})",
+                       text.empty() ? "it prints nothing" : text.substr(0, text.find('\n')));
   return "this Slurm has no PMIx (srun --mpi=list does not name pmix)";
 }
 
@@ -212,8 +212,8 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
   return {all, {}, listens};
 }
 
-std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code) {
-  const auto has = [&](std::string_view part) { return said.find(part) != std::string_view::npos; };
+std::string why_not_reached(const std::string& host, std::string_view output, std::optional<int> code) {
+  const auto has = [&](std::string_view part) { return output.find(part) != std::string_view::npos; };
   if (has("Host key verification failed"))
     return fmt::format("ssh does not know {0}'s key: run ssh {0} once, or ssh-keyscan {0} >> ~/.ssh/known_hosts", host);
   if (has("Permission denied (") || has("Too many authentication failures"))
@@ -222,22 +222,22 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
     return fmt::format(
         "strata does not start on {}: a library is missing there; install the same packages on every "
         "node: {}",
-        host, said.substr(said.find("error while loading")));
+        host, output.substr(output.find("error while loading")));
   if (has("Unable to create step") && has("node configuration is not available"))
     return fmt::format("Slurm has taken {0} out of the job: scontrol show node {0} says why", host);
-  // Only this folder and this program are recognised: the message about any other missing file speaks for itself.
+  // Only this folder and this program are recognised: the message about any other missing file needs no advice.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))
     return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);
   const int exit = code.value_or(0);
   if (exit == 126 || exit == 127 || (has(program) && has("No such file or directory")))
     return fmt::format("{} has no {}: install the same build under the same path on every node", host, program);
-  const std::size_t begin = said.find_first_not_of(" \t\r\n");
-  std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
+  const std::size_t begin = output.find_first_not_of(" \t\r\n");
+  std::string_view last = begin == std::string_view::npos ? std::string_view() : output.substr(begin);
   while (!last.empty() && (last.back() == '\n' || last.back() == '\r')) last.remove_suffix(1);
   if (const std::size_t line = last.rfind('\n'); line != std::string_view::npos) last.remove_prefix(line + 1);
-  if (last.empty()) return fmt::format("{} does not answer", host);
-  return fmt::format("{} does not answer: {}", host, last);
+  if (last.empty()) return fmt::format("{} does not respond", host);
+  return fmt::format("{} does not respond: {}", host, last);
 }
 
 }  // namespace strata::launcher

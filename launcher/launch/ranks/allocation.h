@@ -9,8 +9,8 @@
 
 namespace strata::launcher {
 
-// What starts the ranks: mpirun of Open MPI 4, mpirun of Open MPI 5 (PRRTE's prterun, with options and messages of its
-// own), or Slurm's srun.
+// The program that starts the ranks: mpirun of Open MPI 4, mpirun of Open MPI 5 (PRRTE's prterun, with options and
+// messages of its own), or Slurm's srun.
 enum class Starter : std::uint8_t { mpirun, prterun, srun };
 // The program to start: "mpirun" or "srun".
 std::string_view program_of(Starter starter);
@@ -27,7 +27,7 @@ struct Allocation {
   bool in_slurm = false;     // programs reach other nodes by srun, otherwise by ssh
 };
 
-// Finds out how this process was started: in a Slurm allocation, an MPIJob (Kubeflow), otherwise --hosts, otherwise
+// Determines how this process was started: in a Slurm allocation, an MPIJob (Kubeflow), otherwise --hosts, otherwise
 // this machine alone. Throws Error{usage} if --hosts is not understood or names nodes without an address or outside the
 // allocation.
 Allocation find_allocation(const std::optional<std::string>& hosts);
@@ -61,7 +61,7 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
 // The agent by which the user's Open MPI variables make mpirun reach other nodes; empty: ssh.
 std::string remote_shell_agent();
 
-// Why a program did not run on a node, from what ssh or srun said: a sentence that says what to do.
-std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code);
+// Why a program did not run on a node, from the output of ssh or srun: a sentence that says what to do.
+std::string why_not_reached(const std::string& host, std::string_view output, std::optional<int> code);
 
 }  // namespace strata::launcher

@@ -22,8 +22,8 @@ namespace {
 using Clock = SteadyClock;
 
 // Seconds. A rank that waits for a device cannot be ended, and mpirun or srun waits for it.
-constexpr double kAfterLastWords = 30;  // for the other ranks to end by themselves
-constexpr double kRanksToEnd = 20;      // for the kernel to free a killed rank's memory
+constexpr double kAfterFailure = 30;  // for the other ranks to end by themselves
+constexpr double kRanksToEnd = 20;    // for the kernel to free a killed rank's memory
 
 // A closed terminal sends SIGHUP twice (the kernel and the shell), and one key may reach launch in two ways. A second
 // stop ends the run at once, so only one that comes later than this counts.
@@ -62,7 +62,7 @@ std::string with_ranks(const std::string& host, const RankStart& start) {
   return host;
 }
 
-// The cause if neither ranks nor nodes give one: what mpirun or srun said, with a rank's last words.
+// The cause if neither ranks nor nodes give one: the output of mpirun or srun, with a rank's last line.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
   std::vector<std::string> words = output.of_starter();
   std::erase_if(words, [](const std::string& line) {
@@ -72,26 +72,27 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
   if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
   return fmt::format("{} ended with exit code {}{}{}{}", program_of(starter), code,
                      code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
-                     output.last_words().empty() ? " and without a word of a rank"
-                                                 : fmt::format("; the last that a rank said: {}", output.last_words()),
-                     words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
+                     output.last_message().empty()
+                         ? " and without a message from a rank"
+                         : fmt::format("; the last output of a rank: {}", output.last_message()),
+                     words.empty() ? "" : fmt::format("; its output: {}", fmt::join(words, " ")));
 }
 
-// Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `said`: a rank's last
-// sentence, if it is a cause.
-void settle_cause(Ended& out, const std::string& said, const RankOutput& output, const RankStart& start,
+// Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
+// last sentence, if it is a cause.
+void settle_cause(Ended& out, const std::string& failure, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
-  out.printed = out.cause.empty() && !said.empty();
+  out.printed = out.cause.empty() && !failure.empty();
   if (out.printed) {
-    out.cause = said;
-    if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
-      out.cause += fmt::format("; {} does not answer any more", node);
+    out.cause = failure;
+    if (!node.empty() && failure.find(out.lost[0]) == std::string::npos) {
+      out.cause += fmt::format("; {} no longer responds", node);
       out.printed = false;
     }
   }
-  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
+  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not respond", node);
   if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares, start.mesh);
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
@@ -129,7 +130,7 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
-  // If launch were stopped, its agents would hear nothing from it, and all of them would end their ranks.
+  // If launch were stopped, its agents would receive nothing from it, and all of them would end their ranks.
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
@@ -151,7 +152,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could notice
   bool cut_short = false;  // launch ends the ranks for a cause of its own
-  std::optional<Clock::time_point> complained;
+  std::optional<Clock::time_point> failed_at;
   const auto cut = [&] {
     cut_short = cut_short || (!ending.begun() && stop.times() == 0 && !output.end_reason().is_stop());
     ending.begin();
@@ -182,14 +183,14 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     for (const Agents::Lost& lost : agents.lost()) {
       if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
-      // A rank may have said it already, because the control service found it out.
+      // A rank may have printed it already, because the control service detected it.
       if (const std::string node = "node " + with_ranks(lost.host, start);
-          output.complaint().find(node) == std::string::npos)
+          output.failure().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
       cut();
     }
-    if (!output.complaint().empty() && !complained) complained = Clock::now();
-    if (complained && seconds_since(*complained) > kAfterLastWords) cut();
+    if (!output.failure().empty() && !failed_at) failed_at = Clock::now();
+    if (failed_at && seconds_since(*failed_at) > kAfterFailure) cut();
     ending.go_on();
   }
   output.finish();
@@ -203,7 +204,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (std::find(out.lost.begin(), out.lost.end(), host.name) == out.lost.end()) there.push_back(host.name);
   out.held = agents.end_ranks(there, kRanksToEnd);
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
-  if (too_early && output.complaint().empty()) {
+  if (too_early && output.failure().empty()) {
     out.code = static_cast<int>(Exit::requeue);
     out.cause = fmt::format("the ranks had not begun: run {} to start or resume",
                             start.again ? resume_command(start.resume) : "the same command");
@@ -212,19 +213,19 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   // If launch itself asked the ranks to stop, their reason ("a signal") is no cause.
   const bool by_launch = cut_short && output.end_reason().kind == EndReason::Kind::signal;
   out.reason = by_launch ? EndReason{} : output.end_reason();
-  const std::string said = by_launch ? "" : output.complaint();
-  if (cut_short && said.empty() && out.code == static_cast<int>(Exit::requeue))
+  const std::string failure = by_launch ? "" : output.failure();
+  if (cut_short && failure.empty() && out.code == static_cast<int>(Exit::requeue))
     out.code = static_cast<int>(Exit::failed);
   // If mpirun or srun was ended together with its ranks (systemd ends all processes of a job at once), its exit code
-  // says nothing.
-  if (!said.empty() && out.code == static_cast<int>(Exit::failed))
-    out.code = output.complaint_code().value_or(out.code);
+  // is meaningless.
+  if (!failure.empty() && out.code == static_cast<int>(Exit::failed))
+    out.code = output.failure_code().value_or(out.code);
   // scancel ends the agents, too: if the ranks say that they were asked to stop, no node is lost.
   if (out.reason.is_stop()) {
     out.lost.clear();
     out.cause.clear();
   }
-  settle_cause(out, said, output, start, allocation.starter, child.exit_code().value_or(-1));
+  settle_cause(out, failure, output, start, allocation.starter, child.exit_code().value_or(-1));
   return out;
 }
 

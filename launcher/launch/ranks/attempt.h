@@ -1,6 +1,6 @@
 #pragma once
-// launcher/launch/ranks/ is one start of all ranks (here): by mpirun or srun (allocation.h), with which environment,
-// and what becomes of what they print.
+// launcher/launch/ranks/ performs one start of all ranks (here): by mpirun or srun (allocation.h), their environment
+// (environment.h), and their output (rank_output.h).
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace strata::launcher {
 
-// While one exists, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process, and
+// During its lifetime, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process, and
 // Ctrl-Z does nothing. At most one may exist at a time.
 class AskedToStop {
  public:
@@ -27,14 +27,14 @@ struct Ended {
   int code = 0;                   // one of the program's exit codes
   std::string cause;              // one sentence; empty if all went well
   bool printed = false;           // by a rank: the cause is the last thing on the screen
-  std::vector<std::string> lost;  // nodes that do not answer any more
+  std::vector<std::string> lost;  // nodes that do not respond any more
   std::vector<std::string> held;  // nodes with a rank that cannot be ended, because it waits for a device
   EndReason reason;               // given by a rank
 };
 
-// Starts the ranks and returns when none is left. Passes requests to stop on to them; a second request ends them at
-// once. If a node is lost, or if ranks stay after one has ended with an error, launch asks the others to stop and ends
-// them: that counts as a failure, not as a stop. Before it returns, ends what is left on nodes that answer, if
+// Starts the ranks and returns when none is left. Forwards requests to stop; a second request ends the ranks at once.
+// If a node is lost, or if ranks stay after one has ended with an error, launch asks the others to stop and ends them:
+// that counts as a failure, not as a stop. Before it returns, ends the remaining processes on nodes that respond, if
 // possible.
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                 LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);

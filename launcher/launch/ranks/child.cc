@@ -93,9 +93,9 @@ void read_lines(std::span<LineReader* const> readers, int milliseconds) {
 
 Child::Child(const Program& program, LineReader::Take out, LineReader::Take errors)
     : out_(std::move(out)), errors_(std::move(errors)) {
-  Pipe in, said, complained;
-  said = make_pipe();
-  complained = make_pipe();
+  Pipe in, output, error_output;
+  output = make_pipe();
+  error_output = make_pipe();
   if (program.listens) in = make_pipe();
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -103,8 +103,8 @@ Child::Child(const Program& program, LineReader::Take out, LineReader::Take erro
     posix_spawn_file_actions_adddup2(&files, in.read.get(), STDIN_FILENO);
   else
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, said.write.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, complained.write.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&files, output.write.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, error_output.write.get(), STDERR_FILENO);
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
@@ -126,8 +126,8 @@ Child::Child(const Program& program, LineReader::Take out, LineReader::Take erro
   // A child that hangs and does not read must not hang this process.
   if (program.listens) ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
   input_ = std::move(in.write);
-  out_.open(std::move(said.read));
-  errors_.open(std::move(complained.read));
+  out_.open(std::move(output.read));
+  errors_.open(std::move(error_output.read));
 }
 
 Child::~Child() {
@@ -163,20 +163,20 @@ void Child::send_to_group(int signal) const {
   if (!code_) ::kill(-pid_, signal);
 }
 
-Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile) {
-  Said said;
+ProgramResult run_program(const Program& program, double seconds, const std::function<void()>& meanwhile) {
+  ProgramResult result;
   const auto collect = [](std::string& into) {
     return [&into](std::string_view line) { into += std::string(line) + "\n"; };
   };
-  Child child(program, collect(said.out), collect(said.errors));
+  Child child(program, collect(result.out), collect(result.errors));
   const auto begin = SteadyClock::now();
   while (!child.is_over() && seconds_since(begin) < seconds) {
     LineReader* readers[] = {&child.out(), &child.errors()};
     read_lines(readers, 20);
     if (meanwhile) meanwhile();
   }
-  if (child.is_over()) said.code = child.exit_code();
-  return said;
+  if (child.is_over()) result.code = child.exit_code();
+  return result;
 }
 
 std::string find_program(std::string_view name) {

@@ -14,8 +14,8 @@
 
 namespace strata::launcher {
 
-// A program to start: its words, what is added to this process's environment (NAME=VALUE), and whether it reads its
-// standard input, which is otherwise empty.
+// A program to start: its words, the variables added to this process's environment (NAME=VALUE), and whether it reads
+// its standard input, which is otherwise empty.
 struct Program {
   std::vector<std::string> words;
   std::vector<std::string> environment;
@@ -23,7 +23,7 @@ struct Program {
   bool holds_term = false;  // SIGTERM is blocked in it until it unblocks it for programs that it starts
 };
 
-// The lines that come out of a pipe. Owns the reading end.
+// Reads lines from a pipe. Owns the reading end.
 class LineReader {
  public:
   using Take = std::function<void(std::string_view line)>;
@@ -42,7 +42,7 @@ class LineReader {
   std::string rest_;
 };
 
-// Sleeps until a pipe has something to read, which is then read, or a signal comes, or the time is over.
+// Waits until a pipe has data, which it then reads, a signal arrives, or the time is over.
 void read_lines(std::span<LineReader* const> readers, int milliseconds);
 
 // A process that this one started, in a process group of its own, so that Ctrl-C reaches only this process.
@@ -79,11 +79,11 @@ class Child {
 
 // A program's output and how it ended. After that many seconds it is killed, and there is no code. meanwhile: called
 // every 20 ms.
-struct Said {
+struct ProgramResult {
   std::optional<int> code;
   std::string out, errors;
 };
-Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
+ProgramResult run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
 
 // The path of the program of this name in PATH; empty if there is none.
 std::string find_program(std::string_view name);

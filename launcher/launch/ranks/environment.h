@@ -9,7 +9,8 @@ namespace strata::launcher {
 // Error{usage} if a NAME is not set or is no name.
 std::vector<std::string> forwarded_names(const std::vector<std::string>& named);
 
-// What programs on a node need in order to start and to behave alike: STRATA_* and LD_LIBRARY_PATH, as NAME=VALUE.
+// The variables that programs on a node need to start and to behave like this one: STRATA_* and LD_LIBRARY_PATH, as
+// NAME=VALUE.
 std::vector<std::string> agent_environment();
 
 }  // namespace strata::launcher

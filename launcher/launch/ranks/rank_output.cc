@@ -46,7 +46,7 @@ Tag find_tag(std::string_view line, std::size_t from, bool spaced) {
   return {};
 }
 
-// The numbers after the mark of complaint_end(): the exit code, the kind of reason, and its step; 0 if one is missing.
+// The numbers after the mark of failure_end(): the exit code, the kind of reason, and its step; 0 if one is missing.
 using Numbers = std::array<std::int64_t, 3>;
 Numbers numbers_in(std::string_view text) {
   Numbers out{};
@@ -77,16 +77,16 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
   return "a node";
 }
 
-constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder may lag behind
+constexpr std::size_t kQueue = 4 << 20;       // bytes that are buffered for a blocked screen or folder
 constexpr double kPatience = 10;              // seconds that the end waits for the folder
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
 constexpr std::size_t kLongestPiece = 64 << 10;
-constexpr int kStarter = -1;  // stands for the starter in place of a rank
+constexpr int kStarter = -1;  // means the starter instead of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
-  if (to == kError) return tell(text);
+  if (to == kError) return print_to_stderr(text);
   (void)std::fwrite(text.data(), 1, text.size(), stdout);
   (void)std::fflush(stdout);
 }
@@ -105,14 +105,14 @@ void LaunchScreen::note(std::string_view text, bool lines) {
 
 RankOutput::RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs,
                        int ranks, LogFile::Open open)
-    : starter_(starter), live_(shows_live_line(stderr)), failure_(std::make_shared<LogFailure>()), screen_(screen) {
+    : starter_(starter), live_(shows_live_line(stderr)), log_failure_(std::make_shared<LogFailure>()), screen_(screen) {
   if (!logs) return;
   folder_ = *logs;
   const auto files = std::make_shared<std::map<int, LogFile>>();
   for (int rank = kStarter; rank < ranks; ++rank)
     files->try_emplace(rank, folder_ / (rank == kStarter ? "launch.log" : fmt::format("rank-{:05}.log", rank)),
                        LogFile::Refused::count, open);
-  const auto write = [files, failure = failure_](int rank, const std::string& line) {
+  const auto write = [files, failure = log_failure_](int rank, const std::string& line) {
     failure->set(files->at(rank).write(line));
   };
   logs_.emplace("the logs of launch", write, kQueue, kPatience);
@@ -124,12 +124,12 @@ RankOutput::~RankOutput() {
 
 bool RankOutput::drain(double seconds) {
   const bool logged = !logs_ || logs_->drain(seconds);
-  tell_failure();
+  print_log_failure();
   return screen_.drain(seconds) && logged;
 }
 
-void RankOutput::tell_failure() {
-  if (const std::string text = failure_->take(folder_); !text.empty()) show(true, "strata: " + text + "\n");
+void RankOutput::print_log_failure() {
+  if (const std::string text = log_failure_->take(folder_); !text.empty()) show(true, "strata: " + text + "\n");
 }
 
 void RankOutput::keep(std::string_view line) {
@@ -167,35 +167,35 @@ void RankOutput::finish() {
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
   heard_ = true;
   std::string line(text);
-  const std::size_t end = line.rfind(kComplaintEnd);
-  const bool complains = end != std::string::npos;
+  const std::size_t end = line.rfind(kFailureEnd);
+  const bool is_failure = end != std::string::npos;
   Numbers numbers{};
-  if (complains) {
+  if (is_failure) {
     numbers = numbers_in(std::string_view(line).substr(end + 1));
     line.resize(end);
   }
   if (line.starts_with("strata:  ")) {
     // A further line of a table.
   } else if (line.starts_with("strata: ")) {
-    paragraph_ = last_words_ = line.substr(8);
-    speaker_ = rank;
+    paragraph_ = last_message_ = line.substr(8);
+    paragraph_rank_ = rank;
     in_paragraph_ = true;
   } else if (line.starts_with("step ")) {
-    last_words_ = line.substr(0, line.find("  "));
+    last_message_ = line.substr(0, line.find("  "));
     in_paragraph_ = false;
-  } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
+  } else if (in_paragraph_ && rank == paragraph_rank_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
   }
-  // A stop by a signal does not replace an earlier complaint: launch may have ended the other ranks because of it.
+  // A stop by a signal does not replace an earlier failure: launch may have ended the other ranks because of it.
   const EndReason reason{static_cast<EndReason::Kind>(numbers[1]), numbers[2]};
-  if (complains && (complaint_.empty() || reason.kind != EndReason::Kind::signal)) {
-    complaint_ = paragraph_;
-    complaint_code_ = static_cast<int>(numbers[0]);
+  if (is_failure && (failure_.empty() || reason.kind != EndReason::Kind::signal)) {
+    failure_ = paragraph_;
+    failure_code_ = static_cast<int>(numbers[0]);
     end_reason_ = reason;
   }
   line += "\n";
   if (logs_) logs_->add(rank, line);
-  tell_failure();
+  print_log_failure();
   show(is_error, line);
 }
 
@@ -258,13 +258,13 @@ void LineWriter::add(int to, std::string text) {
     if (queue_->lost++ == 0) queue_->lost_to = to;
     return;
   }
-  tell_lost();
+  add_lost_note();
   queue_->bytes += text.size();
   queue_->lines.push_back({to, std::move(text)});
   queue_->changed.notify_all();
 }
 
-void LineWriter::tell_lost() {
+void LineWriter::add_lost_note() {
   if (queue_->lost == 0) return;
   std::string text = fmt::format("strata: missing here, because the output was blocked for too long: {}\n",
                                  queue_->lost == 1 ? "a line" : fmt::format("{} lines", queue_->lost));
@@ -275,7 +275,7 @@ void LineWriter::tell_lost() {
 
 bool LineWriter::drain(double seconds) {
   std::unique_lock lock(queue_->mutex);
-  tell_lost();
+  add_lost_note();
   queue_->changed.notify_all();
   return queue_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
                                   [this] { return queue_->lines.empty() && !queue_->writing; });

@@ -57,15 +57,15 @@ class LineWriter {
     int lost_to = 0;  // destination of the first lost line
     bool writing = false, over = false;
   };
-  void tell_lost();
+  void add_lost_note();
 
   std::shared_ptr<Queue> queue_;
   std::size_t most_;
   double patience_;
 };
 
-// Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB wait while the screen takes
-// nothing (Ctrl-S, | less). The destructor waits a second for the rest; drain() waits longer.
+// Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB are buffered while the screen
+// is blocked (Ctrl-S, | less). The destructor waits a second for the rest; drain() waits longer.
 class LaunchScreen {
  public:
   LaunchScreen();
@@ -85,8 +85,8 @@ class LaunchScreen {
 };
 
 // Sends the ranks' output to the screen and, with `logs`, to a file per rank. The output of mpirun, srun or ssh goes to
-// launch.log and never extends a rank's last sentence. A screen or folder that hangs delays nobody: up to some MiB of
-// lines wait for it, and further ones are lost.
+// launch.log and never extends a rank's last sentence. A blocked screen or folder does not delay the ranks: up to some
+// MiB of lines are buffered, and further ones are lost.
 class RankOutput {
  public:
   // The screen must outlive it. Throws Error{usage} if files are opened now and one cannot be opened.
@@ -103,15 +103,15 @@ class RankOutput {
   // Waits for at most this many seconds until all is written. False if it is not.
   bool drain(double seconds);
 
-  // The sentence that a rank ended with (complain()), without "strata: "; empty if none did.
-  const std::string& complaint() const { return complaint_; }
+  // The sentence that a rank ended with (print_failure()), without "strata: "; empty if none did.
+  const std::string& failure() const { return failure_; }
   // The exit code that this rank announced, and the reason.
-  std::optional<int> complaint_code() const { return complaint_code_; }
+  std::optional<int> failure_code() const { return failure_code_; }
   EndReason end_reason() const { return end_reason_; }
   // The last line of a rank that began with "strata: ", without that prefix, or its last step ("step 3/200"); empty if
   // there is none.
-  const std::string& last_words() const { return last_words_; }
-  // Whether any rank has said anything yet.
+  const std::string& last_message() const { return last_message_; }
+  // Whether any rank has printed anything yet.
   bool heard() const { return heard_; }
   // The last lines that the starter itself printed.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
@@ -120,28 +120,28 @@ class RankOutput {
   void keep(std::string_view line);
   void say(int rank, bool is_error, std::string_view text);
   void show(bool is_error, const std::string& line);
-  void tell_failure();
+  void print_log_failure();
 
   Starter starter_;
   bool live_;          // steps overwrite each other on a terminal
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
   std::map<std::pair<int, bool>, std::string> pieces_;  // unfinished lines, by rank and is_error
-  // paragraph_: the last line that began with "strata: ", and what the same rank said after it.
-  std::string complaint_, paragraph_, last_words_;
-  std::optional<int> complaint_code_;
+  // paragraph_: the last line that began with "strata: ", and the lines that the same rank printed after it.
+  std::string failure_, paragraph_, last_message_;
+  std::optional<int> failure_code_;
   EndReason end_reason_;
-  int speaker_ = -1;
+  int paragraph_rank_ = -1;
   bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;
-  std::filesystem::path folder_;         // the logs'
-  std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this object
+  std::filesystem::path folder_;             // the logs'
+  std::shared_ptr<LogFailure> log_failure_;  // shared with the writer, which may outlive this object
   std::optional<LineWriter> logs_;
   LaunchScreen& screen_;
 };
 
-// The cause that the messages of mpirun or srun contain, as a sentence of ours: the rank that a signal ended, or what
-// was not found. Empty if no known message is among them. The rank is named as in `mesh`.
+// The cause in the messages of mpirun or srun, in our own words: the rank that a signal ended, or the file that was not
+// found. Empty if there is no known message. The rank is named as in `mesh`.
 std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
                      const runtime::Mesh& mesh = {});
 

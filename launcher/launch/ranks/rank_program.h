@@ -15,7 +15,7 @@ struct RankStart {
   std::vector<std::string> variables;    // names of variables that go to every rank
   std::string run;                       // the ranks' STRATA_LAUNCH
   std::optional<std::string> interface;  // for MPI and NCCL
-  bool interface_asked = false;          // otherwise a variable of the user's that names an interface wins
+  bool interface_asked = false;          // otherwise a user's variable that names an interface takes precedence
   bool again = false;                    // not the first start of this launch
   std::string resume = "auto";           // checkpoint.resume as the user set it
   runtime::Mesh mesh = {};               // by which messages name ranks

@@ -68,18 +68,18 @@ int bench_io(const BenchOptions& options) {
   }
   fmt::print("write {:.2f} GB/s, read {:.2f} GB/s (medians of {} passes over {} MiB)\n", median_of(written),
              median_of(was_read), options.rounds, bytes >> 20);
-  std::string rungs;
+  std::string modes;
   for (const auto& drive : swap.drives()) {
-    fmt::print("{}: {}\n", drive.folder.string(), to_string(drive.rung));
+    fmt::print("{}: {}\n", drive.folder.string(), to_string(drive.mode));
     for (const std::string& reason : drive.refused) fmt::print("  not used: {}\n", reason);
     for (const std::string& note : drive.notes) fmt::print("  note: {}\n", note);
-    const std::string rung = to_string(drive.rung);
-    if (rungs.find(rung) == std::string::npos) rungs += (rungs.empty() ? "" : " | ") + rung;
+    const std::string mode = to_string(drive.mode);
+    if (modes.find(mode) == std::string::npos) modes += (modes.empty() ? "" : " | ") + mode;
   }
   write_json(options, JsonObject()
                           .add("write_gb_per_s", Decimals{median_of(written), 4})
                           .add("read_gb_per_s", Decimals{median_of(was_read), 4})
-                          .add("rung", rungs)
+                          .add("rung", modes)
                           .text());
   return 0;
 }

@@ -29,7 +29,7 @@ class Stand {
     zero(lane_, view);
     return view;
   }
-  // Gives all memory back that was taken.
+  // Releases all memory that was taken.
   void clear() { used_ = 0; }
   // Fills the view with `bytes`, repeated.
   void fill(device::View view, std::span<const std::byte> bytes) {

@@ -31,7 +31,7 @@ struct MemorySetting {
 // NVMe are left out. Throws Error{usage} if an `only` is not understood.
 std::vector<MemorySetting> memory_settings(std::span<const std::string> only, bool has_drive);
 
-// The sequences in a step of the recipe on one rank; 4 if it says nothing about its batch.
+// The sequences in a step of the recipe on one rank; 4 if it does not set its batch.
 std::int64_t batch_of(const runtime::Recipe& recipe);
 
 // The recipe with this setting and `steps` steps, without checkpoints, evaluations and control. Throws Error{usage} if

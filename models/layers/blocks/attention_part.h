@@ -26,7 +26,7 @@ struct AttentionSpec {
 
 // The attention of every block. Each row holds its queries, keys and values side by side, row_width() elements, and
 // sees the rows of its document. In a run that generates, it also sees the rows of earlier calls, through a cache of
-// keys and values. This is a piece of a block, prepared once and shared by all blocks.
+// keys and values. It is a component of a block, prepared once and shared by all blocks.
 class AttentionPart {
  public:
   AttentionPart(const AttentionSpec& spec, const RunShape& run);

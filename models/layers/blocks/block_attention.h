@@ -17,8 +17,8 @@
 namespace strata::models {
 
 // RMSNorm of each head's query and key before they are rotated (Qwen3; Henry et al. 2020), whose gains all heads share.
-// A piece of a block. In several virtual shards, a gain's gradient is a sum over the shards' heads, which are added in
-// fp32 by a balanced tree.
+// A component of a block. In several virtual shards, a gain's gradient is a sum over the shards' heads, which are added
+// in fp32 by a balanced tree.
 class HeadNorms {
  public:
   struct Spec {
@@ -44,7 +44,7 @@ class HeadNorms {
 
   // Elements of both gains' gradients.
   std::size_t gains() const { return 2 * spec_.head_dim; }
-  // Adds those of this rank's shards: into `partials` if it is not empty, else as the gradients.
+  // Adds the gradients of this rank's shards: into `partials` if it is not empty, otherwise as the final gradients.
   void sum_gains(device::Lane&, device::View workspace, device::View partials, const GradientRange& gradients) const;
   // Takes the sums over all ranks' partials.
   void write_gains(device::Lane&, device::ConstView sums, const GradientRange& gradients) const;
@@ -66,8 +66,8 @@ class HeadNorms {
 
 // Keys and values of a layer that has fewer heads of keys than virtual shards: several neighbouring shards read the
 // same head. The first of them has its weights and computes it, and all attend to a copy. Backward adds the gradients
-// of all of them in fp32 by a balanced tree and rounds once, for the first. A piece of a block. Without such shards
-// (any()), it does nothing.
+// of all of them in fp32 by a balanced tree and rounds once, for the first. A component of a block. If no shards share
+// a head (any()), it does nothing.
 class SharedKeys {
  public:
   struct Spec {

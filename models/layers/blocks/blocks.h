@@ -19,7 +19,7 @@ enum class MlpKind : std::uint8_t { gelu_tanh, swiglu, geglu };
 // A pre-norm transformer block: y = h + MLP(norm(h)), with h = x + attention(norm(x)). Names are those of the tensors,
 // without "weight" and "bias".
 struct PreNormBlockSpec {
-  // What may differ between blocks.
+  // The settings that may differ between blocks.
   struct Layer {
     std::size_t window = 0;             // see AttentionSpec
     std::optional<std::size_t> angles;  // the start of its rotary positions' cos and sin in the constants

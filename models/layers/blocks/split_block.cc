@@ -10,7 +10,7 @@ namespace strata::models {
 namespace {
 
 // The number of (query, key) pairs in a sequence that is one document. Causal attention counts half of the diagonal, as
-// if positions were points on a line; a window counts what lies within it.
+// if positions were points on a line; a window counts the pairs within it.
 double seen_keys(const device::AttentionShape& a) {
   const auto seq = static_cast<double>(a.seq);
   const auto side = [&](std::size_t rows) {  // the keys on one side of the diagonal, at most this many rows away

@@ -121,7 +121,7 @@ class ChunkedHead final : public LossUnit {
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
-  // Costs are those of full shards, so that ranks which decide by them decide alike.
+  // Costs are those of full shards, so that all ranks make the same decisions from them.
   Work loss_work(bool learns) const override { return work_of(shards_.count * table_.tiles().shard_words(), learns); }
   Work whole_work(Pass pass) const override {
     const double forward = work_of(spec_.vocabulary, false).flops;

@@ -5,7 +5,7 @@
 
 namespace strata::models {
 
-// What the products of a linear layer, of its adapters and of DoRA have in common.
+// Helpers that the products of a linear layer, of its adapters and of DoRA share.
 
 // The matrix that begins at `column`.
 template <typename AnyView>

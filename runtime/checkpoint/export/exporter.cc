@@ -180,7 +180,7 @@ class TransposedWeights final : public ForwardedWeights {
   TransposedWeights(const WeightSource& weights, const models::Model& from, const models::Model& to)
       : ForwardedWeights(weights), from_(from) {
     STRATA_CHECK_EQ(from.units.size(), to.units.size());
-    // Shapes do not tell: matrices may be square.
+    // Shapes do not show it, because matrices may be square.
     for (std::size_t unit = 0; unit < from.units.size(); ++unit) {
       auto& turned = transposed_.emplace_back(from.units[unit]->parameters().size());
       const auto stored = from.units[unit]->linear_layers(), wanted = to.units[unit]->linear_layers();

@@ -70,8 +70,8 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest);
 // Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
 void require_peft(const std::filesystem::path& folder);
 
-// Returns the recipe with the description of its model, the only place that reads it from the directory or preset.
-// Throws Error{usage} if the recipe names neither.
+// Returns the recipe with the description of its model. Only this function reads the description from the directory or
+// preset. Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);
 
 // ModelFolder::whole() on rank 0, and its choice on all ranks, because a run may still be writing to the folder.
@@ -79,8 +79,8 @@ Workload open_workload(Recipe recipe);
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
 // Returns the initial weights of the job's model by model.init: those of model.path, or random ones. From a folder of
-// checkpoints, all ranks take the newest undamaged one; `note` is told which were passed over. Collective; throws
-// AgreedError.
+// checkpoints, all ranks take the newest undamaged one; `note` is called for those that were passed over. Collective;
+// throws AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
 // As first_weights(), for the base of an adapter: ignores adapter.path, and requires that the base has the BaseHash
 // `hash`.

@@ -31,7 +31,7 @@ void move_to(std::pmr::memory_resource* memory, std::optional<std::pmr::vector<T
 
 }  // namespace
 
-// The largest number of one or two bytes stands for the label that does not count.
+// The largest number of one or two bytes encodes the label that does not count.
 LabelColumn::LabelColumn(std::uint64_t kinds)
     : width_(kinds <= kIgnoredIn<std::uint8_t>    ? 1
              : kinds <= kIgnoredIn<std::uint16_t> ? 2

@@ -16,11 +16,11 @@ class ClassSets {
   explicit ClassSets(std::size_t classes);
 
   std::size_t classes() const { return classes_; }
-  // Adds a set and returns its number. The classes come in any order.
+  // Adds a set and returns its number. The classes may be in any order.
   std::int32_t add(std::span<const std::int32_t> classes);
-  // The classes of a set, in the order in which they came.
+  // The classes of a set, in the order in which they were added.
   std::span<const std::uint16_t> of(std::int32_t set) const;
-  // Writes the bits of a set, as device::class_set_words() says.
+  // Writes the bits of a set in the layout of device::class_set_words().
   void write(std::int32_t set, std::span<std::uint32_t> words) const;
 
   // The bytes that all sets take in a monotonic resource; keep_in() moves them there.
@@ -51,7 +51,7 @@ class LabelColumn {
   // The number of labels in [begin, begin + count) that are not device::kIgnoredLabel.
   std::uint32_t counting(std::uint64_t begin, std::uint64_t count) const;
 
-  // The sets of classes that labels number; null: labels say all.
+  // The sets of classes: a label is the number of its set. Null if labels hold the targets themselves.
   ClassSets* sets() { return sets_ ? &*sets_ : nullptr; }
   const ClassSets* sets() const { return sets_ ? &*sets_ : nullptr; }
 

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// What `strata tokenize` records about OUT.bin in OUT.bin.json (docs/formats.md).
+// The content of OUT.bin.json, which describes OUT.bin (docs/formats.md).
 struct TokenSidecar {
   std::int64_t vocab_size = 0;
   int width = 2;  // bytes per token: 2 or 4
@@ -23,7 +23,8 @@ struct TokenSidecar {
   std::optional<Companion> documents = {};  // where documents begin; the count of documents
   std::optional<Companion> mask = {};       // which tokens count as labels; their count. Without it, all do
   std::optional<Companion> types = {};      // token types; the count of ones. Without it, all are 0
-  // What each document is (docs/formats.md, "Labels"), one line each. The classes' names; empty for a regression.
+  // The file with the label of each document, one line each (docs/formats.md, "Labels"). The classes' names; empty for
+  // a regression.
   struct Labels {
     std::uint64_t count;
     std::string hash;
@@ -37,8 +38,7 @@ struct TokenSidecar {
     std::string truncation = {};
   };
   std::optional<Labels> labels = {};
-  // From the tokenizer: the mask token, if it has one; and the tokens that are not text. nullopt: the sidecar does not
-  // say.
+  // From the tokenizer: the mask token, if it has one; and the tokens that are not text. nullopt: not in the sidecar.
   std::optional<std::uint32_t> mask_token = {};
   std::optional<std::vector<std::uint32_t>> special_tokens = {};
   // For conversations: the template that wrote them, and the XXH3-64 of its texts, 16 hex digits; otherwise empty.

@@ -253,7 +253,7 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
     const int reason = errno;
     std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
-    // A folder that does not exist contains no files. For an unreadable folder, nobody knows.
+    // A folder that does not exist contains no files. An unreadable folder may contain some.
     if (result == GLOB_NOSPACE || (result == GLOB_ABORTED && reason != ENOENT))
       fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
     // `data/*` means the token files, not the files that belong to them.

@@ -74,8 +74,8 @@ class TokenFile {
 // matches nothing; `key` names it.
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 
-// Checks files below 1 GiB completely (larger ones are checked when they are read). What this rank sees of each is
-// appended to `seen`.
+// Checks files below 1 GiB completely (larger ones are checked when they are read). Appends this rank's view of each to
+// `seen`.
 void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen);
 // Opens and checks all of them in this way.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,

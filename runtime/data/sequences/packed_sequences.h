@@ -33,11 +33,12 @@ class NumberSet {
 // Packs items into bins of one size. Part of the numerics contract: which items share a bin must never change.
 //
 // Best fit, decreasing (Johnson 1974): the longest item comes first, and of equal ones the one given first. It goes
-// into the bin with the least sufficient room, and of equal ones into the bin that changed last. This wastes next to
-// nothing, but fills one bin after the other with items of one length and one place in the file: a training step of a
-// few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the long items,
-// three quarters of all, are spread first: each goes into the bin with the most room, over as few bins as could hold
-// all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit alone is used.
+// into the bin with the least sufficient room, and of equal ones into the bin that changed last. This leaves almost no
+// room unused, but fills each bin with items of similar length from neighbouring places in the file: a training step of
+// a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
+// items, with three quarters of the total length, are spread first: each goes into the bin with the most room, over as
+// few bins as could hold all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit
+// alone is used.
 class BestFit {
  public:
   explicit BestFit(std::uint32_t room);
@@ -66,7 +67,7 @@ class BestFit {
   Bins bins_;
 };
 
-// What packing found in its files. A piece is a document, or a part of a long document that was cut.
+// The figures of packing a source's files. A piece is a document, or a part of a long document that was cut.
 struct PackingFigures {
   std::uint64_t documents = 0;  // all documents
   std::uint64_t pieces = 0, rows = 0;
@@ -75,7 +76,8 @@ struct PackingFigures {
                 longest = 0;  // pieces left out because none of their labels count; the longest document, in tokens
   double squares = 0;         // the sum of squares of the pieces' lengths
 
-  // The most bytes of an index of the pieces, and the mean sum of squares of a sequence in case no position is unused.
+  // The maximum size of an index of the pieces in bytes; and the mean sum of squares per sequence if no position were
+  // unused.
   std::size_t index_bytes(std::uint32_t seq_len) const;
   double mean_squares(std::uint32_t seq_len) const;
   PackingFigures& operator+=(const PackingFigures& other);
@@ -85,8 +87,8 @@ struct PackingFigures {
 // packed once, into an index of sequences.
 class PackedSequences final : public Sequences {
  public:
-  // Documents are packed when the index gets its memory, whose size the plan knows; or at once, in the process's own
-  // memory, if the plan also needs most_labels().
+  // When documents are packed: when the index gets its memory from the plan; or at once, in the process's own memory,
+  // if the plan also needs most_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
   // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
   // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that

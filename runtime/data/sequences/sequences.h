@@ -99,7 +99,7 @@ class Sequences {
   // Fills all rows of the sequence. Throws Error{corrupt} if a file has been truncated, or a token is outside the
   // vocabulary.
   virtual void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const = 0;
-  // What packing found, if documents are packed; otherwise null.
+  // The figures of packing, if documents are packed; otherwise null.
   virtual const PackingFigures* packing() const { return nullptr; }
 
  protected:

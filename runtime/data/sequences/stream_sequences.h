@@ -13,7 +13,7 @@
 namespace strata::runtime {
 
 // Token files cut into consecutive sequences of seq_len rows, wherever the cuts fall: a sequence counts as one
-// document. The file's last token is in none: it is the label of the one before it.
+// document. The file's last token is in no sequence: it is the label of the token before it.
 class StreamSequences final : public Sequences {
  public:
   // The rows after a file's last full sequence are either left out, or form a sequence that is filled up with token 0
@@ -50,7 +50,7 @@ std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_
 // 0 and a label that does not count.
 class DisjointSequences {
  public:
-  // `most`: the number of sequences used. What the sequences keep must already be in its memory (keep_in).
+  // `most`: the number of sequences used. keep_in() must have been called for the sequences.
   DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
                     std::uint64_t most = kAllSequences);
 

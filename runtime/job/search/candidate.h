@@ -18,15 +18,15 @@ struct Candidate {
   Changes changes;
 };
 
-// How changes affect a run's numbers: not at all, by a different rounding of the same sums, by that and other random
-// numbers for dropout, or by different losses.
+// How changes affect a run's numbers: not at all; the same sums are rounded differently; in addition, dropout uses
+// other random numbers; or losses differ.
 enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
 Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
 // A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
 inline constexpr const char* kTileKey = "memory.tile";
 
-// What a search looks for, and which changes it may make.
+// The scope of a search: which changes it may make.
 struct Scope {
   int ranks = 1;
   Purpose purpose = Purpose::train;

@@ -1,8 +1,8 @@
 #pragma once
-// runtime/plan/layout/ says who holds what, before there is a plan: which units are a stage's and which are run again
-// in backward (stages.h), which elements of them are a rank's (mesh.h, box.h), which state of each lives
-// from step to step and in which tier (placement.h, which alone knows ZeRO stages). A Layout (here) has it
-// for all units and ranks.
+// runtime/plan/layout/ determines which rank holds what, before there is a plan: the units of each stage and those that
+// run again in backward (stages.h), the elements of a unit that a rank owns (mesh.h, box.h), the state that lives from
+// step to step and its tier (placement.h, the only file that uses ZeRO stages). A Layout (here) has this for all units
+// and ranks.
 
 #include <cstddef>
 #include <optional>
@@ -35,7 +35,7 @@ struct TensorRange {
   // The part of the tensor that these elements are, row-major; none: all of it.
   std::optional<Box> box = {};
   models::Piece piece = {};  // the same of a virtual shard, as stretches of the tensor
-  // The end of the memory reserved for the piece: `end`, or later if other shards' pieces are larger.
+  // The end of the memory reserved for the piece: at least `end`, and larger if other shards' pieces are.
   std::size_t reserved_end = 0;
 
   // Whether the tensor is cut into virtual shards.

@@ -31,7 +31,7 @@ struct StatePlacement {
   int pieces(const Mesh& mesh) const { return !sharded() ? 1 : group == 0 ? mesh.data() : group; }
 };
 
-// A row of ZeRO's table (Rajbhandari et al. 2020). Nothing else in the program knows stages.
+// A row of ZeRO's table (Rajbhandari et al. 2020). No other part of the program uses stages.
 struct Placement {
   StatePlacement parameters, gradients, optimizer;
   Tier activations;

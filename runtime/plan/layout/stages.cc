@@ -52,7 +52,7 @@ std::vector<UnitRange> with_fast_pieces(int units, int pieces, const PieceTime& 
 // Cuts in a row that move together: a unit's time goes from one stage to another, whatever lies between them.
 constexpr std::size_t kMostMoved = 8;
 
-// What a split is judged by, in this order.
+// The criteria for comparing splits, in this order.
 using SplitCost = std::function<std::pair<double, double>(const std::vector<UnitRange>&)>;
 
 // Moves cuts by a unit while that lowers the cost.

@@ -69,7 +69,7 @@ double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceT
 // The parts of segments that lie in one of the ranges, each segment in one.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
 
-// What a stage does for a micro-batch: a pass through the units of a piece, or a message at one of the piece's borders.
+// A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of the piece's borders.
 struct StageStep {
   enum class What : std::uint8_t {
     forward,
@@ -98,8 +98,8 @@ struct Pipeline {
 // several chunks (interleaved), it takes as many micro-batches as there are stages through one of its pieces, then
 // through the next; their number is a multiple of the stages'. Otherwise all forwards come before all backwards
 // (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the messages between
-// them in one common order, so that none waits for another for ever, even if a send ends only with its receive and
-// tasks wait for all that are listed before them.
+// them in one common order, so that no two stages wait for each other forever, even if a send ends only with its
+// receive and tasks wait for all tasks that are listed before them.
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches);
 
 }  // namespace strata::runtime

@@ -1,5 +1,5 @@
 #pragma once
-// runtime/plan/proof/ proves plans without knowing how they were made: one rank's plan, and that the
+// runtime/plan/proof/ proves plans independently of how they were made: that one rank's plan is correct, and that the
 // plans of a pipeline's stages fit together. cells.h cuts memory for the former.
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace strata::runtime {
 
-// Proves a plan from its tasks, waits and offsets alone; returns the first violation as a sentence. It knows nothing of
-// what tasks compute, or of how the plan was made. It takes about 0.1 s for the largest plans. For a proven plan, over
-// every kind of step that may follow another in a run (first, full, drain, with and without optional tasks):
+// Proves a plan from its tasks, waits and offsets alone; returns the first violation as a sentence. It does not depend
+// on what tasks compute or on how the plan was made. It takes about 0.1 s for the largest plans. For a proven plan,
+// over every kind of step that may follow another in a run (first, full, drain, with and without optional tasks):
 // - no task reads a buffer that has not been written, or that another has overwritten;
 // - no task reads a copy whose source has changed since;
 // - no two tasks that may run at the same time touch the same memory, unless both only read;
@@ -23,7 +23,7 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
 
 // Proves that partial sums over virtual shards (Role::partial) are summed over ranks exactly once before anything else
 // reads them, and that what reads a total reads that of the seam before it. Returns the first violation as a sentence.
-// Each is an error that other systems made silently (Megatron-LM's issue 7452).
+// Other systems have made such errors silently (Megatron-LM's issue 7452).
 std::optional<std::string> find_unsummed(const StepPlan& plan);
 
 // Proves that the gradient of each call is added exactly once to its unit's sum, that as many elements are added to a
@@ -35,7 +35,7 @@ std::optional<std::string> find_miscounted(const StepPlan& plan);
 // For proven plans:
 // - the n-th message that a stage sends to another in a lane is the n-th that the other receives there, of the same
 //   bytes;
-// - no order of lanes makes stages wait for each other for ever, even if a send ends only with its receive.
+// - no order of lanes makes stages wait for each other forever, even if a send ends only with its receive.
 std::optional<std::string> find_mismatch(std::span<const StepPlan* const> stages);
 
 }  // namespace strata::runtime

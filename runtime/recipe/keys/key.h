@@ -11,13 +11,13 @@
 
 namespace strata::runtime {
 
-// A key of the recipe: where it is stored, which values are allowed, and what it means. Only this table knows; the
-// loader, to_text() and docs/recipe.md read it.
+// A key of the recipe: where it is stored, which values are allowed, and what it means. This table is the only
+// definition; the loader, to_text() and docs/recipe.md read it.
 struct RecipeKey {
   std::string name;     // "training.precision"
   std::string allowed;  // "\"fp32\", \"bf16\" or \"fp16\""
   std::string meaning;
-  // Stores the value, with relative paths resolved from `folder`. False if the value is not what `allowed` says.
+  // Stores the value, with relative paths resolved from `folder`. False if the value does not satisfy `allowed`.
   std::function<bool(Recipe&, const RecipeValue&, const std::filesystem::path& folder)> set;
   // The value in canonical form; "none" if it is not set.
   std::function<std::string(const Recipe&)> text;

@@ -35,7 +35,7 @@ const NameElsewhere* find_elsewhere(std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
 
-// Phrases that several messages about names of other programs share: what the key here takes.
+// Phrases that several messages about names of other programs share: the unit or form of our key's value.
 inline constexpr std::string_view kSequences = "in sequences of data.seq_len tokens";
 inline constexpr std::string_view kTokenFile = "a token file that strata tokenize writes";
 inline constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";

@@ -247,7 +247,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
      "", "not needed: a checkpoint has all that resuming needs, and a signal writes one"},
     {"average_tokens_across_devices", "", "not needed: the loss is the mean over all labels of the global batch"},
     {"optim_args optim_target_modules optimizers adam_beta3 adam_epsilon2", "",
-     "no counterpart: the keys of optimizer say all"},
+     "no counterpart: the keys of optimizer are complete"},
     {"use_galore use_apollo use_badam use_adam_mini use_muon relora", "",
      "not supported: optimizer.name lists the optimizers"},
     {"cosine_constant_lr_ratio lr_div_factor lr_quadratic_warmup", "",

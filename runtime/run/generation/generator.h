@@ -18,9 +18,9 @@
 
 namespace strata::runtime {
 
-// Reads one sequence piece by piece and returns the logits of what may come next. Its plan consists of forwards only,
-// whose blocks keep keys and values. Every rank makes the same calls, with the weights placed as the job says, and gets
-// the same bits. Job (made for Purpose::generate) and world must outlive it.
+// Reads one sequence piece by piece and returns the logits of the next token. Its plan consists of forwards only, whose
+// blocks keep keys and values. Every rank makes the same calls, with the weights placed as in the job, and gets the
+// same bits. Job (made for Purpose::generate) and world must outlive it.
 class Generator {
  public:
   // Collective. algorithms: as agreed on (runtime/job/search/algorithms.h).
@@ -31,7 +31,7 @@ class Generator {
 
   // Begins a new sequence.
   void restart();
-  // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of what follows,
+  // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of the next token,
   // [vocabulary], valid until the next call; nothing on a rank of a pipeline stage without the head.
   std::span<const float> append(std::span<const std::uint32_t> tokens);
 

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/run/metrics/ says how good a classifier is, with scikit-learn's metrics and seqeval's. This header knows no
-// model; score_collector.h gathers the scores of all ranks.
+// runtime/run/metrics/ measures the quality of a classifier with scikit-learn's metrics and seqeval's. This header does
+// not depend on models; score_collector.h gathers the scores of all ranks.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@ struct ClassQuality {
   std::uint64_t support = 0;  // documents of the class
 };
 
-// The documents of a class that were predicted to be in it, those that were predicted to be, and those that are. Or the
-// same of entities.
+// Numbers of documents of a class: correctly predicted to be in it, predicted to be in it, and in it. Or the same for
+// entities.
 struct ClassCounts {
   std::uint64_t found = 0, predicted = 0, labelled = 0;
   ClassCounts& operator+=(const ClassCounts& other);

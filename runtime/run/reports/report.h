@@ -1,6 +1,6 @@
 #pragma once
-// runtime/run/reports/ writes what a run reports about itself: step lines and the summary (here), CSV, TensorBoard's
-// event files, traces.
+// runtime/run/reports/ writes a run's reports: step lines and the summary (here), CSV, TensorBoard's event files,
+// traces.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -64,7 +64,7 @@ std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh
 // The stage with the largest planned peak on the device; of equal ones, the first.
 const StageFigures& largest_of(std::span<const StageFigures> stages);
 
-// What report.summary adds to the lines of steps.
+// The content of report.summary.
 struct Summary {
   std::int64_t steps;
   std::int64_t skipped_steps;  // of `steps`; fp16: gradients or the forward were not finite

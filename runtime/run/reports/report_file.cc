@@ -74,7 +74,7 @@ void ReportFile::open() {
          path_.parent_path().string());
   }
   if (file_.get() < 0 && errno == ENXIO)
-    fail(Exit::failed, "{} cannot be written: it is a pipe that nobody reads", path_.string());
+    fail(Exit::failed, "{} cannot be written: it is a pipe without a reader", path_.string());
   if (file_.get() < 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
 }
 

@@ -8,8 +8,8 @@
 
 namespace strata::runtime {
 
-// What a resumed run keeps of a report: the lines of steps up to `step`, and the evaluation after that step unless it
-// is made again.
+// The part of a report that a resumed run keeps: the lines of steps up to `step`, and the evaluation after that step
+// unless it is made again.
 struct KeptLines {
   std::int64_t step = 0;
   bool evaluation = true;

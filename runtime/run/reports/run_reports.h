@@ -19,12 +19,11 @@ namespace strata::runtime {
 inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl",
                                   kPlanReport = "plan.json";
 
-// Everything that a run writes about itself, as report.* in its recipe says; only on rank 0. It is opened when
-// everything else is known to exist, so that a run that is refused leaves earlier reports alone. Throws Error{failed}
-// with the path.
+// Everything that a run writes about itself, as report.* in its recipe says; only on rank 0. It is opened after all
+// other checks, so that a refused run does not change earlier reports. Throws Error{failed} with the path.
 class RunReports {
  public:
-  // A resumed run keeps what is `kept`. Throws Error{usage} if another run writes to one of the reports.
+  // A resumed run keeps the lines in `kept`. Throws Error{usage} if another run writes to one of the reports.
   RunReports(const Recipe& recipe, const std::optional<KeptLines>& kept);
 
   // `measured`: peaks so far.

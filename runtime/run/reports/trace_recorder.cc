@@ -29,7 +29,7 @@ std::string clock_name(int rank) {
   return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
-// Each rank tells the others its clock and its host once. Rank 0 also decides how many ranks of each stage are traced.
+// Each rank sends the others its clock and its host once. Rank 0 also decides how many ranks of each stage are traced.
 struct Places {
   std::vector<std::string> clocks, hosts;
   std::size_t traced;

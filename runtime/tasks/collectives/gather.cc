@@ -5,8 +5,8 @@
 namespace strata::runtime {
 namespace {
 
-// The step's totals count the bytes that rank 0 sends. The cost counts those of the rank that sends the most, as it
-// bounds the time.
+// The step's totals count the bytes that rank 0 sends. The cost counts those of the rank that sends the most, because
+// that rank bounds the time.
 void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);

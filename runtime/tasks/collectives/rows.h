@@ -4,8 +4,8 @@
 
 namespace strata::runtime {
 
-// If the ranks that share a layer divide the rows of the residual stream between them (parallel.sequence), these tasks
-// go from a rank's rows to all of them and back. Matrices are [tokens, hidden] in the compute dtype.
+// If the ranks that share a layer divide the rows of the residual stream (parallel.sequence), these tasks convert
+// between a rank's rows and all rows. Matrices are [tokens, hidden] in the compute dtype.
 
 // Puts together matrices of which each rank has its rows (an all-gather): at a seam of a call; or, with stretch -1,
 // the input of a unit that takes all rows.

@@ -90,7 +90,7 @@ class MergedWeights final : public ForwardedWeights {
     const MergedPlace& place = sources_[unit][parameter].place;
     weights_.read_block(place.unit, place.parameter, begin, block);
   }
-  // What is merged is in no file, and has no base.
+  // Merged weights are in no file, and have no base.
   std::vector<comm::Seen> seen() const override { return {}; }
   std::vector<comm::Seen> seen_as_read() const override { return {}; }
   Base base() const override { return {}; }

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/weights/adapter/ holds what weights have to do with LoRA and DoRA: adapters merged into their model and
-// DoRA's magnitudes as they begin (here), and peft's folders (peft_folder.h, peft_config.h).
+// runtime/weights/adapter/ holds the weights of LoRA and DoRA: adapters merged into their model and DoRA's initial
+// magnitudes (here), and peft's folders (peft_folder.h, peft_config.h).
 
 #include <cstddef>
 #include <functional>

@@ -204,8 +204,8 @@ bool is_off(element value) {
   return text == "null" || text == "false" || text == "{}" || text == "[]" || text == "\"\"";
 }
 
-// Initialisations that subtract the first B A from the model's weights, or replace these: the file alone is then the
-// difference to weights that nobody saved.
+// Initialisations that subtract the first B A from the model's weights, or replace these: the file is then the
+// difference to weights that were not saved.
 bool changes_base(std::string init) {
   std::ranges::transform(init, init.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
   constexpr std::string_view kBegins[] = {"pissa", "olora", "corda", "loftq", "lora_ga", "lora-ga", "milora"};

@@ -37,7 +37,7 @@ TEST(RefusedWrite, AFolderThatTakesNoFiles) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(no_folder_for(folder.path() / "none/f"), Exit::usage, HasSubstr("there is no folder"));
   EXPECT_FAILURE(AtomicFile("/proc/x.bin"), Exit::usage,
-                 HasSubstr("/proc/x.bin: the system lets nobody make files in /proc: give a name in another folder"));
+                 HasSubstr("/proc/x.bin: no files can be created in /proc: give a name in another folder"));
 }
 
 }  // namespace

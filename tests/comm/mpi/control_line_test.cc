@@ -43,11 +43,11 @@ struct Rank {
 };
 
 void expect_failure(const Failure& failure, int rank, const std::string& cause, Exit code = Exit::failed,
-                    bool told = true) {
+                    bool self_reported = true) {
   EXPECT_EQ(failure.rank, rank);
   EXPECT_EQ(failure.cause, cause);
   EXPECT_EQ(failure.code, code);
-  EXPECT_EQ(failure.told, told);
+  EXPECT_EQ(failure.self_reported, self_reported);
 }
 
 // Ranks wait here for each other, outside of MPI.
@@ -267,7 +267,7 @@ TEST(ControlLine, ADeadNeighbourIsNamedToAllOthers) {
     rank.poll_until_failed();
     const Failure failure = rank.line.failure();
     expect_failure(failure, 1, failure.cause, Exit::failed, false);
-    EXPECT_THAT(failure.cause, HasSubstr("ended without a word"));
+    EXPECT_THAT(failure.cause, HasSubstr("ended without a message"));
     EXPECT_FALSE(rank.line.leave_together());
   });
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";

@@ -165,14 +165,14 @@ void fail_amid_a_message(int failing, bool late) {
         }
         if (number == 0 && late) {
           std::this_thread::sleep_for(100ms);
-          EXPECT_FALSE(world->abort_token().is_set()) << "nobody has told it yet";
+          EXPECT_FALSE(world->abort_token().is_set()) << "no rank has set it yet";
           fake_mpi::delay_notices(failing, 0, 0);
         }
         EXPECT_THAT(gather.cause(number > 0), HasSubstr("the disk is full"));
         const Failure failure = world->failure();
         EXPECT_EQ(failure.rank, failing);
         EXPECT_EQ(failure.code, Exit::does_not_fit);
-        EXPECT_EQ(world->speaks(), number == failing);
+        EXPECT_EQ(world->prints_failure(), number == failing);
         over.arrive_and_wait();
         fake_mpi::stop_data(1, 0, fake_mpi::kAll);
         // While the world ends, the rest may still arrive in buffers that the gather no longer has.

@@ -54,7 +54,7 @@ TEST(MpiSession, RefusesASecondOneAndAnMpiForOneThread) {
   fake_mpi::run_well(
       2, [](int) { EXPECT_FAILURE(MpiSession(), Exit::usage, testing::HasSubstr("without MPI_THREAD_MULTIPLE")); }, {},
       [] { fake_mpi::provide_threads(MPI_THREAD_SERIALIZED); });
-  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "nobody else will";
+  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "no other code calls it";
 }
 
 TEST(MpiSession, NamesTheCallThatFailed) {

@@ -36,7 +36,7 @@ TEST_F(StartWatchTest, EndsAProcessThatWaitsTooLong) {
 TEST_F(StartWatchTest, LeavesAProcessThatConnectedOrIsAlone) {
   EXPECT_EXIT(wait_as(0, 2, 0ms), testing::ExitedWithCode(0), "");
   EXPECT_EXIT(wait_as(0, 1, 1500ms), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(wait_as(1, 2, 1500ms), testing::ExitedWithCode(0), "") << "the lower rank speaks first";
+  EXPECT_EXIT(wait_as(1, 2, 1500ms), testing::ExitedWithCode(0), "") << "the lower rank prints first";
 }
 
 TEST_F(StartWatchTest, RefusesWhatIsNoNumberOfSeconds) {

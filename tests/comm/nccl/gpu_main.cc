@@ -66,7 +66,7 @@ TEST(NcclOnAGpu, CommunicatorsAreAbortedTogether) {
       token->set({0, "told to stop", Exit::failed});
       gather_lane.synchronize();
     });
-    FAIL() << "the run went on";
+    FAIL() << "the run continued";
   } catch (const std::exception& error) {
     EXPECT_NE(std::string(error.what()).find("told to stop"), std::string::npos) << error.what();
   }

@@ -55,7 +55,7 @@ void EmulatedLane::record(Event::State& event) {
     return host_.record(event);
   }
   STRATA_CHECK(record != nullptr);
-  if (record->host_waits) require_running("tells the host");
+  if (record->host_waits) require_running("signals the host");
   record->capture = capture_;
   record->at = last_;
 }

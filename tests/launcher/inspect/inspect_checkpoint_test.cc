@@ -158,7 +158,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
                  HasSubstr("(1 line above is damaged)"));
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
-  // A folder stands for its newest undamaged checkpoint; here there is none.
+  // A folder means its newest undamaged checkpoint; here there is none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
                  HasSubstr("its only checkpoint is not complete"));

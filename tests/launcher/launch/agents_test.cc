@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that nobody has
+const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that no machine has
 
 // Agents of two nodes, started by a stand-in for ssh. It prints an agent's facts, keeps what it receives, and ends once
 // a file named "end" exists. The second node never answers.
@@ -56,9 +56,8 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   agents.start({kFirst, kSecond}, 5);
   EXPECT_FALSE(agents.answers(kFirst.name));
   ASSERT_TRUE(agents.problems().contains(kFirst.name));
-  EXPECT_THAT(agents.problems().at(kFirst.name),
-              HasSubstr("198.51.100.1 does not answer any more: its connection ended"));
-  EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("198.51.100.2 does not answer within 5 s"));
+  EXPECT_THAT(agents.problems().at(kFirst.name), HasSubstr("198.51.100.1 no longer responds: its connection ended"));
+  EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("198.51.100.2 does not respond within 5 s"));
 }
 
 // A program of another version reports other facts. That is an error of its node, and nothing else ends.
@@ -79,7 +78,7 @@ TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
   folder_.write("end", "");
   for (int tries = 0; tries < 600 && agents.answers(kFirst.name); ++tries) agents.attend(50);
   EXPECT_FALSE(agents.answers(kFirst.name));
-  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("198.51.100.1 does not answer any more"));
+  EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("198.51.100.1 no longer responds"));
 }
 
 // The node sent its facts, but nothing else. With a gap in the table, launch would start a run that this node blocks.
@@ -94,8 +93,8 @@ TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
   for (const Remark& remark : judge(nodes, {}, "", std::nullopt))
     if (remark.refuses) refused.push_back(remark.text);
   EXPECT_THAT(refused,
-              testing::IsSupersetOf({testing::StartsWith("198.51.100.1: a second of products gave no figure in"),
-                                     testing::StartsWith("198.51.100.2: a second of products gave no figure in"),
+              testing::IsSupersetOf({testing::StartsWith("198.51.100.1: it did not complete a second of products in"),
+                                     testing::StartsWith("198.51.100.2: it did not complete a second of products in"),
                                      testing::StartsWith("198.51.100.1: it opened no port for its link in"),
                                      testing::StartsWith("198.51.100.2: it opened no port for its link in")}));
 }

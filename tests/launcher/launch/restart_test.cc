@@ -139,7 +139,7 @@ TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}}, recipe, 5),
             "1 rank stays idle, on c (1): a run has as many ranks as divide a step of 5 sequences and fit");
   EXPECT_EQ(why_no_ranks({{"a", 3}}, 1, recipe, 4),
-            "on the 1 node that is left, no number of ranks fits that a step of 4 sequences divides by");
+            "on the 1 node that is left, no number of ranks that divides a step of 4 sequences fits");
 }
 
 // checkpoint.resume applies to the first start. A restart resumes from what this launch has written, if anything.

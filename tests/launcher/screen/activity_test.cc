@@ -17,10 +17,10 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 // The text that an activity of this duration writes to a file.
-std::string said_after(std::chrono::milliseconds takes, Activity::Unit unit, bool speaks = true) {
+std::string said_after(std::chrono::milliseconds takes, Activity::Unit unit, bool prints = true) {
   std::FILE* file = std::tmpfile();
   {
-    Activity activity("reading weights", unit, speaks, file);
+    Activity activity("reading weights", unit, prints, file);
     activity.show(1, 4096);
     std::this_thread::sleep_for(takes);
     activity.show(1024, 4096, "loss 2.5");

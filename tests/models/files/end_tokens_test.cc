@@ -11,11 +11,11 @@
 namespace strata::models {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class EndTokensTest : public testing::Test {
+class EndTokensTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& value) const {
     folder_.write(name, R"({"eos_token_id":)" + value + "}");

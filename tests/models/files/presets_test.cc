@@ -82,7 +82,7 @@ TEST(PresetsTest, Llama3ScalesItsRotations) {
 
 TEST(PresetsTest, AnUnknownNameListsTheKnown) {
   EXPECT_FAILURE(preset_config("gpt3"), Exit::usage,
-                 testing::AllOf(testing::HasSubstr("gpt3"), testing::HasSubstr("gpt2-124m, gpt2-350m")));
+                 ::testing::AllOf(::testing::HasSubstr("gpt3"), ::testing::HasSubstr("gpt2-124m, gpt2-350m")));
 }
 
 }  // namespace

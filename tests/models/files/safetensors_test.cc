@@ -13,8 +13,8 @@
 namespace strata::models {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string file_of(const std::string& header, const std::string& data, std::optional<std::uint64_t> length = {}) {
   const std::uint64_t n = length.value_or(header.size());
@@ -28,7 +28,7 @@ std::string bytes_of(std::initializer_list<T> values) {
   return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T)};
 }
 
-class SafetensorsTest : public testing::Test {
+class SafetensorsTest : public ::testing::Test {
  protected:
   void expect_corrupt(const std::string& bytes, const std::string& expected, const std::string& found) {
     const auto file = folder_.write("bad.safetensors", bytes);
@@ -186,7 +186,7 @@ TEST_F(SafetensorsTest, PickleIsRefusedWithTheCommandThatConvertsIt) {
   const tests::ScratchFolder folder;
   folder.write("pytorch_model.bin", "anything");
   EXPECT_FAILURE(Safetensors::open(folder.path()), Exit::usage,
-                 testing::AllOf(testing::HasSubstr("pickle"), testing::HasSubstr("save_pretrained(")));
+                 ::testing::AllOf(::testing::HasSubstr("pickle"), ::testing::HasSubstr("save_pretrained(")));
   folder.write("it's a/pytorch_model.bin", "anything");
   EXPECT_FAILURE(Safetensors::open(folder.path() / "it's a"), Exit::usage, HasSubstr("it'\\''s a'"));
 }

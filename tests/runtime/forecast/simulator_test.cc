@@ -103,7 +103,7 @@ TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2.5, kClock);
 
-  // What is done by the step's end holds nobody up in the next.
+  // Work that is done by the step's end delays nothing in the next.
   plan.tasks[3] = task_in(LaneId::gather, 0.5, {1});
   EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2, kClock);
 

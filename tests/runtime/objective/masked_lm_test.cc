@@ -180,7 +180,7 @@ TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word behind the first tokens looked at";
 }
 
-// A run is told before it reads: the index's labels are an upper bound, and the rows of the loss have room for them.
+// A run is planned before it reads: the index's labels are an upper bound, and the rows of the loss have room for them.
 TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
   EXPECT_TRUE(rc::check([this] {
     auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange(1, 40)));

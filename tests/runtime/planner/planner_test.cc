@@ -85,8 +85,8 @@ TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
   }
 }
 
-// What the host writes waits until the step before needs it no more, and what it reads for nothing behind the
-// consensus: the update goes on when the step has ended.
+// The host's writes wait until the previous step no longer needs their target. Its reads wait for nothing after the
+// consensus: the update continues when the step has ended.
 TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
   const PlanCase c = make_case(small(false), 1, 2, 0, device::DType::bf16, false, false, 2, {});
   const StepPlan plan = make_plan(c.request);

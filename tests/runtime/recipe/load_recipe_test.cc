@@ -182,7 +182,7 @@ TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.optimizer.learning_rate, 0.00123);
   EXPECT_EQ(read.training.max_steps, 77);
   EXPECT_EQ(read.scheduler.warmup_steps, 0) << "it is not stored";
-  EXPECT_FALSE(read.checkpoint.dir) << "nobody asked";
+  EXPECT_FALSE(read.checkpoint.dir) << "it was not set";
   stored["scheduler.name"] = "\"steep\"";
   EXPECT_FAILURE(stored_keys(stored, kNames), Exit::usage, HasSubstr("scheduler.name = \"steep\""));
 }

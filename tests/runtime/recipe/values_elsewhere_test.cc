@@ -49,7 +49,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"evaluation.metric=accuracy", "; you mean \"eval_accuracy\""},
       {"evaluation.metric=f1", "; you mean \"eval_f1\""},
       {"evaluation.metric=macro_f1", "; you mean \"eval_f1\", the mean over classes"},
-      {"training.global_batch_size=9223372036854775807", "; the most is 1099511627776"},
+      {"training.global_batch_size=9223372036854775807", "; the maximum is 1099511627776"},
       {"data.packing=false", "; you mean \"documents\", in which no document sees another"},
       {"optimizer.name=adamw_torch", "; you mean \"adamw\""},
       {"optimizer.name=adamw_torch_fused", "; you mean \"adamw\""},

@@ -100,7 +100,7 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
   tests::TokenFolder folder_{130};
 };
 
-// Opened files that disappear do not end the run, because nobody opens them again.
+// Opened files that disappear do not end the run, because they are not opened again.
 TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
   Workload settled = open_workload(recipe(GetParam()));
   settled.recipe.evaluation.every = 1;

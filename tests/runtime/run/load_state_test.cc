@@ -1,4 +1,4 @@
-// A checkpoint's bytes do not depend on the mesh that wrote it, and any mesh goes on from it with the same bits.
+// A checkpoint's bytes do not depend on the mesh that wrote it, and any mesh resumes from it with the same bits.
 #include <gmock/gmock.h>
 #include <xxhash.h>
 

@@ -164,7 +164,7 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
   // Over other sequences it cannot be compared.
   const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
-  EXPECT_THAT(other.notes, ElementsAre(HasSubstr("what is best is found anew")));
+  EXPECT_THAT(other.notes, ElementsAre(HasSubstr("the search for the best starts over")));
   EXPECT_EQ(other.progress.best->step, 6);
   EXPECT_NE(other.evaluations.back(), rest.evaluations.back());
 }
@@ -258,7 +258,7 @@ class AnswersTest : public PeriodicEvaluationTest {
       const auto evaluate = [&] {
         std::size_t told = 0;
         const auto report = evaluation.run([](auto, auto) { return true; }, [&] { ++told; });
-        EXPECT_GE(told, report->answers.size()) << "who looks on sees that it goes on";
+        EXPECT_GE(told, report->answers.size()) << "an observer sees that it continues";
         for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
       };
       evaluate();

@@ -1,4 +1,4 @@
-// Any number of ranks, stage and precision-compatible placement loads any checkpoint and goes on with the same bits.
+// Any number of ranks, stage and precision-compatible placement loads any checkpoint and continues with the same bits.
 #include "runtime/run/resume.h"
 
 #include <gmock/gmock.h>

@@ -127,7 +127,7 @@ TEST_F(NotFinite, StopsBf16BeforeTheUpdateNamingStepAndUnit) {
 }
 
 // A forward that is not finite says nothing about the loss scale: the step is skipped, the scale and its count of good
-// steps stay, and training goes on. It is said once.
+// steps stay, and training continues. It is reported once.
 TEST_F(NotFinite, SkipsAForwardInFp16WithoutAnotherScale) {
   train("fp16", 9, [](Trainer& trainer, int rank) {
     (void)trainer.step(false);
@@ -176,7 +176,7 @@ TEST_F(NotFinite, EndsFp16AtTheThirdForwardInARow) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_THAT(errors[0], AllOf(HasSubstr("step 4"), HasSubstr("3 steps in a row"), HasSubstr("block 1"),
-                               HasSubstr("no loss scale mends a forward")));
+                               HasSubstr("the loss scale does not affect forward")));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
   EXPECT_EQ(again(R"({"id": 18446744073709551615})"), R"({"id": 1.8446744073709552e+19})");
 }
 
-// Python writes NaN and integers of any size, in fields that nobody reads.
+// Python writes NaN and integers of any size, in fields that are not read.
 TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
   const std::string text =
       R"({"id": 123456789012345678901234567890, "a": {"b": [1e400, -Infinity]}, "c": NaN, "d": 1})";

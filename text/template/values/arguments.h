@@ -10,7 +10,7 @@
 
 namespace strata::text::jinja {
 
-// The arguments of a call. Callables take what they know; `Parameters` refuses the rest.
+// The arguments of a call. Callables take those that they have; `Parameters` refuses the others.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;

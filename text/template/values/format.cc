@@ -72,7 +72,7 @@ std::string formatted(Runtime& runtime, const Value& value, const Spec& spec) {
   return padded(std::move(text), spec, '<');
 }
 
-// Reads a format after its %. `at` is then behind it.
+// Reads a format after its %, and moves `at` past it.
 Spec percent_spec(std::string_view pattern, std::size_t& at) {
   Spec out{.align = '>'};
   const std::size_t begin = at;

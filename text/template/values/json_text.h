@@ -15,7 +15,8 @@ struct JsonStyle {
 // Python's json.dumps: NaN and Infinity unquoted, numeric keys as texts. Throws Fault for a value that JSON cannot
 // represent, and at a limit of `meter`.
 std::string json_text(const Value& value, const JsonStyle& style, Meter& meter);
-// For a value that was read, which holds no part twice.
+// Without a meter, for a value that was read from a file: it does not share parts, so its text is not larger than the
+// file.
 std::string json_text(const Value& value, const JsonStyle& style);
 
 }  // namespace strata::text::jinja

@@ -9,22 +9,22 @@ struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How much one rendering may use before it is refused.
+// The limits of one rendering.
 struct Limits {
   std::uint64_t steps = 50'000'000;              // nodes, and pieces of 64 bytes that are read or written
   std::uint64_t bytes = std::uint64_t{1} << 30;  // all texts and lists that the template makes, together
   int depth = 1000;                              // nested expressions, blocks and macros
 };
 
-// Counts operations on values against the limits. A few lists that each contain the next one twice stand for 2^40
-// leaves, so code that walks through a value counts each node.
+// Counts operations on values against the limits. A few lists, each of which contains the next one twice, can have 2^40
+// leaves, so code that traverses a value counts each node.
 class Meter {
  public:
   explicit Meter(const Limits& limits = {}) : limits_(limits) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  // Throw Fault at a limit. Code that makes a text or list asks for its bytes first.
+  // Throw Fault at a limit. Code that makes a text or list calls take() for its bytes first.
   void step(std::uint64_t steps = 1);
   void take(std::uint64_t bytes);
   // `times` times `bytes`.

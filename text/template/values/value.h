@@ -100,7 +100,7 @@ class Value {
   std::string_view type_name() const;
   // Python's str() and repr(). Throws Fault for values whose text would differ between two runs, such as a macro.
   std::string to_text(Meter& meter) const;
-  std::string to_text() const;  // for a value that was read, which holds no part twice
+  std::string to_text() const;  // for a value that was read from a file, whose parts are not shared
   std::string to_repr(Meter& meter) const;
 
  private:

@@ -11,8 +11,8 @@ namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTileRows = 16, kTilePairs = 16;
 
-// As long as it lives, this thread's eight tile registers have 16 rows of 64 bytes. oneDNN's kernels configure them
-// anew in each of their calls.
+// During its lifetime, this thread's eight tile registers have 16 rows of 64 bytes. oneDNN's kernels configure them
+// again in each of their calls.
 class TileRegisters {
  public:
   [[gnu::always_inline]] TileRegisters() {
@@ -28,7 +28,7 @@ class TileRegisters {
   TileRegisters& operator=(const TileRegisters&) = delete;
 };
 
-// The compiler's AMX instructions do not say that they read and write memory.
+// Needed because the compiler does not know that AMX intrinsics read and write memory.
 [[gnu::always_inline]] static inline void memory_barrier() {
   __asm__ volatile("" ::: "memory");
 }

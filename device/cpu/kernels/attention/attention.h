@@ -10,12 +10,12 @@ namespace strata::device::cpu {
 // By dtype, in the order of DType. Tasks of one call may run at the same time; `scratch` is one worker's,
 // attention_scratch() floats, 64-byte aligned.
 struct AttentionKernels {
-  // The outputs of the queries, as far as the document has them.
+  // Computes the outputs of those of the queries that the document has.
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
-  // delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
+  // Computes delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) from row `first` of the
-  // document on. Their parts of dq are added in turn, so tiles of a document must start in order.
+  // Computes dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) from row `first`
+  // of the document on. Their parts of dq are added in turn, so tiles of a document must start in order.
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
                       std::size_t tiles, float* scratch);
 };

@@ -13,8 +13,8 @@ namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
 
-// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements. Without the gap, the same
-// place in two tiles would be whole pages apart, and the processor would confuse loads with stores.
+// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements. Without the gap, equal
+// offsets in two tiles would be whole pages apart, and loads would falsely depend on stores (4K aliasing).
 struct Scratch {
   static constexpr std::size_t kGap = 16;
   float* next;
@@ -35,7 +35,7 @@ struct HeadRows {
   std::size_t rows = left < kTile ? left : kTile;
 
   [[gnu::always_inline]] const T* row(std::size_t r) const { return data + r * stride; }
-  // Rows lie too far apart for the processor's own prefetching. The next tile's first rows are fetched too.
+  // Rows are too far apart for the hardware prefetcher. The next tile's first rows are fetched too.
   [[gnu::always_inline]] void prefetch_after(std::size_t r) const {
     constexpr std::size_t kAhead = 16;
     if (r + kAhead >= left) return;

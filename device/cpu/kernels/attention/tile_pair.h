@@ -4,7 +4,7 @@
 #include "device/cpu/kernels/attention/operands.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
 
-// What forward and backward share: which keys a tile of queries sees, and the operands of a dtype.
+// Shared by forward and backward: which keys a tile of queries sees, and the operands of a dtype.
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr float kMasked = -__builtin_inff();

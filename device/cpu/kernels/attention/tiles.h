@@ -5,9 +5,10 @@ namespace strata::device::cpu {
 
 inline constexpr std::size_t kAttentionTile = 64;  // keys and queries of a tile; orders the sums
 
-// The most tiles that a task takes through the other side's tiles, which are packed once for all of them. What the task
-// keeps of its tiles must stay in a core's own cache. Forward takes tiles of queries, of one head or of several that
-// share a key head; backward takes tiles of keys. Bits do not depend on their number.
+// The maximum number of tiles that one task processes against the tiles of the other operand, which are packed once for
+// all of them. The data that a task keeps per tile must fit into a core's own cache. In forward these are tiles of
+// queries, of one head or of several that share a key head; in backward, tiles of keys. Bits do not depend on their
+// number.
 inline constexpr std::size_t kMostForwardTiles = 8, kMostBackwardTiles = 4;
 constexpr std::size_t forward_tiles(std::size_t padded_head_dim) {
   const std::size_t fit = 512 / padded_head_dim;

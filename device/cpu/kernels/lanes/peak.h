@@ -3,8 +3,8 @@
 
 namespace strata::device::cpu {
 
-// Multiplications and additions that wait neither for each other nor for memory: the most that a core does in a second.
-// Each call does `rounds` rounds and returns their floating-point operations.
+// Independent multiplications and additions without memory accesses, to measure the peak rate of a core. Each call does
+// `rounds` rounds and returns the number of floating-point operations.
 struct PeakKernels {
   double (*fp32)(std::size_t rounds);  // by FMA
   double (*bf16)(std::size_t rounds);  // by VDPBF16PS; null if the kernels do not have it

@@ -2,9 +2,9 @@
 #include "device/cpu/isa.h"
 
 // Every kernel source here is compiled once per instruction set, in namespace STRATA_ISA. It must not instantiate
-// inline functions of other headers with external linkage: the linker would keep one copy, perhaps of the wrong
-// instruction set. So kernels include only C headers, intrinsics and constexpr dtype conversions, and declare their own
-// functions static.
+// inline functions of other headers with external linkage: the linker would keep one copy, possibly compiled for the
+// wrong instruction set. So kernels include only C headers, intrinsics and constexpr dtype conversions, and declare
+// their own functions static.
 //
 // A kernel header uses this macro to declare a table of function pointers, its two definitions and the choice between
 // them:

@@ -6,9 +6,9 @@
 
 namespace strata::device::cpu {
 
-// Divides a call's tiles into a team's tasks. Tasks with more tiles pack less; with fewer, no thread runs out of work
-// at the end. So tasks are as large as possible while each thread still gets several. They start in the order of their
-// numbers, the longest first over all heads if queries see what precedes them. Bits do not depend on any of this.
+// Divides a call's tiles into a team's tasks. Larger tasks pack less; with smaller ones, threads finish at about the
+// same time. So tasks are as large as possible while each thread still gets several. They start in the order of their
+// numbers, the longest first over all heads if attention is causal. Bits do not depend on any of this.
 class AttentionTasks {
  public:
   AttentionTasks(const AttentionCall& c, int threads)

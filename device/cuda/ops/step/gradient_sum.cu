@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// More pieces take several launches: the sum lies in fp32 between them as it does in a register.
+// More pieces take several launches: between them the sum is stored in fp32, as in a register.
 constexpr std::size_t kMostPieces = GradientRuns::kMostInRegisters;
 struct Pieces {
   const std::byte* at[kMostPieces];

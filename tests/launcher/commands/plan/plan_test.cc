@@ -102,7 +102,7 @@ class Plan : public testing::Test {
 // Ranks share a machine as under `mpirun -n 4 strata train`.
 TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
   EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
-                                       "each with its part of\n  what is free\n"));
+                                       "each with its part of\n  the free memory\n"));
   const double alone = device_capacity();
   EXPECT_THAT(planned(4, 4), HasSubstr("capacity: 4 ranks on one machine like this one (--ranks-per-node), each with"));
   EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "what is free changes from moment to moment";
@@ -110,7 +110,7 @@ TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
   EXPECT_THAT(planned(3, 2), HasSubstr("3 ranks on 2 machines like this one, up to 2 on each"));
   EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than there are";
   EXPECT_EQ(number("ranks_per_node"), 2);
-  EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}), HasSubstr("as memory.device and memory.host"));
+  EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}), HasSubstr("with the memory of memory.device"));
 }
 
 TEST_F(Plan, AMachineHasAsManyRanksAsCores) {

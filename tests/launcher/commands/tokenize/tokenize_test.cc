@@ -65,7 +65,7 @@ TEST_F(TokenizeTest, AByteOrderMarkIsNoText) {
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is not JSON"));
 }
 
-// Fields that nobody reads may be any number.
+// Fields that are not read may hold any number.
 TEST_F(TokenizeTest, NumbersThatNobodyReads) {
   folder_.write("a.jsonl",
                 "{\"text\":\"a\",\"id\":123456789012345678901234567890}\n"

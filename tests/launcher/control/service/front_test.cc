@@ -64,10 +64,10 @@ TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
 
 TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   recipe_.listen = "0.0.0.0:0";
-  EXPECT_THAT(refusal(), HasSubstr("lets other machines steer this run"));
+  EXPECT_THAT(refusal(), HasSubstr("lets other machines control this run"));
   secure();
   recipe_.token_file.reset();
-  EXPECT_THAT(refusal(), HasSubstr("lets other machines steer this run"));
+  EXPECT_THAT(refusal(), HasSubstr("lets other machines control this run"));
   secure();
   const Front front = open_front(recipe_);
   EXPECT_TRUE(front.address.tls);

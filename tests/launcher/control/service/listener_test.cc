@@ -76,7 +76,7 @@ TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
               HasSubstr("the host no.such.host.invalid is not found"));
 }
 
-// As SIGKILL leaves it: the name is there, and nobody listens.
+// The state after SIGKILL: the name exists, and no process listens.
 TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";

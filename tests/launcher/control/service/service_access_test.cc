@@ -63,11 +63,11 @@ TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
   EXPECT_THAT(failure_of([&] {
                 (void)Client({address_, true, foreign.cert, "", "", token}).status();
               }).what(),
-              HasSubstr("--ca names the authority's"));
+              HasSubstr("give the authority's with --ca"));
   EXPECT_THAT(failure_of([&] {
                 (void)Client({address_, true, own.cert, "", "", token}).status();
               }).what(),
-              HasSubstr("use a name that stands in it"));
+              HasSubstr("use a name that it contains"));
   EXPECT_THAT(failure_of([&] {
                 (void)Client({address_, false, "", "", "", token}).status();
               }).what(),
@@ -125,7 +125,7 @@ TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrFo
 TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
   open({}, true, true);
   EXPECT_FAILURE((void)Client({address_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
-                 HasSubstr("it speaks no TLS: leave out --ca"));
+                 HasSubstr("it does not use TLS: leave out --ca"));
 }
 
 Descriptor connected_to(const std::string& target) {

@@ -98,7 +98,7 @@ TEST_F(ServiceTest, TheLastStepIsShownToo) {
   post(1);
   Watching watching(target(), 1);
   watching.wait_for_first();
-  pump_ = {};  // nobody looks for new steps any more
+  pump_ = {};  // no thread looks for new steps any more
   for (std::int64_t step = 2; step <= 120; ++step) post(step);
   board_.collect();
   close();
@@ -272,7 +272,7 @@ TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
   const pb::StopReply late = client.stop(true);
   EXPECT_TRUE(late.checkpoint());
   EXPECT_EQ(late.last_step(), 1);
-  EXPECT_EQ(board_.stop_asked(), runtime::kStop) << "nobody has been told otherwise";
+  EXPECT_EQ(board_.stop_asked(), runtime::kStop) << "the late request was not posted";
   const pb::Status status = client.status();
   for (const pb::Event& event : status.events())
     EXPECT_THAT(event.text(), Not(HasSubstr("without a checkpoint"))) << "which is not what happens";

@@ -68,19 +68,19 @@ class HubTest : public testing::Test {
 };
 
 TEST_F(HubTest, TellsWhatItWasTold) {
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
   EXPECT_EQ(status().nodes_size(), 1);
 }
 
 // The rank is the first of a pipeline with two stages.
 TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).coordinates(), "");
   TaskNames names;
   names.stages.resize(2);
   names.mesh = {2, {}, 0, 1, 2};
-  hub_->know(names);
+  hub_->set_names(names);
   EXPECT_EQ(status().ranks(0).coordinates(), "stage 0");
   pb::Dump dump;
   pb::RankDump& rank = *dump.add_ranks();
@@ -97,14 +97,14 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
     pb::NodeReport other = report(node);
     other.set_dump_number(hub_->dump_number());
     other.add_dump()->set_rank(9);
-    hub_->told(other);
+    hub_->receive(other);
   }
   hub_->look(false);
-  EXPECT_FALSE(dump.has_value()) << "no node of this run has told";
+  EXPECT_FALSE(dump.has_value()) << "no node of this run has answered";
   pb::NodeReport own = report();
   own.set_dump_number(hub_->dump_number());
   own.add_dump()->set_rank(0);
-  hub_->told(own);
+  hub_->receive(own);
   hub_->look(false);
   ASSERT_TRUE(dump.has_value());
   ASSERT_EQ(dump->ranks_size(), 1);
@@ -113,22 +113,22 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
 
 // A request during a collection gets an answer, too, and the ranks are interrupted only once.
 TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
-  std::vector<int> told(3, -1);
+  std::vector<int> ranks(3, -1);
   const auto ask = [&](std::size_t who) {
-    hub_->dump([&, who](const pb::Dump& dump) { told[who] = dump.ranks_size(); });
+    hub_->dump([&, who](const pb::Dump& dump) { ranks[who] = dump.ranks_size(); });
   };
   const auto answer = [&] {
     pb::NodeReport own = report();
     own.set_dump_number(hub_->dump_number());
     own.add_dump()->set_rank(0);
-    hub_->told(own);
+    hub_->receive(own);
     hub_->look(false);
   };
   ask(0);
   ask(1);
   EXPECT_EQ(hub_->dump_number(), 1U);
   answer();
-  EXPECT_THAT(told, testing::ElementsAre(1, 1, -1));
+  EXPECT_THAT(ranks, testing::ElementsAre(1, 1, -1));
   ask(2);
   EXPECT_EQ(hub_->dump_number(), 1U) << "not at once";
   for (int naps = 0; naps < 2000 && hub_->dump_number() == 1; ++naps) {
@@ -137,20 +137,20 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
   }
   EXPECT_EQ(hub_->dump_number(), 2U);
   answer();
-  EXPECT_EQ(told[2], 1);
+  EXPECT_EQ(ranks[2], 1);
 }
 
 TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
-  int told = 0;
+  int answers = 0;
   const auto count = [&](const pb::Dump& dump) {
     EXPECT_EQ(dump.ranks_size(), 0);
-    ++told;
+    ++answers;
   };
   hub_->dump(count);
   hub_->leave();
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(answers, 1);
   hub_->dump(count);
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(answers, 2);
 }
 
 class StuckHubTest : public HubTest {
@@ -172,7 +172,7 @@ class StuckHubTest : public HubTest {
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
       stuck.set_dump_number(hub_->dump_number());
       if (hub_->dump_number() > 0 && stuck.dump_size() == 0) stuck.add_dump()->set_rank(0);
-      hub_->told(stuck);
+      hub_->receive(stuck);
       hub_->look(false);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -183,7 +183,7 @@ class StuckHubTest : public HubTest {
 
 TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
   EXPECT_THAT(verdict(),
-              testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and what all ranks were in is in "),
+              testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and the state of all ranks is in "),
                              testing::HasSubstr(file().string())));
   std::ifstream in(file());
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -192,11 +192,11 @@ TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
 
 TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
   for (int naps = 0; naps < 1000 && hub_->dump_number() == 0; ++naps) {
-    hub_->told(stuck_report());
+    hub_->receive(stuck_report());
     hub_->look(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  ASSERT_GT(hub_->dump_number(), 0U) << "nobody asked what its ranks do";
+  ASSERT_GT(hub_->dump_number(), 0U) << "no state of the ranks was requested";
   hub_->leave();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a file would be written meanwhile
   hub_->look(false);
@@ -209,7 +209,7 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// Opening a pipe that nobody reads would never return, so it is refused.
+// Opening a pipe without a reader would never return, so it is refused.
 TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
@@ -231,7 +231,7 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
   EXPECT_FALSE(std::filesystem::exists(file()));
   drive.set_value();
   done->get_future().get();
-  EXPECT_TRUE(std::filesystem::exists(file())) << "nobody would read the state of the ranks";
+  EXPECT_TRUE(std::filesystem::exists(file())) << "the state of the ranks was not written";
 }
 
 TEST_F(HubTest, KnowsWhetherItLooks) {
@@ -270,7 +270,7 @@ TEST_F(HubTest, TakesReportsOfAnyContent) {
     pb::NodeReport changed;
     if (!changed.ParseFromString(bytes)) continue;
     ++read;
-    hub_->told(changed);
+    hub_->receive(changed);
     const pb::Status status = this->status();
     ASSERT_EQ(status.ranks_size(), 1);
     ASSERT_EQ(status.ranks(0).rank(), 0);
@@ -279,7 +279,7 @@ TEST_F(HubTest, TakesReportsOfAnyContent) {
   }
   EXPECT_GT(read, 1000);
   EXPECT_EQ(ended_, std::nullopt);
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
 }
 

@@ -85,7 +85,7 @@ TEST(NodeLifeTest, TheLongestSilenceIsToldOnce) {
   EXPECT_EQ(life.take_silence(), 0);
   life.hear(130);
   life.leave();
-  EXPECT_EQ(life.take_silence(), 0) << "who has left is not missed";
+  EXPECT_EQ(life.take_silence(), 0) << "a node that has left is not missed";
   NodeLife first = in(State::unreached);
   first.hear(120);
   EXPECT_EQ(first.take_silence(), 0) << "it was never there";

@@ -80,7 +80,7 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
     if (order.verdict() == "the end") verdict.store(true);
   });
   EXPECT_TRUE(comes([&] {
-    stream.tell(report(1));
+    stream.send(report(1));
     return told() > 2;
   }));
   pb::NodeOrder order;
@@ -100,7 +100,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   NodeStream stream(target(), credentials_, [&](const pb::NodeOrder&) { orders.fetch_add(1); });
   const auto heard = [&](std::size_t reports) {
     return comes([&] {
-      stream.tell(report(1));
+      stream.send(report(1));
       return told() > reports;
     });
   };
@@ -108,7 +108,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   EXPECT_EQ(orders.load(), 0);
   looks_.store(true);
   EXPECT_TRUE(comes([&] {
-    stream.tell(report(1));
+    stream.send(report(1));
     return orders.load() > 0;
   }));
 }
@@ -118,7 +118,7 @@ TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
     ASSERT_TRUE(comes([&] {
-      stream.tell(report(1));
+      stream.send(report(1));
       return told() > 0;
     }));
     stream.leave(report(1));
@@ -129,7 +129,7 @@ TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
     ASSERT_TRUE(comes([&] {
-      stream.tell(report(0));
+      stream.send(report(0));
       return told() > before;
     }));
   }
@@ -140,18 +140,18 @@ TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
   serve();
   NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
   ASSERT_TRUE(comes([&] {
-    stream.tell(report(1));
+    stream.send(report(1));
     return told() > 0;
   }));
   end();
   for (int i = 0; i < 20; ++i) {
-    stream.tell(report(1));
+    stream.send(report(1));
     std::this_thread::sleep_for(20ms);
   }
   const std::size_t before = told();
   serve(port_);
   EXPECT_TRUE(comes([&] {
-    stream.tell(report(1));
+    stream.send(report(1));
     return told() > before;
   }));
 }
@@ -192,7 +192,7 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   const std::size_t before = told();
   NodeStream right(target(), credentials_, [](const pb::NodeOrder&) {});
   EXPECT_TRUE(comes([&] {
-    right.tell(report(0));
+    right.send(report(0));
     return told() > before;
   }));
 }
@@ -207,15 +207,15 @@ TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
   NodeStream shows_none(target(), no_certificate, [](const pb::NodeOrder&) { ADD_FAILURE(); });
   NodeStream wrong_certificate(target(), make_credentials(), [](const pb::NodeOrder&) { ADD_FAILURE(); });
   for (int i = 0; i < 50; ++i) {
-    wrong_token.tell(report(1));
-    wrong_certificate.tell(report(1));
-    shows_none.tell(report(1));
+    wrong_token.send(report(1));
+    wrong_certificate.send(report(1));
+    shows_none.send(report(1));
     std::this_thread::sleep_for(20ms);
   }
   EXPECT_EQ(told(), 0U);
   NodeStream right(target(), credentials_, [](const pb::NodeOrder&) {});
   EXPECT_TRUE(comes([&] {
-    right.tell(report(1));
+    right.send(report(1));
     return told() > 0;
   }));
 }

@@ -19,7 +19,7 @@ TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
       wait.wait();
       said.push_back(text);
     });
-    for (const char* text : {"a", "b", "c"}) messages.tell(text);
+    for (const char* text : {"a", "b", "c"}) messages.print(text);
     read.set_value();
   }
   EXPECT_THAT(said, testing::ElementsAre("a", "b", "c"));
@@ -33,7 +33,7 @@ TEST(TellerTest, KeepsNoMoreThanItHasRoomFor) {
       wait.wait();
       ++said;
     });
-    for (int i = 0; i < 1000; ++i) messages.tell("x");
+    for (int i = 0; i < 1000; ++i) messages.print("x");
     read.set_value();
   }
   EXPECT_GE(said, 64U);

@@ -29,7 +29,7 @@ TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
                      {"gather block 4", LaneId::gather, true, 0}};
   names.group_sets = {{{0, 1, 2, 3}, {4, 5}}};
   Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}, {"n2", {4, 5}}}, {0, 0, 0, 0, 1, 1}}, 0);
-  watch.know(names);
+  watch.set_names(names);
   const std::vector<RankView> ranks = {rank_at(0, LaneId::gather, 2, 69), rank_at(1, LaneId::compute, 0, 70),
                                        rank_at(2, LaneId::gather, 2, 69), rank_at(3, LaneId::gather, 2, 69),
                                        rank_at(4, LaneId::reduce, 1, 69), rank_at(5, LaneId::reduce, 1, 69)};
@@ -50,7 +50,7 @@ TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
   names.mesh = runtime::Mesh{4, {}, 4, 1, 2};
   names.group_sets = {{{0, 2}, {1, 3}}};
   Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}}, {0, 0, 0, 0}}, 0);
-  watch.know(names);
+  watch.set_names(names);
   const std::vector<RankView> ranks = {rank_at(0, LaneId::stage_backward, 1, 69),
                                        rank_at(1, LaneId::stage_backward, 1, 69), rank_at(2, LaneId::gather, 0, 69),
                                        rank_at(3, LaneId::compute, 1, 70)};

@@ -38,7 +38,7 @@ RankView at(int rank, LaneId lane, int task, double age, std::int64_t step = 120
 
 class WatchTest : public testing::Test {
  protected:
-  WatchTest() { watch_.know(names()); }
+  WatchTest() { watch_.set_names(names()); }
 
   // All nodes report at `now`.
   void tell(const std::vector<RankView>& ranks, double now) {
@@ -73,9 +73,10 @@ TEST_F(WatchTest, NamesASilentNodeItsRanksAndItsLastPlace) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, Kind::lost);
   EXPECT_EQ(found[0].rank, 4);
-  EXPECT_EQ(found[0].text,
-            "node n3 (ranks 4 to 5) is lost: not heard of for 30 s, so it is down, or its network; last in 'reduce "
-            "block 3' of step 120");
+  EXPECT_EQ(
+      found[0].text,
+      "node n3 (ranks 4 to 5) is lost: not heard from for 30 s, so it is down, or its network is; last in 'reduce "
+      "block 3' of step 120");
   EXPECT_THAT(look(131, Kind::lost), IsEmpty()) << "once";
 }
 
@@ -111,7 +112,7 @@ TEST_F(WatchTest, AStreamThatBrokeWhileAllWasWellIsAnEndedProcess) {
   watch_.broke(1, 100.2);
   EXPECT_THAT(look(102, Kind::lost), IsEmpty()) << "it may come back";
   EXPECT_THAT(look(103.3, Kind::lost),
-              ElementsAre("node n2 (ranks 2 to 3) is lost: its processes have ended without a word; last in 'reduce "
+              ElementsAre("node n2 (ranks 2 to 3) is lost: its processes have ended without a message; last in 'reduce "
                           "block 3' of step 120"));
 }
 
@@ -180,7 +181,7 @@ TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
 TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
   for (const bool running : {true, false}) {
     Watch watch({30, 60, 600}, three_nodes(), 0);
-    watch.know(names());
+    watch.set_names(names());
     const auto found_at = [&](double age) {
       std::vector<RankView> ranks;
       for (int rank = 0; rank < 6; ++rank) {
@@ -253,7 +254,7 @@ TEST_F(WatchTest, WatchesTheOthersWhenANodeHasLeft) {
 
 TEST_F(WatchTest, WithoutWarningsAStuckRankIsStillFound) {
   Watch watch({30, 0, 600}, three_nodes(), 0);
-  watch.know(names());
+  watch.set_names(names());
   for (const double age : {598.0, 599.0, 600.0}) {
     std::vector<RankView> ranks = all_reducing(age);
     for (int node = 0; node < 3; ++node)
@@ -272,8 +273,7 @@ TEST_F(WatchTest, SaysThatARankGoesOn) {
   tell(ranks, 100);
   EXPECT_EQ(look(100, Kind::warning).size(), 1U);
   tell(all_reducing(0.1), 101);
-  EXPECT_THAT(look(101, Kind::recovered),
-              ElementsAre("rank 5 on n3 is moving again: it is in 'reduce block 3' of step 120"));
+  EXPECT_THAT(look(101, Kind::recovered), ElementsAre("rank 5 on n3 continues: it is in 'reduce block 3' of step 120"));
 }
 
 TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
@@ -323,7 +323,7 @@ TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
   for (double now = 0; now < 1000; ++now) {
     watch_.heard(0, std::span(ranks).subspan(0, 2), now);
     const auto found = watch_.look(now);
-    ASSERT_EQ(found.size(), now == 30 ? 1U : 0U) << now << ": what nobody knows of stands still for nobody";
+    ASSERT_EQ(found.size(), now == 30 ? 1U : 0U) << now << ": a rank that was never seen has not stalled";
     if (found.empty()) continue;
     EXPECT_EQ(found[0].kind, Kind::unknown);
     EXPECT_THAT(found[0].text, testing::HasSubstr("n2, n3 never reached rank 0 on n1"));
@@ -344,7 +344,7 @@ TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, Kind::recovered);
   EXPECT_EQ(found[0].text,
-            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard of again after 7 s without a word; the run continues");
+            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard from again after a silence of 7 s; the run continues");
   for (const int node : {0, 1, 2}) hear(node, 10.9);
   EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is nothing to tell of";
 }
@@ -361,7 +361,7 @@ TEST_F(WatchTest, AProcessThatWasStoppedItselfTellsOfNobodysReturn) {
 
 TEST_F(WatchTest, ZeroMeansNever) {
   Watch never({0, 0, 0}, three_nodes(), 0);
-  never.know(names());
+  never.set_names(names());
   const std::vector<RankView> ranks = all_reducing(1e6);
   never.heard(0, std::span(ranks).first(2), 0);
   EXPECT_THAT(never.look(1e6), IsEmpty());

@@ -59,19 +59,19 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
               HasSubstr("n2 has no " + program));
   // A missing file need not be this folder or the program.
   EXPECT_EQ(why_not_reached("n2", "~/.bashrc: cd: /old: No such file or directory\nkex: Connection reset\n", 255),
-            "n2 does not answer: kex: Connection reset");
+            "n2 does not respond: kex: Connection reset");
   EXPECT_EQ(why_not_reached("n2", "strata: /sys/x: No such file or directory\n", 1),
-            "n2 does not answer: strata: /sys/x: No such file or directory");
+            "n2 does not respond: strata: /sys/x: No such file or directory");
   EXPECT_THAT(why_not_reached("n2", "strata: error while loading shared libraries: libx.so.1: cannot open\n", 127),
               AllOf(HasSubstr("a library is missing"), HasSubstr("libx.so.1")));
   EXPECT_EQ(why_not_reached("n2", "x\nssh: connect to host n2 port 22: No route to host\r\n", 255),
-            "n2 does not answer: ssh: connect to host n2 port 22: No route to host");
+            "n2 does not respond: ssh: connect to host n2 port 22: No route to host");
   EXPECT_EQ(why_not_reached("n2",
                             "srun: error: Unable to create step for job 3: Requested node configuration is not "
                             "available\n",
                             1),
             "Slurm has taken n2 out of the job: scontrol show node n2 says why");
-  EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not answer");
+  EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not respond");
 }
 
 // A Slurm job of two nodes, with stand-ins for Slurm's programs.
@@ -159,9 +159,9 @@ TEST(Allocation, WordsReachTheNodeAsTheyAre) {
   const Program program = on_node(allocation, "198.51.100.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
   ASSERT_EQ(program.words.front(), "ssh");
   EXPECT_THAT(program.words, testing::Contains("BatchMode=yes"));
-  const Said said =
+  const ProgramResult result =
       run_program({{"sh", "-c", "set -- \"$1\"; printf %s \"${1##*&& exec env }\"", "sh", program.words.back()}}, 10);
-  EXPECT_EQ(said.out, "'STRATA_X=$1' '/a b/strata' 'it'\\''s'\n");
+  EXPECT_EQ(result.out, "'STRATA_X=$1' '/a b/strata' 'it'\\''s'\n");
 }
 
 TEST(Allocation, ThisMachineNeedsNoSsh) {

@@ -15,15 +15,15 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Said shell(const std::string& text, double seconds = 20) {
+ProgramResult shell(const std::string& text, double seconds = 20) {
   return run_program({{"sh", "-c", text}}, seconds);
 }
 
 TEST(Child, SaysLineByLineAndEnds) {
-  const Said said = shell("echo a; echo b >&2; printf c; exit 3");
-  EXPECT_EQ(said.out, "a\nc\n");
-  EXPECT_EQ(said.errors, "b\n");
-  EXPECT_EQ(said.code, 3);
+  const ProgramResult result = shell("echo a; echo b >&2; printf c; exit 3");
+  EXPECT_EQ(result.out, "a\nc\n");
+  EXPECT_EQ(result.errors, "b\n");
+  EXPECT_EQ(result.code, 3);
   EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
 }
 
@@ -31,23 +31,24 @@ TEST(Child, SaysLineByLineAndEnds) {
 TEST(Child, HearsNoTermIfItIsNotTo) {
   const std::vector<std::string> words = {"sh", "-c", "kill -TERM $$; echo on"};
   EXPECT_EQ(run_program({words}, 20).code, 128 + SIGTERM);
-  const Said said = run_program({words, {}, false, true}, 20);
-  EXPECT_EQ(said.out, "on\n");
-  EXPECT_EQ(said.code, 0);
+  const ProgramResult result = run_program({words, {}, false, true}, 20);
+  EXPECT_EQ(result.out, "on\n");
+  EXPECT_EQ(result.code, 0);
 }
 
 TEST(Child, EnvironmentTakesThePlaceOfWhatIsThere) {
   setenv("STRATA_TEST_CHILD", "before", 1);
-  const Said said = run_program({{"sh", "-c", "env | grep STRATA_TEST_CHILD"}, {"STRATA_TEST_CHILD=after"}}, 20);
-  EXPECT_EQ(said.out, "STRATA_TEST_CHILD=after\n");
+  const ProgramResult result =
+      run_program({{"sh", "-c", "env | grep STRATA_TEST_CHILD"}, {"STRATA_TEST_CHILD=after"}}, 20);
+  EXPECT_EQ(result.out, "STRATA_TEST_CHILD=after\n");
   unsetenv("STRATA_TEST_CHILD");
 }
 
 TEST(Child, WhatTakesTooLongIsKilledWithItsChildren) {
   const auto start = std::chrono::steady_clock::now();
-  const Said said = shell("sleep 60 & echo $!; sleep 60", 2);
-  EXPECT_EQ(said.code, std::nullopt);
-  const int grandchild = std::stoi(said.out);
+  const ProgramResult result = shell("sleep 60 & echo $!; sleep 60", 2);
+  EXPECT_EQ(result.code, std::nullopt);
+  const int grandchild = std::stoi(result.out);
   // Gone, or dead and not yet reaped by the process that inherited it.
   const auto alive = [&] {
     return shell("grep -q '^State:.[^Z]' /proc/" + std::to_string(grandchild) + "/status").code == 0;

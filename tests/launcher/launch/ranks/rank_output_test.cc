@@ -57,64 +57,64 @@ TEST_F(RankOutputTest, TagsOfOpenMpi5) {
 // The last that a rank says may have no line break.
 TEST_F(RankOutputTest, APieceWithoutAnEndIsALineOnceAllHasEnded) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
-  EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: it broke" + complaint_end(Exit::failed) + "[1,1]<stderr>:step 1"}),
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: it broke" + failure_end(Exit::failed) + "[1,1]<stderr>:step 1"}),
             "step 1\n");
-  EXPECT_EQ(output.complaint(), "");
+  EXPECT_EQ(output.failure(), "");
   testing::internal::CaptureStderr();
   output.finish();
   EXPECT_TRUE(output.drain(30));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "strata: it broke\n");
-  EXPECT_EQ(output.complaint(), "it broke");
+  EXPECT_EQ(output.failure(), "it broke");
 }
 
 TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
-  const std::string end = complaint_end(Exit::requeue);
+  const std::string end = failure_end(Exit::requeue);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
             "strata: a note\nstrata: rank 1: it broke\n");
-  EXPECT_EQ(output.complaint(), "rank 1: it broke");
-  EXPECT_EQ(output.complaint_code(), 75);
+  EXPECT_EQ(output.failure(), "rank 1: it broke");
+  EXPECT_EQ(output.failure_code(), 75);
   // Later lines of other ranks are not a cause.
   (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
-  EXPECT_EQ(output.complaint(), "rank 1: it broke");
+  EXPECT_EQ(output.failure(), "rank 1: it broke");
 
   // A stop that launch requested from the other ranks does not replace the cause. Another cause does.
   (void)screen(output,
-               {"[1,0]<stderr>:strata: it was stopped" + complaint_end(Exit::failed, {EndReason::Kind::signal, 9})});
-  EXPECT_EQ(output.complaint(), "rank 1: it broke");
+               {"[1,0]<stderr>:strata: it was stopped" + failure_end(Exit::failed, {EndReason::Kind::signal, 9})});
+  EXPECT_EQ(output.failure(), "rank 1: it broke");
   EXPECT_EQ(output.end_reason(), EndReason{});
   (void)screen(output,
-               {"[1,0]<stderr>:strata: no number" + complaint_end(Exit::failed, {EndReason::Kind::not_finite, 9})});
-  EXPECT_EQ(output.complaint(), "no number");
+               {"[1,0]<stderr>:strata: no number" + failure_end(Exit::failed, {EndReason::Kind::not_finite, 9})});
+  EXPECT_EQ(output.failure(), "no number");
   EXPECT_EQ(output.end_reason(), (EndReason{EndReason::Kind::not_finite, 9}));
 
   RankOutput several(Starter::mpirun, screen_, std::nullopt, 1);
   (void)screen(several, {"[1,0]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:  zero.stage = 3" + end});
-  EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
+  EXPECT_EQ(several.failure(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
 // A sentence consists of its own rank's lines only, and later output does not extend it.
 TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
-                        "[1,1]<stderr>:  zero.stage = 3" + complaint_end(Exit::does_not_fit)});
-  EXPECT_EQ(output.complaint(), "it does not fit; what would:\n  zero.stage = 3");
+                        "[1,1]<stderr>:  zero.stage = 3" + failure_end(Exit::does_not_fit)});
+  EXPECT_EQ(output.failure(), "it does not fit; what would:\n  zero.stage = 3");
   const std::string more(1000, 'x');
   output.take(true, "[1,1]<stderr>:strata: it broke:");
   for (int i = 0; i < 100; ++i) output.take(true, "[1,1]<stderr>:" + more);
-  output.take(true, "[1,1]<stderr>:" + more + complaint_end(Exit::failed));
-  EXPECT_THAT(output.complaint(), testing::StartsWith("it broke:\n"));
-  EXPECT_LT(output.complaint().size(), 20000U);
+  output.take(true, "[1,1]<stderr>:" + more + failure_end(Exit::failed));
+  EXPECT_THAT(output.failure(), testing::StartsWith("it broke:\n"));
+  EXPECT_LT(output.failure().size(), 20000U);
 }
 
 // /dev/full refuses each write as a full disk does.
 TEST_F(RankOutputTest, TheLastWordsAreALineThatSaysSomething) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
-  EXPECT_EQ(output.last_words(), "");
+  EXPECT_EQ(output.last_message(), "");
   (void)screen(output, {"[1,0]<stderr>:strata: data      1 file", "[1,0]<stderr>:strata:           4.8 epochs"});
-  EXPECT_EQ(output.last_words(), "data      1 file");
+  EXPECT_EQ(output.last_message(), "data      1 file");
   (void)screen(output, {"[1,0]<stderr>:step 7/20  loss 1.5  lr 1e-3"});
-  EXPECT_EQ(output.last_words(), "step 7/20");
+  EXPECT_EQ(output.last_message(), "step 7/20");
 }
 
 TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {

@@ -153,7 +153,7 @@ TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
   EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.sequence=true"));
 }
 
-// What would leave rows that the ranks of a layer cannot divide is not tried, so that the refusal speaks of memory.
+// Values that leave rows that the ranks of a layer cannot divide are not tried, so that the refusal is about memory.
 TEST(SuggestionOverRanks, RowsThatCannotBeDividedAreLeftOut) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"parallel.tensor=2", "model.config.n_layer=3", "training.micro_batch_size=2",

@@ -59,7 +59,7 @@ TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
   refused("memory.device=2e9", "memory.device = 2000000000.0 (", "; write 2000000000");
   refused("training.max_steps=-5.0", "training.max_steps = -5.0 (", "an integer >= 0");
   refused("training.max_steps=5.5", "training.max_steps = 5.5 (", "an integer >= 0");
-  refused("training.max_steps=1e300", "training.max_steps = 1e+300 (", "an integer >= 0; the most is 1099511627776");
+  refused("training.max_steps=1e300", "training.max_steps = 1e+300 (", "an integer >= 0; the maximum is 1099511627776");
   refused("training.recompute=[1.0]", "training.recompute = [1.0] (", "block numbers");
   EXPECT_EQ(recipe_with({"model.config.rope_theta=5e5"}).model.config.at("rope_theta"), "500000.0");
 }
@@ -72,18 +72,18 @@ TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
   for (const char* key : {"optimizer.weight_decay", "optimizer.learning_rate", "optimizer.eps",
                           "training.max_grad_norm", "fp16.initial_scale"})
     for (const char* value : {"1e300", "1e39", "'1e300'", "3.41e38", "9223372036854775807000000000000000000000"})
-      refused(std::string(key) + "=" + value, "; the most is 3.4028235e+38");
-  refused("training.class_weights=[1, 1e39]", "; the most is 3.4028235e+38");
+      refused(std::string(key) + "=" + value, "; the maximum is 3.4028235e+38");
+  refused("training.class_weights=[1, 1e39]", "; the maximum is 3.4028235e+38");
   for (const char* key : {"training.max_steps", "training.global_batch_size", "scheduler.warmup_steps",
                           "checkpoint.every", "evaluation.max_sequences", "report.every"})
     for (const char* value : {"1099511627777", "9223372036854775807", "9223372036854775808", "1e99"})
-      refused(std::string(key) + "=" + value, "; the most is 1099511627776");
+      refused(std::string(key) + "=" + value, "; the maximum is 1099511627776");
   for (const char* value : {"9223372036854775808", "99999999999999999999"})
-    refused(std::string("training.seed=") + value, "; the most is 9223372036854775807");
+    refused(std::string("training.seed=") + value, "; the maximum is 9223372036854775807");
   for (const char* key : {"memory.device", "memory.host", "memory.tile"})
     for (const char* value : {"99999999999GiB", "4194305TiB", "5000000000GB"})
-      refused(std::string(key) + "=" + value, "; the most is 4194304TiB");
-  // Nothing else is told about it.
+      refused(std::string(key) + "=" + value, "; the maximum is 4194304TiB");
+  // Nothing else is reported about it.
   for (const char* set : {"optimizer.weight_decay=-1", "training.max_steps=-1", "memory.device=0", "training.seed=x",
                           "memory.device=inf", "memory.device=2X", "zero.stage=4", "training.max_steps=1.5"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, testing::Not(HasSubstr("the most")));

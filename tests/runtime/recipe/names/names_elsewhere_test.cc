@@ -27,7 +27,7 @@ TEST(NamesElsewhere, EachStandsForAKeyThatThereIsAndIsNoneItself) {
   std::set<std::string_view> keys, names;
   for (const RecipeKey& key : recipe_keys()) keys.insert(key.name);
   for (const NameElsewhere& other : names_elsewhere()) {
-    EXPECT_TRUE(names.insert(other.name).second) << other.name << " stands twice";
+    EXPECT_TRUE(names.insert(other.name).second) << other.name << " is there twice";
     EXPECT_TRUE(other.key.empty() ? !other.note.empty() : keys.contains(other.key)) << other.name;
     for (const std::string_view key : keys)
       EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is asked of unknown keys alone";

@@ -69,7 +69,8 @@ TEST_F(ReportFileTest, TwoRunsDoNotWriteOneFile) {
 TEST_F(ReportFileTest, AFolderThatIsNotThereIsNamed) {
   EXPECT_FAILURE(ReportFile(folder_.path() / "none" / "report", "report.jsonl"), Exit::failed,
                  HasSubstr("there is no folder " + (folder_.path() / "none").string()));
-  EXPECT_FAILURE(ReportFile("/proc/report.jsonl", "report.jsonl"), Exit::usage, HasSubstr("make files in /proc"));
+  EXPECT_FAILURE(ReportFile("/proc/report.jsonl", "report.jsonl"), Exit::usage,
+                 HasSubstr("no files can be created in /proc"));
 }
 
 }  // namespace

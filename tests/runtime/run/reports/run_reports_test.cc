@@ -92,7 +92,8 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
   EXPECT_EQ(lines_of(read("events.jsonl")).size(), 1u);
 }
 
-// As of a run that was stopped before the evaluation of its last step, made it when it went on, and was killed then.
+// The reports of a run that was stopped before the evaluation of its last step, made it after resuming, and was then
+// killed.
 TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
   const auto evaluate = [](RunReports& reports, std::int64_t step, double loss) {
     reports.evaluation({step, loss, 4096, 4, 100, true, 1700000001.5, {{"eval_accuracy", 0.5}}, {{"a", "b\n"}}});
@@ -178,7 +179,7 @@ TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
   EXPECT_THAT(events, HasSubstr("eval/loss"));
   EXPECT_THAT(events, HasSubstr("eval/accuracy"));
   run(1, 2);
-  EXPECT_EQ(lines_of(read("report.jsonl")).size(), 4u) << "an evaluation after the step from which a run goes on stays";
+  EXPECT_EQ(lines_of(read("report.jsonl")).size(), 4u) << "an evaluation after the step from which a run resumes stays";
 }
 
 TEST_F(RunReportsTest, WhatIsNotFiniteIsNullAndEmpty) {

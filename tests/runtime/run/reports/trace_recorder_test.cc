@@ -30,7 +30,7 @@ using tests::TraceEvents;
 TEST(TraceRecorder, KeepsThePickedStepsOfThisRun) {
   const Job job = tiny_job({}, 1);
   const std::size_t tasks = job.plan.tasks.size();
-  TraceRecorder recorder(job.plan, {{2, 3}, {6, 6}}, 2, 5);  // goes on after step 2, ends after 5
+  TraceRecorder recorder(job.plan, {{2, 3}, {6, 6}}, 2, 5);  // resumes after step 2, ends after 5
   for (std::int64_t step = 3; step <= 5; ++step) {
     EXPECT_EQ(recorder.wants(step), step == 3);
     recorder.record(step, std::vector<Span>(tasks, {10 * step, 10 * step + 1}));
@@ -65,7 +65,7 @@ TEST(TraceRecorder, ClocksOfOtherNodesAreMovedOntoTheFirstOnes) {
   const std::vector<std::string> clocks = {"a", "a", "b", "b", "c"};
   EXPECT_THAT(clock_shifts(clocks, std::vector<std::int64_t>{110, 100, 5000, 5020, 0}),
               ElementsAre(0, 0, -4900, -4900, 0))
-      << "who is late leaves late: the earliest of a node counts; c's is unknown";
+      << "a rank that arrives late leaves late: the earliest of a node counts; c's is unknown";
   EXPECT_THAT(clock_shifts(clocks, std::vector<std::int64_t>{0, 0, 5000, 5020, 7}), ElementsAre(0, 0, 0, 0, 0));
   EXPECT_THAT(clock_shifts(std::vector<std::string>{"a"}, std::vector<std::int64_t>{9}), ElementsAre(0));
 }

@@ -33,7 +33,7 @@ Reduced reduce(int ranks, int part) {
       EXPECT_EQ(use.access, Access::read);
     }
     if (use.role == Role::sum) {
-      EXPECT_EQ(use.access, Access::update) << "goes on with the sum";
+      EXPECT_EQ(use.access, Access::update) << "continues with the sum";
     }
   }
   return out;

@@ -14,7 +14,7 @@
 
 namespace strata::offload {
 
-inline const std::array<Rung, 8> kRungs = {{
+inline const std::array<IoMode, 8> kIoModes = {{
     {Engine::io_uring, true, true},
     {Engine::io_uring, true, false},
     {Engine::io_uring, false, true},
@@ -25,16 +25,16 @@ inline const std::array<Rung, 8> kRungs = {{
     {Engine::threads, false, false},
 }};
 
-inline IoOptions force(const Rung& rung) {
+inline IoOptions force(const IoMode& mode) {
   IoOptions options;
-  options.engine = rung.engine;
-  options.direct = rung.direct;
-  if (rung.engine == Engine::io_uring) options.registered = rung.registered;
+  options.engine = mode.engine;
+  options.direct = mode.direct;
+  if (mode.engine == Engine::io_uring) options.registered = mode.registered;
   return options;
 }
 
-// Tests with a forced rung. Skipped, with the engine's own reason, if the rung does not work on this machine.
-class OnRung : public testing::TestWithParam<Rung> {
+// Tests with a forced mode. Skipped, with the engine's own reason, if the mode does not work on this machine.
+class InIoMode : public testing::TestWithParam<IoMode> {
  protected:
   void SetUp() override {
     options_ = force(GetParam());
@@ -47,7 +47,7 @@ class OnRung : public testing::TestWithParam<Rung> {
   IoOptions options_;
 };
 
-inline std::string name_of_rung(const testing::TestParamInfo<Rung>& info) {
+inline std::string name_of_mode(const testing::TestParamInfo<IoMode>& info) {
   std::string name = to_string(info.param);
   std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
   return name;

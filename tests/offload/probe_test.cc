@@ -8,7 +8,7 @@
 
 #include "offload/swap.h"
 #include "tests/offload/faulty_submitter.h"
-#include "tests/offload/rungs.h"
+#include "tests/offload/io_modes.h"
 #include "tests/offload/seccomp.h"
 
 namespace strata::offload {
@@ -18,13 +18,13 @@ using testing::AllOf;
 using testing::ExitedWithCode;
 using testing::HasSubstr;
 
-class Ladder : public testing::Test {
+class Probe : public testing::Test {
  protected:
   void SetUp() override {
     options_.folders = {folder_.path()};
     AbortToken abort;
     if (Swap(options_, kBlock, 0, abort).describe() != "io_uring, O_DIRECT, registered buffers")
-      GTEST_SKIP() << "the top rung does not work here: " << Swap(options_, kBlock, 0, abort).describe();
+      GTEST_SKIP() << "the top mode does not work here: " << Swap(options_, kBlock, 0, abort).describe();
   }
   // For a child process: prints to stderr how a run would read and write. Exits with 0 or the error's code.
   [[noreturn]] void describe_in_child() {
@@ -43,7 +43,7 @@ class Ladder : public testing::Test {
   IoOptions options_;
 };
 
-TEST_F(Ladder, SeccompForbidsIoUring) {
+TEST_F(Probe, SeccompForbidsIoUring) {
   EXPECT_EXIT(
       {
         if (!forbid({SYS_io_uring_setup}, EPERM)) std::_Exit(77);
@@ -66,7 +66,7 @@ TEST_F(Ladder, SeccompForbidsIoUring) {
 }
 
 // Enough for the probe, not for the staging.
-TEST_F(Ladder, TooLittleLockedMemory) {
+TEST_F(Probe, TooLittleLockedMemory) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
   const auto limit_to = [](rlim_t bytes) {
     const rlimit limit{bytes, bytes};
@@ -89,16 +89,16 @@ TEST_F(Ladder, TooLittleLockedMemory) {
       ExitedWithCode(static_cast<int>(Exit::usage)), "cannot be registered as requested: .*locked memory is");
 }
 
-// A rung that returns errors or wrong bytes is not used, and the reason is kept.
-TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
+// A mode that returns errors or wrong bytes is not used, and the reason is kept.
+TEST_F(Probe, AModeThatDoesNotDoWhatItSays) {
   for (const Fault fault : {Fault::error, Fault::bits}) {
     FaultPlan plan;
     plan.fault = fault;
     plan.error = EINVAL;
     plan.times = 1 << 20;
     plan.arm(0);
-    options_.wrap = [&plan](std::unique_ptr<Submitter> kernel, const Rung& rung) -> std::unique_ptr<Submitter> {
-      if (rung.engine != Engine::io_uring || !rung.direct) return kernel;
+    options_.wrap = [&plan](std::unique_ptr<Submitter> kernel, const IoMode& mode) -> std::unique_ptr<Submitter> {
+      if (mode.engine != Engine::io_uring || !mode.direct) return kernel;
       return std::make_unique<FaultySubmitter>(std::move(kernel), plan);
     };
     AbortToken abort;
@@ -109,7 +109,7 @@ TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
   }
 }
 
-TEST_F(Ladder, NothingWorks) {
+TEST_F(Probe, NothingWorks) {
   FaultPlan plan;
   plan.times = 1 << 20;
   plan.arm(0);
@@ -118,7 +118,7 @@ TEST_F(Ladder, NothingWorks) {
                  AllOf(HasSubstr(folder_.path().string()), HasSubstr("threads, buffered"), HasSubstr("Input/output")));
 }
 
-TEST_F(Ladder, RegisteredBuffersAreIoUringsAlone) {
+TEST_F(Probe, RegisteredBuffersAreIoUringsAlone) {
   options_.engine = Engine::threads;
   options_.registered = true;
   AbortToken abort;
