@@ -103,6 +103,11 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
   EXPECT_EQ(gone_on.resumed, "step-00000002");
   fs::remove_all(place("peft"));
+  // The same layers by another name, and fewer of them.
+  EXPECT_EQ(saved_.run(1, saved_.sets(1, with(kLora, {"adapter.target_modules=all-linear"})), 4).weights,
+            gone_on.weights);
+  EXPECT_FAILURE((void)saved_.run(1, saved_.sets(1, with(kLora, {R"(adapter.target_modules=["c_fc"])"})), 4),
+                 Exit::usage, HasSubstr("adapter.target_modules"));
   export_adapter(ModelFolder(saved_.checkpoints()), place("again"), {});
   EXPECT_EQ(read_peft_config(place("again")).adapter.target_modules.names.size(), 8u);
 }
@@ -142,6 +147,9 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   EXPECT_THAT(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)).notes,
               Contains(HasSubstr("of_tomorrow")));
   EXPECT_EQ(refused("adapter.rank=4"), "");
+  EXPECT_EQ(refused("adapter.target_modules=all-linear"), "") << "the folder lists the same layers";
+  EXPECT_EQ(refused(R"(adapter.target_modules=["c_proj", "c_fc", "c_attn"])"), "");
+  EXPECT_THAT(refused(R"(adapter.target_modules=["c_attn"])"), HasSubstr("leave the key out to continue"));
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
 
@@ -225,6 +233,10 @@ TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
   EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
               AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
+  // The head, which shares the table, under its own name.
+  const char* head = "base_model.model.lm_head.weight";
+  EXPECT_THAT(refused(head, 40, 48), AllOf(HasSubstr(head), HasSubstr("as [40, 48]"), HasSubstr("merge")));
+  EXPECT_THAT(refused(head, 130, 48), AllOf(HasSubstr("add \"wte\" there"), HasSubstr("ensure_weight_tying")));
 }
 
 // peft saves a table that two layers share, and that was trained as one, under both names (ensure_weight_tying).
@@ -260,6 +272,40 @@ TEST_F(AdapterFiles, ATiedTable) {
   std::ofstream(path, std::ios::binary) << bytes;
   EXPECT_FAILURE((void)start({"adapter.path=" + place("peft").string()}), Exit::usage,
                  AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight")));
+}
+
+// peft lists names of many families, also in what a checkpoint keeps of its folder.
+TEST_F(AdapterFiles, NamesOfOtherFamilies) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  std::string config = read_text(place("peft") / kPeftConfigName);
+  const std::string_view key = "\"target_modules\": [";
+  ASSERT_NE(config.find(key), std::string::npos) << config;
+  config.insert(config.find(key) + key.size(), "\"q_proj\", ");
+  std::ofstream(place("peft") / kPeftConfigName) << config;
+  fs::remove_all(saved_.checkpoints());
+  (void)saved_.run(1, saved_.sets(1, {"adapter.path=" + place("peft").string(), "training.precision=fp32"}), 2, {2});
+  expect_weights_of_checkpoints();
+}
+
+// A table that was trained as a copy is under one name alone, whatever the configuration was made to say.
+TEST_F(AdapterFiles, ATableThatWasNotTrainedAsOne) {
+  const std::vector<std::string> untied =
+      with(kLora, {R"(adapter.modules_to_save=["wte"])", "model.config.tie_word_embeddings=false"});
+  fs::remove_all(saved_.checkpoints());
+  (void)saved_.run(1, saved_.sets(1, untied), 2, {2});
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const std::vector<std::string> path = {"adapter.path=" + place("peft").string()};
+  EXPECT_FAILURE(
+      (void)start(path), Exit::usage,
+      AllOf(HasSubstr("without ensure_weight_tying"), HasSubstr("model.config.tie_word_embeddings = false")));
+  std::string config = read_text(place("peft") / kPeftConfigName);
+  const std::string_view key = "\"ensure_weight_tying\": ";
+  if (const auto at = config.find(key); at != std::string::npos)
+    config.replace(at + key.size(), 5, "true");
+  else
+    config.insert(config.find('{') + 1, "\"ensure_weight_tying\": true,");
+  std::ofstream(place("peft") / kPeftConfigName) << config;
+  EXPECT_FAILURE((void)start(path), Exit::usage, HasSubstr("no base_model.model.lm_head.weight"));
 }
 
 // Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.
@@ -317,7 +363,8 @@ TEST_F(AdapterFiles, WhatIsNotReadIsRefusedByName) {
   EXPECT_EQ(refused(R"("megatron_core": "megatron.core", "loftq_config": {}, "layer_replication": null)"), "");
   EXPECT_THAT(refused(R"("trainable_token_indices": [1])"), HasSubstr("trainable_token_indices"));
   EXPECT_THAT(refused(R"("bias": "all")"), HasSubstr("bias"));
-  EXPECT_THAT(refused(R"("init_lora_weights": "pissa")"), HasSubstr("pissa"));
+  EXPECT_THAT(refused(R"("init_lora_weights": "pissa")"), HasSubstr("path_initial_model_for_weight_conversion"));
+  EXPECT_THAT(refused(R"("init_lora_weights": "loftq")"), HasSubstr("merge_and_unload"));
 }
 
 }  // namespace

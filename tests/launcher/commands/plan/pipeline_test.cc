@@ -1,14 +1,18 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <simdjson.h>
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/commands/commands.h"
 #include "launcher/commands/plan/plan.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/forecast/even_machine.h"
+#include "tests/scratch_folder.h"
 
 namespace strata::launcher {
 namespace {
@@ -38,6 +42,38 @@ TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
   EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank says";
   const Forecast f = forecast(stages[slowest].job, even, 2, simulated(stages));
   EXPECT_NEAR(runtime::sum_of(f.path), f.step_ms / 1e3, 1e-6);
+}
+
+// `stages` are always those of the pipeline, unless there is one and the table of ZeRO stages is asked for.
+TEST(PipelineTest, JsonHasItsStages) {
+  const tests::ScratchFolder scratch;
+  PlanOptions options;
+  options.ranks = 2;
+  options.json = scratch.path() / "plan.json";
+  const auto planned = [&](const char* set, bool of_zero) {
+    options.sets = {"device.kind=cpu", "model.preset=tiny-gpt2", "data.seq_len=16", set};
+    options.stages = of_zero;
+    options.force = true;
+    testing::internal::CaptureStdout();
+    const int status = plan(options);
+    EXPECT_EQ(status, 0) << testing::internal::GetCapturedStdout();
+    simdjson::dom::parser parser;
+    const simdjson::padded_string text(scratch.read("plan.json"));
+    const simdjson::dom::element json = parser.parse(text);
+    std::vector<std::size_t> sizes;
+    for (const char* key : {"stages", "zero_stages"}) {
+      simdjson::dom::array all;
+      if (json[key].get(all) != simdjson::SUCCESS) continue;
+      sizes.push_back(all.size());
+      EXPECT_EQ(all.at(0)["units"].error() == simdjson::SUCCESS, sizes.back() < 4) << key;
+    }
+    return sizes;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(planned("parallel.stages=2", false), ElementsAre(2));
+  EXPECT_THAT(planned("parallel.stages=2", true), ElementsAre(2, 4));
+  EXPECT_THAT(planned("zero.stage=1", false), ElementsAre(1));
+  EXPECT_THAT(planned("zero.stage=1", true), ElementsAre(4, 4));
 }
 
 TEST(PipelineTest, WhoInterleavesIsNotToldTo) {

@@ -4,8 +4,10 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "models/families/families.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"
@@ -19,10 +21,10 @@ fs::path golden(const char* name) {
   return tests::source_dir() / "tests/golden" / name / "model";
 }
 
-class QuantisedExport : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, QuantisedExport, testing::Values("nf4/llama", "nf4/gpt2"));
+class QuantisedExportTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, QuantisedExportTest, testing::Values("nf4/llama", "nf4/gpt2"));
 
-TEST_P(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
+TEST_P(QuantisedExportTest, WritesWhatBitsandbytesHadWritten) {
   const tests::ScratchFolder scratch;
   const fs::path out = scratch.path() / "out", folder = golden(GetParam());
   export_model(ModelFolder(folder), out, {.quantised = true});
@@ -47,6 +49,52 @@ TEST_P(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
   for (const models::StoredTensor& tensor : b.tensors())
     EXPECT_TRUE(models::same_values(tensor, *a.find(tensor.name))) << tensor.name;
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
+}
+
+// Matrices of blocks are in 4 bits, and that of the head if it is asked for.
+class InFourBits final : public WeightSource {
+ public:
+  InFourBits(const models::Model& model, bool head) : model_(model), head_(head) {}
+  void read(std::size_t, std::size_t, std::size_t, std::span<float>) const override {}
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    const models::Unit& of = *model_.units[unit];
+    const bool chosen = of.as_loss() ? head_ : of.ports().input;
+    return chosen && of.parameters()[parameter].shape.size() == 2 && format == device::StorageFormat::nf4;
+  }
+
+ private:
+  const models::Model& model_;
+  bool head_;
+};
+
+// Without a list, transformers takes the head for numbers.
+TEST(QuantisedExportOfAHead, ListsWhatIsNotQuantised) {
+  const models::Config config = ModelFolder(golden("llama")).config();
+  const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  for (const bool head : {false, true}) {
+    const InFourBits weights(*model, head);
+    models::Config written = config;
+    QuantisedExport(*model, weights, device::DType::fp32).describe(written);
+    EXPECT_EQ(written.json("quantization_config.llm_int8_skip_modules"), head ? R"(["model.embed_tokens"])" : "null");
+  }
+}
+
+// Quantised scales would change the values that bitsandbytes gives plain ones.
+TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
+  const tests::ScratchFolder scratch;
+  const fs::path plain = scratch.path() / "plain";
+  const SavedRun run;
+  std::vector<std::string> sets = run.sets(
+      1, {"model.config.n_embd=64", "model.frozen_format=nf4", "adapter.kind=lora", "model.double_quant=false"});
+  run.run(1, sets, 1, {1});
+  export_model(ModelFolder(run.checkpoints()), plain, {.quantised = true});
+  std::string json = ModelFolder(plain).config().to_json();
+  const auto at = json.find("false", json.find("bnb_4bit_use_double_quant"));
+  ASSERT_NE(at, std::string::npos) << json;
+  json.replace(at, 5, "true");
+  scratch.write("plain/config.json", json);
+  EXPECT_FAILURE(export_model(ModelFolder(plain), scratch.path() / "out", {}), Exit::usage,
+                 testing::HasSubstr("set bnb_4bit_use_double_quant to false"));
 }
 
 // Neither its deltas nor modules that it saved are in the model, which others load next to the adapter.
