@@ -15,15 +15,15 @@ using device::testing::Array;
 using device::testing::in_lane;
 
 // Eight heads and two of keys, of 3 elements, in eight shards: four shards read each head of keys.
-constexpr std::size_t kTokens = 5, kHeadDim = 3, kShards = 8, kSharers = 4, kKeysSize = kTokens * 2 * kHeadDim,
+constexpr std::size_t kKeysTokens = 5, kHeadDim = 3, kShards = 8, kSharers = 4, kKeysSize = kKeysTokens * 2 * kHeadDim,
                       kRowWidth = 3 * kHeadDim;
 
 // The shards of one rank, and their rows.
 struct RankOfKeys {
   RankOfKeys(std::size_t first, std::size_t count)
-      : heads(Array::random(DType::bf16, count * kTokens * kRowWidth, static_cast<unsigned>(first) + 1)),
+      : heads(Array::random(DType::bf16, count * kKeysTokens * kRowWidth, static_cast<unsigned>(first) + 1)),
         d_heads(DType::bf16, heads.size()),
-        keys({kTokens, kShards, kShards / kSharers, kHeadDim, {first, count, kShards}, DType::bf16}, save, work),
+        keys({kKeysTokens, kShards, kShards / kSharers, kHeadDim, {first, count, kShards}, DType::bf16}, save, work),
         saved(DType::fp32, save.bytes() / sizeof(float)),
         workspace(DType::fp32, work.bytes() / sizeof(float)),
         partial(DType::fp32, keys.crossing()),
@@ -37,7 +37,7 @@ struct RankOfKeys {
   // The keys and values in the rows of shard `v`.
   float in_rows(const Array& rows, std::size_t v, std::size_t i) const {
     const std::size_t width = 2 * kHeadDim;
-    return rows[(v * kTokens + i / width) * kRowWidth + kHeadDim + i % width];
+    return rows[(v * kKeysTokens + i / width) * kRowWidth + kHeadDim + i % width];
   }
   // Element `i` of the keys and values that shard `v` attends to.
   float kept(std::size_t v, std::size_t i) {
@@ -87,8 +87,8 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (std::size_t v = 0; v < 2; ++v) {
-      for (std::size_t i = 0; i < kTokens * kRowWidth; ++i)
-        ranks[r].heads.set(v * kTokens * kRowWidth + i, alone.heads[(2 * r + v) * kTokens * kRowWidth + i]);
+      for (std::size_t i = 0; i < kKeysTokens * kRowWidth; ++i)
+        ranks[r].heads.set(v * kKeysTokens * kRowWidth + i, alone.heads[(2 * r + v) * kKeysTokens * kRowWidth + i]);
       for (std::size_t i = 0; i < kKeysSize; ++i) {
         RankOfKeys one(0, kShards);
         ranks[r].keys.gradients(ranks[r].workspace.view(), v).as<float>()[i] =
@@ -120,7 +120,7 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
 
 TEST(SharedKeysTest, AsManyHeadsAsShardsShareNothing) {
   Slots save, work;
-  const SharedKeys keys({kTokens, 8, 4, kHeadDim, {0, 4, 4}, DType::fp32}, save, work);
+  const SharedKeys keys({kKeysTokens, 8, 4, kHeadDim, {0, 4, 4}, DType::fp32}, save, work);
   EXPECT_FALSE(keys.any());
   EXPECT_TRUE(keys.owns(3));
   EXPECT_EQ(save.bytes() + work.bytes() + keys.crossing(), 0u);
