@@ -56,7 +56,8 @@ TEST(PipelineTest, JsonHasItsStages) {
     options.force = true;
     testing::internal::CaptureStdout();
     const int status = plan(options);
-    EXPECT_EQ(status, 0) << testing::internal::GetCapturedStdout();
+    const std::string printed = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(status, 0) << printed;
     simdjson::dom::parser parser;
     const simdjson::padded_string text(scratch.read("plan.json"));
     const simdjson::dom::element json = parser.parse(text);
