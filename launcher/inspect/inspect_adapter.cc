@@ -13,6 +13,7 @@
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/files/quantisation.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::launcher {
@@ -57,6 +58,20 @@ std::vector<std::string> faults_of(const models::Safetensors& file, const models
   return faults;
 }
 
+// Says how many layers' adapters change nothing because B is zero: all before training, or as a run that lost its parts
+// saved them.
+void print_zeros(const models::Safetensors& file, std::ostream& out) {
+  std::size_t zeros = 0, all = 0;
+  for (const models::StoredTensor& tensor : file.tensors()) {
+    if (!tensor.name.ends_with(".lora_B.weight")) continue;
+    ++all;
+    zeros += std::ranges::all_of(tensor.bytes, [](std::byte byte) { return byte == std::byte{0}; });
+  }
+  if (zeros > 0)
+    fmt::print(out, "{} of {} lora_B are zeros: the adapter changes nothing {}\n", zeros, all,
+               zeros == all ? "of the model" : "there");
+}
+
 }  // namespace
 
 void print_adapter(const std::filesystem::path& folder, std::ostream& out) {
@@ -77,7 +92,10 @@ void print_adapter(const std::filesystem::path& folder, std::ostream& out) {
   if (!a.modules_to_save.empty())
     fmt::print(out, "trained whole: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
   for (const std::string& note : config.notes) fmt::print(out, "{}\n", printable(note));
-  print_faults(faults_of(models::Safetensors::open(folder / runtime::kPeftWeightsName), a), out);
+  runtime::require_peft(folder);
+  const auto file = models::Safetensors::open(folder / runtime::kPeftWeightsName);
+  print_faults(faults_of(file, a), out);
+  print_zeros(file, out);
 }
 
 void print_quantisation(const models::Safetensors& file, const models::Config& config, std::ostream& out) {
@@ -94,7 +112,10 @@ void print_quantisation(const models::Safetensors& file, const models::Config& c
     if (models::is_nf4(file, tensor.name)) {
       ++matrices;
       try {
-        (void)models::nf4_tensor(file, tensor.name);
+        if (models::nf4_tensor(file, tensor.name).format() == device::StorageFormat::nf4_plain && said &&
+            said->format == device::StorageFormat::nf4)
+          faults.push_back(fmt::format(
+              "the scales of {} are not quantised, and quantization_config in config.json says so", tensor.name));
       } catch (const Error& error) {
         faults.emplace_back(error.what());
       }

@@ -175,17 +175,21 @@ constexpr std::string_view kKnown[] = {"peft_type",
                                        "loftq_config",
                                        "corda_config",
                                        "lora_ga_config",
+                                       "velora_config",
                                        "merge_weights"};
 
 // Keys whose mathematics is not built. Off, empty and null change nothing.
 struct Foreign {
   std::string_view key, what;
+  bool merges = true;  // peft can merge such an adapter into its model
 };
+constexpr std::string_view kMerge =
+    "merge it into its model with peft (merge_and_unload, save_pretrained), and give the result";
 constexpr std::string_view kOther = "it computes something other than W x + s B A x";
 constexpr Foreign kForeign[] = {
     {"trainable_token_indices", "rows of the embedding that are trained by themselves are not supported"},
     {"target_parameters", "only adapters of linear layers' weights are supported"},
-    {"layer_replication", "a model that repeats layers of its base is not supported"},
+    {"layer_replication", "a model that repeats layers of its base is not supported", false},
     {"lora_bias", "a bias next to B is not supported"},
     {"use_qalora", kOther},
     {"use_bdlora", kOther},
@@ -194,8 +198,9 @@ constexpr Foreign kForeign[] = {
     {"use_wora", kOther},
     {"kasa_config", kOther},
     {"monteclora_config", kOther},
-    {"arrow_config", "a choice between several adapters for each token is not supported"},
-    {"alora_invocation_tokens", "an adapter that begins to act at certain tokens (activated LoRA) is not supported"},
+    {"arrow_config", "a choice between several adapters for each token is not supported", false},
+    {"alora_invocation_tokens", "an adapter that begins to act at certain tokens (activated LoRA) is not supported",
+     false},
     {"enable_lora", "adapters of parts of a joined layer are not supported"},
 };
 
@@ -217,11 +222,12 @@ void refuse_other_mathematics(const Keys& keys) {
   if (const std::string type = keys.text("peft_type"); type != "LORA")
     fail(Exit::usage, "{}: peft_type is \"{}\", which is not supported; LORA is", keys.name(), type);
   if (const std::string bias = keys.text("bias"); !bias.empty() && bias != "none")
-    fail(Exit::usage, "{}: bias = \"{}\" is not supported: only adapters that leave biases as they are", keys.name(),
-         bias);
+    fail(Exit::usage, "{}: bias = \"{}\" is not supported: only adapters that leave biases as they are; {}",
+         keys.name(), bias, kMerge);
   for (const Foreign& foreign : kForeign)
     if (const auto value = keys.find(foreign.key); value && !is_off(*value))
-      fail(Exit::usage, "{}: {} = {}: {}", keys.name(), foreign.key, Keys::shown(*value), foreign.what);
+      fail(Exit::usage, "{}: {} = {}: {}{}{}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
+           foreign.merges ? "; " : "", foreign.merges ? kMerge : "");
   // The list whose numbers layers_to_transform means. Every family here has one list of layers.
   constexpr std::string_view kLists[] = {"layers", "layer", "h", "encoder.layer", "encoder.layers"};
   if (const auto value = keys.find("layers_pattern"); value && !is_off(*value))

@@ -93,6 +93,11 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
        folder.string(), tensor.name, model.family);
 }
 
+// VeLoRA's projections (velora_config) compress what backward keeps; forward does not read them.
+bool is_of_backward(const models::StoredTensor& tensor) {
+  return tensor.name.ends_with(".lora_velora_embed");
+}
+
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
@@ -130,7 +135,7 @@ class PeftWeights final : public WeightSource {
     }
     require_copies_of_tied(folder, model);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (!wanted[i] && !is_copy_of_tied(file_.tensors()[i], folder, model))
+      if (!wanted[i] && !is_of_backward(file_.tensors()[i]) && !is_copy_of_tied(file_.tensors()[i], folder, model))
         refuse_unknown(file_.tensors()[i], folder, model);
   }
 

@@ -81,7 +81,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   const fs::path golden = tests::source_dir() / "tests/golden";
   EXPECT_THAT(inspected(golden / "adapters/llama/adapter"),
               AllOf(HasSubstr("adapter (LoRA) of llama: rank 4, alpha 8, dropout 0\n"), HasSubstr("q_proj"),
-                    HasSubstr("lora_A.weight"), Not(HasSubstr("broken"))));
+                    HasSubstr("lora_A.weight"), Not(HasSubstr("broken")), Not(HasSubstr("zeros"))));
   EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("trained whole: classifier"));
   EXPECT_THAT(inspected(golden / "nf4/llama/model"),
               AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
@@ -112,6 +112,13 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(changed(adapter, weights, "lora_A", "lora_C"),
               HasSubstr("lora_B.weight is there without .lora_A.weight"));
   EXPECT_THAT(changed(adapter, weights, "\"F32\"", "\"I32\""), HasSubstr("is stored as I32\n"));
+  std::string zeros = folder.read("copy/adapter_model.safetensors");
+  std::uint64_t header = 0;
+  std::memcpy(&header, zeros.data(), sizeof header);
+  std::fill(zeros.begin() + static_cast<std::ptrdiff_t>(8 + header), zeros.end(), '\0');
+  folder.write("beside/adapter_model.safetensors", zeros);
+  EXPECT_THAT(inspected(folder.path() / "beside"),
+              ContainsRegex("([0-9]+) of ([0-9]+) lora_B are zeros: the adapter changes nothing of the model\n"));
   const char *model = "nf4/llama/model", *stored = "model.safetensors";
   EXPECT_THAT(changed(model, stored, ".absmax", ".absmix"), ContainsRegex("broken: .*expected .*\\.absmax"));
   EXPECT_THAT(changed(model, stored, "weight.quant_state", "weight.quant_stata"), HasSubstr("without its codes"));
