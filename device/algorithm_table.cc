@@ -133,8 +133,8 @@ fs::path algorithm_file(const std::string& machine) {
 AlgorithmTable load_algorithms(const fs::path& file, const std::string& machine) {
   std::error_code ignored;
   if (file.empty() || !fs::exists(file, ignored)) return AlgorithmTable(machine);
-  constexpr std::size_t kMostBytes = std::size_t{1} << 28;
-  AlgorithmTable table = AlgorithmTable::parse(read_input(file, file.string(), kMostBytes), file.string());
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  AlgorithmTable table = AlgorithmTable::parse(read_input(file, file.string(), kMaxBytes), file.string());
   if (table.machine() != machine)
     fail(Exit::usage, "{} holds the algorithms of {}, but this is {}: set STRATA_ALGORITHMS to another file",
          file.string(), table.machine(), machine);

@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 
 // The absolute path of a file that exists or would be created, without links, dots and superfluous slashes.
 fs::path place_of(fs::path path) {
-  constexpr int kMostLinks = 40;  // the system's limit
+  constexpr int kMaxLinks = 40;  // the system's limit
   std::error_code error;
   path = fs::absolute(path, error);
   // A link to a file that does not exist yet still leads to that file.
-  for (int i = 0; i < kMostLinks && !fs::exists(path, error) && fs::is_symlink(fs::symlink_status(path, error)); ++i)
+  for (int i = 0; i < kMaxLinks && !fs::exists(path, error) && fs::is_symlink(fs::symlink_status(path, error)); ++i)
     path = path.parent_path() / fs::read_symlink(path, error);
   path = fs::weakly_canonical(path, error);
   return path.has_filename() ? path : path.parent_path();

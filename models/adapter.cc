@@ -12,7 +12,7 @@
 namespace strata::models {
 namespace {
 
-constexpr std::size_t kMostPattern = 4096;
+constexpr std::size_t kMaxPattern = 4096;
 
 bool ends_as(std::string_view module, std::string_view name) {
   return module == name ||
@@ -118,9 +118,9 @@ void check_pattern(std::string_view key, const std::string& pattern) {
     if (pattern.find(syntax) != std::string::npos)
       fail(Exit::usage, "{} = {}: a regular expression with {} ({}) is not supported: write the pattern without it",
            key, pattern, name, syntax);
-  if (pattern.size() > kMostPattern)
+  if (pattern.size() > kMaxPattern)
     fail(Exit::usage, "{}: the regular expression has {} characters, and at most {} are supported", key, pattern.size(),
-         kMostPattern);
+         kMaxPattern);
   try {
     (void)matches_whole(pattern, "");
   } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause

@@ -24,7 +24,7 @@ struct ModuleNames {
   friend bool operator==(const ModuleNames&, const ModuleNames&) = default;
 };
 inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";  // what ends the name of DoRA's tensor
-inline constexpr std::int64_t kMostRank = 1 << 16;
+inline constexpr std::int64_t kMaxAdapterRank = 1 << 16;
 inline constexpr std::string_view kAllLinear = "all-linear";  // as ModuleNames::pattern: every linear layer
 
 // Low-rank adapters of linear layers (LoRA, Hu et al. 2021): y = W x + s B(A x), with trained A [rank, in] and B [out,

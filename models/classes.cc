@@ -48,12 +48,12 @@ void read_names(const Config& config, Classes& out) {
 }  // namespace
 
 Classes read_classes(const Config& config, Objective objective) {
-  constexpr std::size_t kMostClasses = std::size_t{1} << 16;
+  constexpr std::size_t kMaxClasses = std::size_t{1} << 16;
   Classes out;
   if (objective == Objective::causal_lm || objective == Objective::masked_lm) return out;
   read_names(config, out);
   if (config.has("num_labels")) {
-    const std::size_t count = size_of_key(config, "num_labels", kMostClasses);
+    const std::size_t count = size_of_key(config, "num_labels", kMaxClasses);
     // As in transformers: a given number of labels replaces default names.
     const bool replaces = config.overridden("num_labels") && !config.overridden("id2label.0") && !out.named;
     if (!out.names.empty() && out.names.size() != count && !replaces)

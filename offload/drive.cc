@@ -10,7 +10,7 @@
 namespace strata::offload {
 namespace {
 // The most attempts of one request that may move no bytes: after that, the cause is not temporary.
-constexpr int kMostAttempts = 1000;
+constexpr int kMaxAttempts = 1000;
 }  // namespace
 
 void Call::finish(const std::optional<Failure>& failure) {
@@ -161,13 +161,13 @@ void Drive::complete(const Completion& completion) {
     return;
   }
   const bool again = result == -EINTR || result == -EAGAIN;
-  if (result < 0 && (!again || ++slot.attempts == kMostAttempts)) return end_request(slot, -result);
+  if (result < 0 && (!again || ++slot.attempts == kMaxAttempts)) return end_request(slot, -result);
   if (result == 0) return end_request(slot, 0);
   if (result > 0 && static_cast<std::uint32_t>(result) >= request.size) return end_request(slot, std::nullopt);
   if (result > 0) {
     // Only whole pages count: direct I/O cannot continue from a place inside a page.
     const std::uint32_t moved = static_cast<std::uint32_t>(result) / kPage * kPage;
-    if (moved == 0 && ++slot.attempts == kMostAttempts) return end_request(slot, 0);
+    if (moved == 0 && ++slot.attempts == kMaxAttempts) return end_request(slot, 0);
     if (moved != 0) slot.attempts = 0;
     request.data += moved;
     request.size -= moved;

@@ -56,7 +56,7 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
   if (count == 0)
     fail(Exit::usage,
          "memory.nvme is missing: set it to the folder of the nvme tier, or to a list with one folder per drive");
-  if (count > kMostDrives) fail(Exit::usage, "memory.nvme names {} folders: at most {}", count, kMostDrives);
+  if (count > kMaxDrives) fail(Exit::usage, "memory.nvme names {} folders: at most {}", count, kMaxDrives);
   // Open all files before the first probe: lack of space is reported at once.
   for (std::size_t d = 0; d < count; ++d) {
     // A drive may hold nothing of a small tier, but must still have room for the probe's block.

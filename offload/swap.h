@@ -45,7 +45,7 @@ class Swap {
   // of them read. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
-  // The same for up to kMostRanges ranges, all in flight at once.
+  // The same for up to kMaxRanges ranges, all in flight at once.
   void read(std::span<const Range> ranges);
   void write(std::span<const Range> ranges);
 

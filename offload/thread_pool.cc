@@ -13,7 +13,7 @@
 namespace strata::offload {
 namespace {
 
-constexpr int kMostThreads = 16;  // the number of requests that reach the drive at once
+constexpr int kMaxThreads = 16;  // the number of requests that reach the drive at once
 
 class ThreadPool final : public Submitter {
  public:
@@ -21,7 +21,7 @@ class ThreadPool final : public Submitter {
   ThreadPool(int descriptor, int queue_depth) : ThreadPool(descriptor) {
     queued_.reserve(static_cast<std::size_t>(queue_depth));
     completed_.reserve(static_cast<std::size_t>(queue_depth));
-    for (int i = 0; i < std::min(queue_depth, kMostThreads); ++i)
+    for (int i = 0; i < std::min(queue_depth, kMaxThreads); ++i)
       threads_.push_back(start_thread("a thread that reads and writes a drive", [this] { work(); }));
   }
   ~ThreadPool() override {

@@ -27,12 +27,12 @@ constexpr auto kGrace = 250ms;
 
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
               const AbortToken& abort) {
-  STRATA_CHECK_LE(drives.size(), kMostDrives);
-  STRATA_CHECK_LE(ranges.size(), kMostRanges);
+  STRATA_CHECK_LE(drives.size(), kMaxDrives);
+  STRATA_CHECK_LE(ranges.size(), kMaxRanges);
   abort.throw_if_set();
   Call call;
-  std::array<Share, kMostDrives * kMostRanges> shares;
-  std::array<Drive*, kMostDrives * kMostRanges> holders;  // the drive of each share
+  std::array<Share, kMaxDrives * kMaxRanges> shares;
+  std::array<Drive*, kMaxDrives * kMaxRanges> holders;  // the drive of each share
   std::size_t count = 0;
   for (const Range& range : ranges)
     for (std::size_t d = 0; d < drives.size(); ++d) {

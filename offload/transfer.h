@@ -9,8 +9,8 @@
 
 namespace strata::offload {
 
-inline constexpr std::size_t kMostDrives = 32;
-inline constexpr std::size_t kMostRanges = 8;
+inline constexpr std::size_t kMaxDrives = 32;
+inline constexpr std::size_t kMaxRanges = 8;
 
 // `size` bytes of memory, and [offset, offset + size) of a tier.
 struct Range {
@@ -19,7 +19,7 @@ struct Range {
   std::size_t size;
 };
 
-// Moves the bytes of up to kMostRanges ranges, all in flight at once, between memory and a tier that is striped over
+// Moves the bytes of up to kMaxRanges ranges, all in flight at once, between memory and a tier that is striped over
 // `drives`, and waits for them. Any thread; several calls at once. Throws Error{failed} with file, offset and reason.
 // Throws Aborted within half a second of the abort, even if requests never complete; their memory then has to stay
 // mapped.

@@ -74,8 +74,8 @@ void refuse_broken_link(const fs::path& path) {
 }
 
 void refuse_lfs_pointer(std::string_view text, const std::string& named) {
-  constexpr std::size_t kMostBytes = 1024;
-  if (text.size() >= kMostBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;
+  constexpr std::size_t kMaxBytes = 1024;
+  if (text.size() >= kMaxBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;
   fail(Exit::usage,
        "{} is a Git LFS pointer, not the file itself: fetch it with git lfs install && git lfs pull in its folder, or "
        "download it again",

@@ -109,7 +109,7 @@ void check_bias(ConstView bias, View out) {
 
 void tree_sum(Lane& lane, std::size_t count, ConstView partials, ConstView bias, View out) {
   STRATA_CHECK(std::has_single_bit(count));
-  STRATA_CHECK_LE(count, kMostPartials);
+  STRATA_CHECK_LE(count, kMaxPartials);
   STRATA_CHECK(partials.dtype == DType::fp32);
   STRATA_CHECK_EQ(partials.size, count * out.size);
   if (out.size == 0) return;
@@ -119,7 +119,7 @@ void tree_sum(Lane& lane, std::size_t count, ConstView partials, ConstView bias,
 
 void tree_sum_of_pieces(Lane& lane, std::span<const std::byte* const> partials, ConstView bias, View out) {
   STRATA_CHECK(std::has_single_bit(partials.size()));
-  STRATA_CHECK_LE(partials.size(), kMostPieces);
+  STRATA_CHECK_LE(partials.size(), kMaxPieces);
   if (out.size == 0) return;
   check_bias(bias, out);
   lane.operations().tree_sum_of_pieces(lane, partials, bias, out);

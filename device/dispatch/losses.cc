@@ -23,7 +23,7 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
 void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
                         const std::int32_t* labels, RowStatistics* statistics) {
   STRATA_CHECK(std::has_single_bit(shards.count));
-  STRATA_CHECK_LE(shards.count, kMostPartials);
+  STRATA_CHECK_LE(shards.count, kMaxPartials);
   STRATA_CHECK_LE(shards.vocabulary, shards.count * shards.words);
   lane.operations().combine_statistics(lane, shards, rows, of_shards, labels, statistics);
 }

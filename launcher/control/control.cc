@@ -28,9 +28,9 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::size_t kMostConnections = 128;  // connections of people and tools
+constexpr std::size_t kMaxConnections = 128;  // connections of people and tools
 constexpr std::chrono::seconds kToShowToken{10};
-constexpr std::size_t kMostTimes = 1 << 16;
+constexpr std::size_t kMaxTimes = 1 << 16;
 
 // Readers of the path have another current folder, so it is made absolute.
 std::filesystem::path as_others_see(const std::filesystem::path& path) {
@@ -177,10 +177,10 @@ class Control::Impl {
   void stepped() {
     if (!is_on()) return;
     const double ms = static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6;
-    if (compute_ms_.size() < kMostTimes)
+    if (compute_ms_.size() < kMaxTimes)
       compute_ms_.push_back(ms);
     else
-      compute_ms_[timed_ % kMostTimes] = ms;
+      compute_ms_[timed_ % kMaxTimes] = ms;
     ++timed_;
   }
   double compute_ms() const { return compute_ms_.empty() ? 0 : median_of(compute_ms_); }
@@ -217,7 +217,7 @@ class Control::Impl {
         Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     door_.emplace(
-        std::move(*front.service), kMostConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+        std::move(*front.service), kMaxConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
         Proof{kToShowToken, [this](int port) { return service_->believes(port); }});
   }
 

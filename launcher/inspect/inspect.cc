@@ -203,7 +203,7 @@ std::string inspectable_in(const fs::path& folder) {
 
 }  // namespace
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 24;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 24;
 
 bool has(const simdjson::dom::element& root, std::string_view key) {
   return root[key].error() == simdjson::SUCCESS;
@@ -260,7 +260,7 @@ std::string other_kind_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".bin")) return "";
   const MappedFile file(path);
-  const auto bytes = file.bytes().first(std::min(file.bytes().size(), kMostBytes));
+  const auto bytes = file.bytes().first(std::min(file.bytes().size(), kMaxBytes));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (path.extension() == ".toml") return kind_of_toml(path, text);
   if (path.extension() == ".model")

@@ -19,13 +19,13 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::size_t kMostLines = 8;
+constexpr std::size_t kMaxLines = 8;
 
 // The first of the names, and the number of the others.
 void print_faults(const std::vector<std::string>& faults, std::ostream& out) {
-  for (std::size_t i = 0; i < std::min(faults.size(), kMostLines); ++i)
+  for (std::size_t i = 0; i < std::min(faults.size(), kMaxLines); ++i)
     fmt::print(out, "broken: {}\n", printable(faults[i]));
-  if (faults.size() > kMostLines) fmt::print(out, "broken: and {} more\n", faults.size() - kMostLines);
+  if (faults.size() > kMaxLines) fmt::print(out, "broken: and {} more\n", faults.size() - kMaxLines);
 }
 
 // The rank that the configuration gives a module.

@@ -22,7 +22,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 20;  // per document
+constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 20;  // per document
 
 std::unique_ptr<text::Tokenizer> tokenizer_of(const runtime::TokenFile& file,
                                               const std::optional<std::filesystem::path>& named) {
@@ -99,7 +99,7 @@ int show_documents(const std::filesystem::path& path, std::uint64_t number,
     const std::uint64_t begin = documents.begin(i), end = documents.begin(i + 1);
     fmt::print(out, "document {} of {}: {}, {}\n", i + 1, documents.count(), counted(end - begin, "token"),
                labels.there() ? labels.next() : fmt::format("{} of them labels", documents.labels(begin, end)));
-    ids.resize(std::min(end - begin, kMostTokens));
+    ids.resize(std::min(end - begin, kMaxTokens));
     file.read(begin, ids);
     text::StreamDecoder decoder(*decoder_of, false);
     Shown shown(colour, out);

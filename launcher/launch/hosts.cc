@@ -122,8 +122,8 @@ std::vector<Host> read_hosts(const std::string& text) {
   const bool is_folder = std::filesystem::is_directory(text, ignored), is_path = text.find('/') != std::string::npos;
   if (is_folder && is_path) fail(Exit::usage, "--hosts {} is a folder: give a host file, or names of nodes", text);
   if (!is_folder && std::filesystem::exists(text, ignored)) {
-    constexpr std::size_t kMostBytes = std::size_t{1} << 24;
-    return parse_host_file(read_input(text, "--hosts " + text, kMostBytes, Pipes::handed_over), text);
+    constexpr std::size_t kMaxBytes = std::size_t{1} << 24;
+    return parse_host_file(read_input(text, "--hosts " + text, kMaxBytes, Pipes::handed_over), text);
   }
   if (is_path) fail(Exit::usage, "--hosts {}: there is no such file", text);
   std::vector<Host> hosts;

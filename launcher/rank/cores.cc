@@ -42,9 +42,9 @@ class Topology {
 // The process above this one that starts ranks: mpirun, its daemon on this node, or Slurm's; 0: there is none.
 pid_t starter_above() {
   constexpr std::string_view kNames[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "slurmstepd"};
-  constexpr int kMostLevels = 32;
+  constexpr int kMaxLevels = 32;
   pid_t pid = ::getpid();
-  for (int level = 0; level < kMostLevels && pid > 1; ++level) {
+  for (int level = 0; level < kMaxLevels && pid > 1; ++level) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
     std::string line;
     std::getline(file, line);

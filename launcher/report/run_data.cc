@@ -51,8 +51,8 @@ double number(const element& object, const char* key) {
 }
 
 std::string read_text(const fs::path& path) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 32;
-  return read_input(path, path.string(), kMostBytes);
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 32;
+  return read_input(path, path.string(), kMaxBytes);
 }
 
 // Calls use(element) for each line. If the run is still in progress, the last line may be incomplete.
@@ -182,7 +182,7 @@ void parse_object(const fs::path& path, element& root, simdjson::dom::parser& pa
 
 // The newest step of a measured trace, for as many ranks as fit on a page, in us from each rank's own beginning.
 std::string measured(const fs::path& path, std::size_t tasks) {
-  constexpr std::size_t kMostTasks = 100'000;  // for all ranks together: some 2 MB
+  constexpr std::size_t kMaxTasks = 100'000;  // for all ranks together: some 2 MB
   simdjson::dom::parser parser;
   element trace;
   parse_object(path, trace, parser);
@@ -192,7 +192,7 @@ std::string measured(const fs::path& path, std::size_t tasks) {
   std::string step = "0";
   std::size_t shown = 0;
   for (auto& [rank, timing] : timings_of(events, tasks)) {
-    if (shown++ > 0 && shown * tasks > kMostTasks) break;
+    if (shown++ > 0 && shown * tasks > kMaxTasks) break;
     if (shown == 1) step = timing.step;
     double first = std::numeric_limits<double>::infinity();
     for (std::size_t t = 0; t < tasks; ++t) {

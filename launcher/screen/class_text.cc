@@ -13,7 +13,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::size_t kMostRows = 40, kMostColumns = 40, kLongestName = 30, kGap = 2;
+constexpr std::size_t kMaxRows = 40, kMaxColumns = 40, kLongestName = 30, kGap = 2;
 
 std::string cut(const std::string& name, std::size_t most) {
   return printable(beginning_of(name, most));
@@ -80,14 +80,14 @@ std::string class_text(const runtime::ClassReport& report, std::span<const std::
   std::size_t width = std::string_view("class").size();
   for (const std::string& name : names) width = std::max(width, cut(name, kLongestName).size());
   out += fmt::format("\n{:{}}  precision  recall      f1  {:>5}\n", "class", width, of);
-  for (std::size_t i = 0; i < std::min(report.classes.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(report.classes.size(), kMaxRows); ++i) {
     const runtime::ClassQuality& q = report.classes[i];
     out += fmt::format("{:{}}  {:9.4f}  {:6.4f}  {:6.4f}  {:5}\n", cut(names[i], kLongestName), width, q.precision,
                        q.recall, q.f1, q.support);
   }
-  if (report.classes.size() > kMostRows)
+  if (report.classes.size() > kMaxRows)
     out += fmt::format("... ({} classes; --json FILE has all)\n", report.classes.size());
-  if (report.confusion.empty() || report.confusion.size() > kMostColumns) return out;
+  if (report.confusion.empty() || report.confusion.size() > kMaxColumns) return out;
   return out + "\n" + confusion_text(report, names, columns);
 }
 

@@ -114,11 +114,11 @@ EncoderSpec read_encoder(const Config& config, const EncoderKeys& keys, const En
   EncoderBlockSpec& b = s.blocks;
   b.hidden = size_or_default(config, keys.hidden, otherwise.hidden);
   b.heads = size_or_default(config, keys.heads, otherwise.heads);
-  b.layers = size_or_default(config, keys.layers, otherwise.layers, kMostLayers);
+  b.layers = size_or_default(config, keys.layers, otherwise.layers, kMaxLayers);
   b.inner = size_or_default(config, keys.inner, otherwise.inner);
   b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
-  s.vocabulary = size_or_default(config, "vocab_size", otherwise.words, kMostWords);
-  s.position_rows = size_or_default(config, "max_position_embeddings", 512, kMostPositions);
+  s.vocabulary = size_or_default(config, "vocab_size", otherwise.words, kMaxWords);
+  s.position_rows = size_or_default(config, "max_position_embeddings", 512, kMaxPositions);
   s.tied = config.bool_or("tie_word_embeddings", true);
   if (b.hidden % b.heads != 0)
     fail(Exit::usage, "config key {}={} does not divide {}={}", keys.heads, b.heads, keys.hidden, b.hidden);

@@ -266,11 +266,11 @@ void require_objective(const RunShape& run, std::string_view family, std::initia
 }
 
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
-  if (asked.tokens() > kMostTokens)
+  if (asked.tokens() > kMaxTokens)
     fail(Exit::usage,
          "training.micro_batch_size={} times data.seq_len={} is {} tokens; a micro-batch has at most {}: use more of "
          "them (training.gradient_accumulation_steps)",
-         asked.batch, asked.seq, asked.tokens(), kMostTokens);
+         asked.batch, asked.seq, asked.tokens(), kMaxTokens);
   const Family& family = family_of(config);
   RunShape run = asked;
   if (!run.objective) run.objective = objective_of(config);

@@ -25,18 +25,18 @@ std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run);
 
 // The most tokens in a micro-batch.
-inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
+inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 
 // Functions with which families read a config. All throw Error{usage} naming the key if the value is not supported. A
 // size is at most `most`, so that no product of sizes overflows.
-inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
-                             kMostWords = std::size_t{1} << 24, kMostPositions = std::size_t{1} << 31;
-std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMostWidth);
-std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMostWidth);
+inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std::size_t{1} << 12,
+                             kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;
+std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMaxWidth);
+std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMaxWidth);
 // A size for which transformers' class has a default. If the file has none, the default is used and noted
 // (Config::remark).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
-                            std::size_t most = kMostWidth);
+                            std::size_t most = kMaxWidth);
 // The one of a key's two names that the config contains, for families whose class knows both (`attribute_map`). Throws
 // Error{usage} if the config has both with different values, and the recipe sets neither or both.
 std::string_view own_or_other(const Config& config, std::string_view own, std::string_view other);

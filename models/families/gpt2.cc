@@ -73,10 +73,10 @@ Gpt2Shape read_gpt2_shape(const Config& config) {
   Gpt2Shape s{};
   s.hidden = size_or_default(config, own_or_other(config, "n_embd", "hidden_size"), 768);
   s.heads = size_or_default(config, own_or_other(config, "n_head", "num_attention_heads"), 12);
-  s.layers = size_or_default(config, own_or_other(config, "n_layer", "num_hidden_layers"), 12, kMostLayers);
-  s.vocabulary = size_or_default(config, "vocab_size", 50257, kMostWords);
+  s.layers = size_or_default(config, own_or_other(config, "n_layer", "num_hidden_layers"), 12, kMaxLayers);
+  s.vocabulary = size_or_default(config, "vocab_size", 50257, kMaxWords);
   s.positions =
-      size_or_default(config, own_or_other(config, "n_positions", "max_position_embeddings"), 1024, kMostPositions);
+      size_or_default(config, own_or_other(config, "n_positions", "max_position_embeddings"), 1024, kMaxPositions);
   s.inner = size_or(config, "n_inner", 4 * s.hidden);
   s.eps = static_cast<float>(positive_or(config, "layer_norm_epsilon", 1e-5, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));

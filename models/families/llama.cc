@@ -45,7 +45,7 @@ std::vector<std::size_t> read_windows(const Config& config, const std::string& f
     fail(Exit::usage, "{} has sliding_attention, but the model has no window: {}", config.describe("layer_types"),
          mistral ? "sliding_window is null; give it a number of tokens"
                  : "set use_sliding_window to true and sliding_window to a number of tokens");
-  const std::size_t window = size_or(config, "sliding_window", 4096, kMostPositions);
+  const std::size_t window = size_or(config, "sliding_window", 4096, kMaxPositions);
   for (std::size_t layer = 0; layer < layers; ++layer) windows[layer] = windowed[layer] ? window : 0;
   return windows;
 }
@@ -149,13 +149,13 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   if (!config.has("head_dim") && family != "qwen3" && s.hidden % s.heads != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
   s.inner = size_or_default(config, "intermediate_size", qwen ? 22016 : mistral ? 14336 : 11008);
-  s.layers = size_or_default(config, "num_hidden_layers", 32, kMostLayers);
-  s.vocabulary = size_or_default(config, "vocab_size", qwen ? 151936 : 32000, kMostWords);
+  s.layers = size_or_default(config, "num_hidden_layers", 32, kMaxLayers);
+  s.vocabulary = size_or_default(config, "vocab_size", qwen ? 151936 : 32000, kMaxWords);
   s.positions = size_or_default(config, "max_position_embeddings",
                                 qwen      ? 32768
                                 : mistral ? 131072
                                           : 2048,
-                                kMostPositions);
+                                kMaxPositions);
   s.eps = static_cast<float>(positive_or(config, "rms_norm_eps", 1e-6, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
@@ -169,10 +169,10 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   s.qk_norm = family == "qwen3";
   if (s.heads % s.kv_heads != 0)
     fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
-  if (s.query_width() > kMostWidth)
+  if (s.query_width() > kMaxWidth)
     fail(Exit::usage,
          "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is supported",
-         s.heads, s.head_dim, kMostWidth);
+         s.heads, s.head_dim, kMaxWidth);
   if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
 

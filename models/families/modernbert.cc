@@ -42,14 +42,14 @@ Shape read_shape(const Config& config) {
   Shape s{};
   s.hidden = size_or_default(config, "hidden_size", 768);
   s.heads = size_or_default(config, "num_attention_heads", 12);
-  s.global = read_layers(config, size_or_default(config, "num_hidden_layers", 22, kMostLayers));
+  s.global = read_layers(config, size_or_default(config, "num_hidden_layers", 22, kMaxLayers));
   s.inner = size_or_default(config, "intermediate_size", 1152);
   s.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.window = size_or(config, "local_attention", 128);
-  if (config.has("sliding_window")) s.window = 2 * size_of_key(config, "sliding_window", kMostPositions);
-  s.vocabulary = size_or_default(config, "vocab_size", 50368, kMostWords);
-  s.positions = size_or_default(config, "max_position_embeddings", 8192, kMostPositions);
+  if (config.has("sliding_window")) s.window = 2 * size_of_key(config, "sliding_window", kMaxPositions);
+  s.vocabulary = size_or_default(config, "vocab_size", 50368, kMaxWords);
+  s.positions = size_or_default(config, "max_position_embeddings", 8192, kMaxPositions);
   if (s.hidden % (2 * s.heads) != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={} into heads of an even size",
          s.heads, s.hidden);

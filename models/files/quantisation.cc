@@ -165,8 +165,8 @@ Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
   require_map(part(file, *codes, ".nested_quant_map", "F32", 256), 256,
               [](unsigned code) { return device::scale_value(static_cast<std::uint8_t>(code)); });
   out.offset = static_cast<float>(settings.require_number("nested_offset"));
-  constexpr float kMostOffset = 65504;  // the largest number of fp16
-  if (!(std::abs(out.offset) <= kMostOffset))
+  constexpr float kMaxOffset = 65504;  // the largest number of fp16
+  if (!(std::abs(out.offset) <= kMaxOffset))
     wrong(*state, "a nested_offset (the mean of the weights' scales) of at most 65504", fmt::format("{}", out.offset));
   return out;
 }

@@ -67,7 +67,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
   if (type_at(path) == fs::file_type::not_found)
     fail(Exit::corrupt, "{} is missing: no checkpoint was completed there", path.string());
   const ReadableFile file(path);
-  if (file.bytes() > kMostManifestBytes)
+  if (file.bytes() > kMaxManifestBytes)
     fail(Exit::corrupt, "{} has {} bytes: no manifest is that long", path.string(), file.bytes());
   std::string text(file.bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));

@@ -221,7 +221,7 @@ std::string to_json(const Manifest& m) {
 }
 
 Manifest parse_manifest(std::string_view json, const fs::path& path) {
-  if (json.size() > kMostManifestBytes)
+  if (json.size() > kMaxManifestBytes)
     fail(Exit::corrupt, "{} has {} bytes: no manifest is that long", path.string(), json.size());
   simdjson::dom::parser parser;
   element root;

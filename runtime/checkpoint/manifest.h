@@ -45,7 +45,7 @@ struct Manifest {
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";
-inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 28;
+inline constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 28;
 
 // The content of the file, with its checksum.
 std::string to_json(const Manifest& manifest);

@@ -36,12 +36,12 @@ class Checkpoint::OpenFiles {
     auto opened = std::make_shared<const ReadableFile>(paths_[i]);
     const std::lock_guard lock(mutex_);
     open_.emplace_front(i, opened);
-    if (open_.size() > kMostOpen) open_.pop_back();
+    if (open_.size() > kMaxOpen) open_.pop_back();
     return opened;
   }
 
  private:
-  static constexpr std::size_t kMostOpen = 32;
+  static constexpr std::size_t kMaxOpen = 32;
 
   std::shared_ptr<const ReadableFile> find(std::size_t i) {
     const std::lock_guard lock(mutex_);

@@ -6,7 +6,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::int64_t kMostCallsOfRanks = 1 << 28;
+constexpr std::int64_t kMaxCallsOfRanks = 1 << 28;
 
 // The units of the largest stage, with its embedding or head.
 std::int64_t units_of_stage(const Recipe::Parallel& parallel, std::size_t units) {
@@ -31,7 +31,7 @@ std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micr
 
 bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches) {
   const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
-  return calls_of(recipe, units, micro_batches) <= (vertical ? kMostVerticalCalls : kMostCalls);
+  return calls_of(recipe, units, micro_batches) <= (vertical ? kMaxVerticalCalls : kMaxCalls);
 }
 
 void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks) {
@@ -41,11 +41,11 @@ void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t mic
          "units of {}: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
          "micro-batches (training.micro_batch_size)",
          micro_batches, units_of_stage(recipe.parallel, units), recipe.parallel.stages == 1 ? "the model" : "a stage",
-         kMostCalls, kMostVerticalCalls);
+         kMaxCalls, kMaxVerticalCalls);
   const std::int64_t calls = calls_of(recipe, units, micro_batches);
-  if (calls > kMostCallsOfRanks / ranks)
+  if (calls > kMaxCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
-         ranks, calls, kMostCallsOfRanks);
+         ranks, calls, kMaxCallsOfRanks);
 }
 
 }  // namespace strata::runtime

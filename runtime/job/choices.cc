@@ -55,11 +55,11 @@ Loads loads_of(const models::Model& model) {
 constexpr std::size_t kShortStep = 2048;
 
 // Splits that are tried before the search gives up: most models fit at once or not at all.
-constexpr int kMostSplits = 64;
+constexpr int kMaxSplits = 64;
 
 // Splits that are simulated: as many as this many calls of units make, and at most so many. The least that one must
 // gain: the simulator hardly resolves less.
-constexpr std::size_t kSimulatedCalls = 16384, kMostSimulated = 48;
+constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
 // `split` with one unit less in stage `from` and one more in stage `to`; the stages between shift by a unit. Empty if
@@ -104,7 +104,7 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
   };
   std::map<std::vector<int>, bool> known;  // by stage, first and last unit of each of its pieces
   std::vector<UnitRange> fastest;
-  for (int tried = 0; tried < kMostSplits; ++tried) {
+  for (int tried = 0; tried < kMaxSplits; ++tried) {
     std::vector<UnitRange> split = fastest_split(units, stages, chunks, time, may_have);
     if (split.empty()) break;
     if (fastest.empty()) fastest = split;
@@ -195,7 +195,7 @@ std::vector<UnitRange> choose_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
       [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).fits; });
   if (!is_short || chunks > 1) return balanced;
-  return improved_split(balanced, std::min(kMostSimulated, kSimulatedCalls / calls), plan_few);
+  return improved_split(balanced, std::min(kMaxSimulated, kSimulatedCalls / calls), plan_few);
 }
 
 namespace {

@@ -48,7 +48,7 @@ int cores_of_machine() {
 }
 
 // Stages that are planned at once: each takes memory for its tasks.
-constexpr int kMostPlanners = 8;
+constexpr int kMaxPlanners = 8;
 
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose,
                           int tensor_rank = 0) {
@@ -248,7 +248,7 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity) {
   const Mesh mesh = first.plan.mesh();
   std::vector<Job> jobs(static_cast<std::size_t>(mesh.stages - 1));
-  parallel(jobs.size(), std::min(cores_of_machine(), kMostPlanners), [&](std::size_t i) {
+  parallel(jobs.size(), std::min(cores_of_machine(), kMaxPlanners), [&](std::size_t i) {
     const int rank = mesh.rank_of(0, 0, static_cast<int>(i) + 1);
     jobs[i] = make_job(first, first.ranks, capacity, Purpose::train, {}, rank, first.plan.pieces);
   });
@@ -314,7 +314,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const bool both_orders =
       recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 && purpose == Purpose::train &&
       recipe.accumulation_steps(ranks) > 1 &&
-      calls_of(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose)) <= kMostVerticalCalls;
+      calls_of(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose)) <= kMaxVerticalCalls;
   const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& pieces) {
     const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
       PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);

@@ -73,7 +73,7 @@ std::string note_of_quantised_files(const models::Model& model);
 
 // A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
 // of them at once, so fewer are allowed.
-inline constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13;
+inline constexpr std::int64_t kMaxCalls = 1 << 16, kMaxVerticalCalls = 1 << 13;
 
 // The calls of a rank's units in a step of this many micro-batches through a model with this many units. The rank has
 // the largest stage of parallel.split or, if stages are balanced, about its share.

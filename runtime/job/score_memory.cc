@@ -21,7 +21,7 @@ ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows,
   const auto w = static_cast<std::size_t>(ranks);
   const std::size_t k = classes.names.size();
   const bool number = classes.target == ClassTarget::number, predicts = classes.target == ClassTarget::none;
-  curves = !number && !predicts && k <= kMostTabled;
+  curves = !number && !predicts && k <= kMaxTabled;
   first_curve = classes.target == ClassTarget::one && k == 2 ? 1 : 0;
   label_words = std::max<std::size_t>(1, device::class_set_words(classes.target, k));
   // Without curves, only the predicted classes are sent.

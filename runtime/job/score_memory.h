@@ -8,7 +8,7 @@ namespace strata::runtime {
 
 // The maximum number of classes for which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
 // the number of classes, and hardly any data set with more classes has examples of each.
-inline constexpr std::size_t kMostTabled = 1024;
+inline constexpr std::size_t kMaxTabled = 1024;
 
 // The place in a predictions file of the row with this number.
 struct RowPlace {

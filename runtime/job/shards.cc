@@ -23,9 +23,9 @@ namespace {
 // The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
 void require_whole_shares(const Recipe::Parallel& parallel) {
   const std::size_t shards = parallel.shards();
-  if (parallel.tensor > static_cast<int>(device::kMostPieces))
+  if (parallel.tensor > static_cast<int>(device::kMaxPieces))
     fail(Exit::usage, "parallel.tensor = {} is more than the {} ranks that can share a layer", parallel.tensor,
-         device::kMostPieces);
+         device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,
          "parallel.tensor = {} is not a power of two, in which the sums over a layer's shards are ordered: use {} or "

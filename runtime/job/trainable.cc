@@ -19,7 +19,7 @@ namespace {
 
 using models::ModuleNames;
 
-constexpr std::size_t kNearest = 3, kMostLetters = 128;
+constexpr std::size_t kNearest = 3, kMaxLetters = 128;
 
 std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
@@ -40,12 +40,12 @@ std::string nearest(const std::vector<std::string>& names, const std::string& gi
     std::string text(whole ? std::string_view(name) : last_part(name));
     if (std::ranges::find(near, text) == near.end()) near.push_back(std::move(text));
   }
-  return nearest_of(std::move(near), given.substr(0, kMostLetters));
+  return nearest_of(std::move(near), given.substr(0, kMaxLetters));
 }
 
 // Returns the tensors with the names nearest to a pattern.
 std::string nearest_tensors(const std::vector<std::string>& names, const std::string& pattern) {
-  std::string letters = pattern.substr(0, kMostLetters);
+  std::string letters = pattern.substr(0, kMaxLetters);
   std::erase(letters, '*');
   return nearest_of(names, letters);
 }

@@ -54,7 +54,7 @@ std::string_view name_of(Recompute::Kind kind);
 inline constexpr std::int64_t kAllRanks = 0, kRanksOfANode = -1;
 
 // training.micro_batch_size = "auto", and its maximum.
-inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
+inline constexpr std::int64_t kAutomaticBatch = 0, kMaxSequences = 1 << 20;
 
 // training.mlm_probability if a recipe does not give it.
 inline constexpr double kMaskedShare = 0.15;

@@ -50,7 +50,7 @@ std::string_view hint_for(std::string_view line) {
 }  // namespace
 
 void refuse_deep_keys(std::string_view text, std::string_view what) {
-  constexpr std::size_t kMostDots = 100;
+  constexpr std::size_t kMaxDots = 100;
   std::size_t dots = 0;
   char before = '\0';
   for (const char c : text) {
@@ -60,7 +60,7 @@ void refuse_deep_keys(std::string_view text, std::string_view what) {
     else if (!of_a_key)  // two dots in a row cannot be part of a key
       dots = 0;
     before = c;
-    if (dots > kMostDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMostDots);
+    if (dots > kMaxDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMaxDots);
   }
 }
 

@@ -44,7 +44,7 @@ std::optional<double> bytes_of(std::string_view text) {
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   const auto bytes = bytes_of(text);
-  if (!bytes || !(*bytes >= 1) || *bytes > kMostBytes) return std::nullopt;
+  if (!bytes || !(*bytes >= 1) || *bytes > kMaxByteCount) return std::nullopt;
   return static_cast<std::uint64_t>(*bytes);
 }
 

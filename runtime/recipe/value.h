@@ -23,9 +23,9 @@ struct RecipeValue {
 std::optional<double> number_of(const RecipeValue& value);
 // A string or a list of strings.
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
-// Bytes of "2GiB", "512MiB" or "1.5GB"; nullopt if it is not a size, is 0, or exceeds kMostBytes.
+// Bytes of "2GiB", "512MiB" or "1.5GB"; nullopt if it is not a size, is 0, or exceeds kMaxByteCount.
 std::optional<std::uint64_t> parse_size(std::string_view text);
-inline constexpr double kMostBytes = 0x1p62;
+inline constexpr double kMaxByteCount = 0x1p62;
 // Bytes of a size without a limit; nullopt if it is not a size.
 std::optional<double> bytes_of(std::string_view text);
 

@@ -43,7 +43,7 @@ void count(TaskKind kind, std::size_t bytes, IoBytes& io, Cost& cost) {
 
 // The ranges of one transfer, in a form that a closure can hold.
 struct Ranges {
-  std::array<offload::Range, offload::kMostRanges> all;
+  std::array<offload::Range, offload::kMaxRanges> all;
   std::size_t count = 0;
 
   void add(const offload::Range& range) {

@@ -297,7 +297,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
 namespace {
 
 using jinja::Stretch;
-constexpr std::size_t kMostInCharacter = 8;  // the most tokens of one character, with their neighbours
+constexpr std::size_t kMaxCharacterTokens = 8;  // the most tokens of one character, with their neighbours
 
 // The place in the text after `surface`, which begins at `at`. The surface may have, or lack, the space that a
 // tokenizer puts before a word, and may follow white space that the tokenizer drops. npos if it is not there.
@@ -338,7 +338,7 @@ bool TokenPlaces::align(std::string_view text, std::span<const std::uint32_t> id
   for (std::size_t i = 0; i < ids.size();) {
     std::size_t count = 1, next = end_of(text, at, surface(ids[i]));
     // The bytes of one character may be spread over several tokens.
-    while (next == std::string_view::npos && count < kMostInCharacter && i + count < ids.size())
+    while (next == std::string_view::npos && count < kMaxCharacterTokens && i + count < ids.size())
       next = end_of(text, at, surface_of(ids.subspan(i, ++count)));
     if (next == std::string_view::npos) return false;
     places_.insert(places_.end(), count, {at, next});

@@ -21,8 +21,8 @@ namespace strata::text {
 namespace {
 
 // A sidecar file names them all, and is at most 1 MiB.
-constexpr std::size_t kMostClasses = 16384;
-constexpr std::size_t kMostNameBytes = std::size_t{1} << 19;
+constexpr std::size_t kMaxClasses = 16384;
+constexpr std::size_t kMaxNameBytes = std::size_t{1} << 19;
 // Hugging Face's number for "no label".
 constexpr std::int64_t kNoLabel = -100;
 
@@ -156,7 +156,7 @@ void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
       most_ = std::max(most_, number);
     }
     if (!too_many_) ++classes_[text_of(*value)];
-    if (classes_.size() > kMostClasses) {
+    if (classes_.size() > kMaxClasses) {
       too_many_ = true;
       classes_.clear();
     }
@@ -219,8 +219,8 @@ LabelSummary LabelWriter::finish() {
   const std::string named = fmt::format("--labels {}", fmt::join(fields_, ","));
   if (lists_ == Lists::vectors) {
     out.vectors = true;
-    if (columns_ > kMostClasses)
-      fail(Exit::usage, "{}: the lists have {} places, above {}: are they labels?", named, columns_, kMostClasses);
+    if (columns_ > kMaxClasses)
+      fail(Exit::usage, "{}: the lists have {} places, above {}: are they labels?", named, columns_, kMaxClasses);
     for (std::size_t i = 0; i < columns_; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
     out.counts = of_column_;
     return out;
@@ -242,7 +242,7 @@ LabelSummary LabelWriter::finish() {
   if (too_many_)
     fail(Exit::usage,
          "{} has more than {} different values: is it a label? (numbers with a decimal point are a regression)", named,
-         kMostClasses);
+         kMaxClasses);
   if (none_)
     fail(Exit::usage,
          "{}: {} has the label {}, which means \"no label\" in Hugging Face's data sets: leave such records out", named,
@@ -258,9 +258,9 @@ LabelSummary LabelWriter::finish() {
   }
   std::size_t bytes = 0;  // in the sidecar's form: in quotes, with ", "
   for (const auto& [name, count] : classes) bytes += json_of(name).size() + 2;
-  if (bytes > kMostNameBytes)
+  if (bytes > kMaxNameBytes)
     fail(Exit::usage, "{}: the names of the {} classes have {} bytes, above {}: is it a label?", named, classes.size(),
-         bytes, kMostNameBytes);
+         bytes, kMaxNameBytes);
   if (classes_.empty()) fail(Exit::usage, "{}: no record has a label", named);
   for (auto& [name, count] : classes) {
     out.names.push_back(std::move(name));

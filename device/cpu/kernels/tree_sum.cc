@@ -4,7 +4,7 @@
 namespace strata::device::cpu::STRATA_ISA {
 
 // The sums of complete subtrees that wait for their right neighbours: with 2^10 partials there are at most eleven.
-static constexpr std::size_t kMostWaiting = 11;
+static constexpr std::size_t kMaxWaiting = 11;
 
 // `partial(p)` is where the first element of partial p is.
 template <typename T, typename Partial>
@@ -13,7 +13,7 @@ static inline void add_tree(const Partial& partial, std::size_t count, const std
   const auto* b = reinterpret_cast<const T*>(bias);
   auto* o = reinterpret_cast<T*>(out);
   for16(n, [&](std::size_t i, auto some) {
-    F32x16 waiting[kMostWaiting];
+    F32x16 waiting[kMaxWaiting];
     std::size_t top = 0;
     for (std::size_t p = 0; p < count; ++p) {
       F32x16 sum = load(partial(p) + i, some);

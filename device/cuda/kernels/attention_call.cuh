@@ -13,7 +13,7 @@ class Lane;
 
 namespace strata::device::cuda {
 
-inline constexpr std::size_t kMostHeadDim = 256;
+inline constexpr std::size_t kMaxHeadDim = 256;
 inline constexpr int kTileRows = 64, kTileThreads = 128;  // for a block's tile of queries, or of keys
 
 // One call of attention; see device/ops/attention/attention.h. Unused pointers are null.

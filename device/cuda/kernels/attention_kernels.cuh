@@ -331,7 +331,7 @@ void launch_backward(Lane& lane, const AttentionCall<T>& c) {
   const std::size_t tiles = (c.seq + kTileRows - 1) / kTileRows;
   const std::size_t blocks = c.batch * (of_keys(kPass) ? c.kv_heads : c.heads) * tiles;
   constexpr std::size_t kShared = Tile<T, D>::shared_bytes(2, 2);
-  static_assert(kShared <= Tile<T, D>::kMostShared);
+  static_assert(kShared <= Tile<T, D>::kMaxShared);
   launch(lane, static_cast<unsigned>(blocks), kTileThreads, kShared, backward<T, D, kPass>, c);
 }
 

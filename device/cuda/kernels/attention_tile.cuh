@@ -21,14 +21,14 @@ __device__ inline int lane_index() {
 // eight rows at one column are in different banks.
 template <typename T, int D>
 struct Tile {
-  // The rows of the other operand's tile: as many as let backward's four tiles fit into kMostShared.
+  // The rows of the other operand's tile: as many as let backward's four tiles fit into kMaxShared.
   static constexpr int kColumns = sizeof(T) * D > 512 ? 16 : 64;
   static constexpr int kStride = D + 16 / static_cast<int>(sizeof(T));
   static constexpr std::size_t kRowBytes = kStride * sizeof(T);
-  static constexpr int kMostShared = 163 << 10;  // an A100's; an H100 has more
+  static constexpr int kMaxShared = 163 << 10;  // an A100's; an H100 has more
   // The number of buffers for tiles of columns: two if they fit next to `row_tiles` tiles of rows.
   static constexpr int stages(int row_tiles, int column_tiles) {
-    return (row_tiles * kTileRows + 2 * column_tiles * kColumns) * kRowBytes <= kMostShared ? 2 : 1;
+    return (row_tiles * kTileRows + 2 * column_tiles * kColumns) * kRowBytes <= kMaxShared ? 2 : 1;
   }
   static constexpr std::size_t shared_bytes(int row_tiles, int column_tiles) {
     return (row_tiles * kTileRows + stages(row_tiles, column_tiles) * column_tiles * kColumns) * kRowBytes;

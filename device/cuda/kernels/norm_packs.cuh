@@ -18,15 +18,15 @@ namespace strata::device::cuda {
 struct Split {
   int bits, packs;
 };
-inline constexpr int kLeastTeamBits = 2, kMostTeamBits = 9, kMostTeam = 1 << kMostTeamBits;
+inline constexpr int kLeastTeamBits = 2, kMaxTeamBits = 9, kMaxTeam = 1 << kMaxTeamBits;
 
 // The tightest split for a vector of this many packs, at `most` packs per thread or one less. It depends only on the
 // width, never on the alignment of operands.
 inline Split split(std::size_t packs, int most) {
-  for (int bits = kLeastTeamBits; bits <= kMostTeamBits; ++bits)
+  for (int bits = kLeastTeamBits; bits <= kMaxTeamBits; ++bits)
     for (const int mine : {most - 1, most})
       if (packs <= static_cast<std::size_t>(mine) << bits) return {bits, mine};
-  return {kMostTeamBits, 0};
+  return {kMaxTeamBits, 0};
 }
 
 // The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole: see load_pack().

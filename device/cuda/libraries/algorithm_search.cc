@@ -22,7 +22,7 @@ namespace {
 constexpr int kCandidates = 24;
 constexpr int kRounds = 3;
 constexpr float kRoundMs = 2;
-constexpr int kMostRuns = 20;
+constexpr int kMaxRuns = 20;
 constexpr std::size_t kCompared = std::size_t{4} << 20;
 
 std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
@@ -140,7 +140,7 @@ class Bench {
   float time(Run run) {
     run();
     const float once = measure(run, 1);
-    const int runs = std::clamp(static_cast<int>(kRoundMs / std::max(once, 1e-3f)), 1, kMostRuns);
+    const int runs = std::clamp(static_cast<int>(kRoundMs / std::max(once, 1e-3f)), 1, kMaxRuns);
     float best = std::numeric_limits<float>::infinity();
     for (int round = 0; round < kRounds; ++round) best = std::min(best, measure(run, runs));
     return best;

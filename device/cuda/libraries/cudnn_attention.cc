@@ -21,8 +21,8 @@ namespace {
 namespace fe = cudnn_frontend;
 
 constexpr std::size_t kOldest = 90000;  // cuDNN 9.0: deterministic backward of grouped queries
-constexpr std::size_t kMostHeadDim = 128;
-constexpr std::size_t kMostWorkspace = std::size_t{4} << 30;
+constexpr std::size_t kMaxHeadDim = 128;
+constexpr std::size_t kMaxWorkspace = std::size_t{4} << 30;
 
 std::size_t round_up(std::size_t n, std::size_t to) {
   return (n + to - 1) / to * to;
@@ -217,11 +217,11 @@ std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropou
   if (s.fp32_key_gradients) return "shards share its keys, whose gradients are fp32";
   if (!s.causal) return "attention is not causal";
   if (s.window != 0 && s.window < s.seq) return "sliding window";
-  if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
-    return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);
+  if (s.head_dim % 8 != 0 || s.head_dim > kMaxHeadDim)
+    return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMaxHeadDim);
   for (const std::size_t stride : {s.q_stride, s.k_stride, s.v_stride})
     if (stride % 8 != 0) return fmt::format("rows of {} elements do not start at multiples of 16 bytes", stride);
-  if (workspace_bound(s) > kMostWorkspace)
+  if (workspace_bound(s) > kMaxWorkspace)
     return fmt::format("cuDNN's deterministic backward would take {:.1f} GiB of workspace",
                        static_cast<double>(workspace_bound(s)) / (1 << 30));
   return {};

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
 // Registers hold a vector, the next one, and sums for each element; so packs have four elements and are few.
-constexpr int kBackwardThreads = kMostTeam, kBackwardSize = 4;
-constexpr std::size_t kMostSharedSums = 192 << 10;  // a block may have 227 KiB
+constexpr int kBackwardThreads = kMaxTeam, kBackwardSize = 4;
+constexpr std::size_t kMaxSharedSums = 192 << 10;  // a block may have 227 KiB
 template <typename T>
 constexpr int kForwardSize = 16 / sizeof(T);
 template <typename T>
@@ -30,10 +30,10 @@ struct Forward {
 };
 
 template <typename T, bool kCentred, bool kWhole, int kPacks>
-__global__ void __launch_bounds__(kMostTeam, kWhole ? 2 : 1) forward(const __grid_constant__ Forward<T> a) {
+__global__ void __launch_bounds__(kMaxTeam, kWhole ? 2 : 1) forward(const __grid_constant__ Forward<T> a) {
   constexpr int kN = kForwardSize<T>;
   using Own = Packs<T, kN, kWhole, kPacks>;
-  __shared__ float shared[2][kMostTeam / kWarp];
+  __shared__ float shared[2][kMaxTeam / kWarp];
   const Own packs(a.team_bits, a.layout.width);
   // A team without a vector repeats the last one's work.
   const std::size_t team = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) >> a.team_bits;
@@ -330,7 +330,7 @@ void run_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x,
     const Split of = split((shape.width + kBackwardSize - 1) / kBackwardSize, kBackwardPacks<T>);
     constexpr std::size_t kAtOnce = kBackwardThreads * kForwardSize<T>;  // columns of a long vector
     const std::size_t sum_bytes = (shape.width + kAtOnce - 1) / kAtOnce * kAtOnce * sizeof(float) * (kCentred ? 2 : 1);
-    const bool in_shared = of.packs == 0 && sum_bytes <= kMostSharedSums;
+    const bool in_shared = of.packs == 0 && sum_bytes <= kMaxSharedSums;
     const Backward<T> a{.layout{shape, static_cast<std::size_t>(kBackwardThreads >> of.bits)},
                         .team_bits = of.bits,
                         .sums_in_shared = in_shared,

@@ -6,7 +6,7 @@
 namespace strata::device::cuda {
 namespace {
 
-constexpr std::size_t kMostInRegisters = 8;
+constexpr std::size_t kMaxInRegisters = 8;
 constexpr int kLevels = 11;
 
 // Partials that follow each other, or lie in several places.
@@ -17,7 +17,7 @@ struct Stack {
   __device__ const float* partial(std::size_t p) const { return first + p * stride; }
 };
 struct Pieces {
-  const float* at[kMostPieces];
+  const float* at[kMaxPieces];
 
   __device__ const float* partial(std::size_t p) const { return at[p]; }
 };
@@ -50,7 +50,7 @@ struct TreeSum {
   __device__ Pack<float, kN> load(std::size_t unit) const {
     const std::size_t begin = unit * kN;
     Pack<float, kN> sum = subtree<kCount, kN>(source, 0, begin);
-    if constexpr (kCount == kMostInRegisters) {
+    if constexpr (kCount == kMaxInRegisters) {
       // The loop over levels is unrolled and selects instead of branching: with an index that is not known at compile
       // time, or a break, `waiting` would lie in local memory.
       Pack<float, kN> waiting[kLevels] = {};
@@ -106,7 +106,7 @@ void sum_of(Lane& lane, const Source& source, std::size_t count, bool aligned_so
       case 4:
         return sum_by<T, 4>(lane, source, count, aligned_source, bias, out);
       default:
-        return sum_by<T, kMostInRegisters>(lane, source, count, aligned_source, bias, out);
+        return sum_by<T, kMaxInRegisters>(lane, source, count, aligned_source, bias, out);
     }
   });
 }

@@ -20,10 +20,10 @@ struct GradientRuns {
   View partial = {};       // may be empty unless needs_partial()
 
   // The length of the longest run that needs no `partial` on any device.
-  static constexpr std::size_t kMostInRegisters = 64;
+  static constexpr std::size_t kMaxInRegisters = 64;
   // Whether calls of `pieces` pieces each need `partial`.
   static constexpr bool needs_partial(std::size_t length, std::size_t pieces) {
-    return length > 1 && (pieces % length != 0 || length > kMostInRegisters);
+    return length > 1 && (pieces % length != 0 || length > kMaxInRegisters);
   }
 };
 

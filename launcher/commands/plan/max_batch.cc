@@ -17,7 +17,7 @@ namespace {
 using runtime::Recipe;
 
 // A step with more micro-batches than this takes long to simulate, and splitting it so finely makes it no faster.
-constexpr int kMostMicroBatches = 256;
+constexpr int kMaxMicroBatches = 256;
 
 // The sizes, up to the largest, whose speeds are predicted.
 std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
@@ -100,7 +100,7 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
   for (const std::int64_t size : sizes_to_compare(recipe, ranks, found.largest.fits->size)) {
     Recipe of_size = recipe;
     of_size.training.micro_batch_size = size;
-    if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMostMicroBatches) continue;
+    if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMaxMicroBatches) continue;
     const runtime::Workload other = workload.with(std::move(of_size));
     if (auto speed = find_speed({other, ranks, capacity, machine, ranks_per_node}))
       found.speeds.push_back(*std::move(speed));

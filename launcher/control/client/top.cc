@@ -32,7 +32,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostSteps = 4096;  // points of the loss curve
+constexpr std::size_t kMaxSteps = 4096;  // points of the loss curve
 constexpr int kCurveRows = 8;
 
 // The number of columns, if every character is one column wide; all text printed here is.
@@ -267,7 +267,7 @@ void show_screen(Client& client, const Target& target) {
   const Follower follower(target, 256, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
     // Every other one of the older steps is dropped, so that the curve still covers the whole run.
-    if (steps.size() == kMostSteps)
+    if (steps.size() == kMaxSteps)
       for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
     steps.push_back(step);

@@ -24,7 +24,7 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMaxBytes = 1 << 20;
 
 template <auto Free>
 struct Freer {
@@ -43,7 +43,7 @@ std::pair<std::string, struct stat> read_file(const std::string& path, std::stri
   const Descriptor file = open_input(path, named);
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(errno));
-  return {read_input(file, named, kMostBytes), status};
+  return {read_input(file, named, kMaxBytes), status};
 }
 
 Bio memory(const std::string& text) {

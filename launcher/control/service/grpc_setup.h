@@ -14,7 +14,7 @@ namespace strata::launcher::control {
 void prepare_grpc();
 
 // The maximum size of a request from users and tools, which consists of a few flags.
-constexpr std::size_t kMostRequestBytes = 64 << 10;
+constexpr std::size_t kMaxRequestBytes = 64 << 10;
 
 // The status message with which open calls end when the run ends.
 inline constexpr const char* kHasEnded = "the run has ended";

@@ -33,9 +33,9 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-constexpr std::size_t kMostHead = 8 << 10;
+constexpr std::size_t kMaxHeadBytes = 8 << 10;
 constexpr auto kScrapePatience = std::chrono::seconds(1);
-constexpr std::size_t kMostScrapes = 64;
+constexpr std::size_t kMaxScrapes = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -251,7 +251,7 @@ class Connection {
                  : static_cast<int>(recv(socket_.get(), piece.data(), piece.size(), 0));
         if (n > 0) text_.append(piece.data(), static_cast<std::size_t>(n));
         const bool whole = text_.find("\r\n\r\n") != std::string::npos;
-        if (whole || text_.size() >= kMostHead) {
+        if (whole || text_.size() >= kMaxHeadBytes) {
           text_ = answer(whole ? text_ : "too long", certified());
           doing_ = Doing::writing;
         }
@@ -317,7 +317,7 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMostScrapes, take, Proof{kScrapePatience, has_asked});
+    door_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapePatience, has_asked});
   }
   ~Impl() {
     door_.reset();

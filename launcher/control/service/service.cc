@@ -26,7 +26,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::StatusCode;
 
-constexpr std::size_t kMostWaiting = 64;  // open calls of each kind
+constexpr std::size_t kMaxWaiting = 64;  // open calls of each kind
 
 bool has_token(const CallbackServerContext& context, const std::string& token) {
   if (token.empty()) return true;
@@ -60,7 +60,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
-    limit(builder, kMostRequestBytes);
+    limit(builder, kMaxRequestBytes);
     std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
     if (credentials.tls()) {
       grpc::SslServerCredentialsOptions options(credentials.client_ca.empty()
@@ -216,7 +216,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       reactor->Finish(kNoToken);
       return reactor;
     }
-    if (dumps_.fetch_add(1) >= kMostWaiting) {
+    if (dumps_.fetch_add(1) >= kMaxWaiting) {
       dumps_.fetch_sub(1);
       reactor->Finish(kTooMany);
       return reactor;
@@ -298,7 +298,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   template <typename Call>
   std::shared_ptr<Call> add(std::list<std::shared_ptr<Call>>& calls, std::shared_ptr<Call> call) {
     const std::lock_guard lock(mutex_);
-    if (calls.size() >= kMostWaiting || ended_.load()) return nullptr;
+    if (calls.size() >= kMaxWaiting || ended_.load()) return nullptr;
     return calls.emplace_back(std::move(call));
   }
   template <typename Call>

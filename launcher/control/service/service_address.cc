@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostFileBytes = 16 << 10;
+constexpr std::size_t kMaxFileBytes = 16 << 10;
 
 bool answers(const fs::path& socket) {
   const int error = error_of_connecting(socket);
@@ -95,7 +95,7 @@ std::string read_address_file(const fs::path& path) {
   if (status.st_uid != geteuid() && status.st_uid != 0)
     fail(Exit::usage, "{} is another user's (number {}): name the run itself, by HOST:PORT or unix:PATH", path.string(),
          status.st_uid);
-  std::string text(kMostFileBytes, '\0');
+  std::string text(kMaxFileBytes, '\0');
   const ssize_t n = S_ISREG(status.st_mode) ? ::read(file.get(), text.data(), text.size()) : -1;
   if (n < 0) fail(Exit::failed, "{} cannot be read", path.string());
   text.resize(static_cast<std::size_t>(n));

@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostFrames = 32;
+constexpr int kMaxFrames = 32;
 constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // for a thread to begin
 constexpr auto kToWrite = std::chrono::milliseconds(2000);    // for it to end: unwinding may wait for a drive
 int the_signal() {
@@ -42,14 +42,14 @@ int the_signal() {
 
 // The one thread that is asked writes its frames here. `asked` is its thread number, negative while it writes and 0
 // when it is done, so that a late thread does not overwrite the next one's frames.
-std::array<void*, kMostFrames> frames;
+std::array<void*, kMaxFrames> frames;
 std::atomic<int> asked{0}, count{0};
 
 void answer(int) {
   const int error = errno;
   const auto own = static_cast<int>(syscall(SYS_gettid));
   if (int expected = own; asked.compare_exchange_strong(expected, -own)) {
-    count.store(backtrace(frames.data(), kMostFrames));
+    count.store(backtrace(frames.data(), kMaxFrames));
     asked.store(0);
   }
   errno = error;

@@ -18,7 +18,7 @@ namespace strata::launcher::control {
 namespace {
 
 // Room for a report of a hundred ranks with their dumps.
-constexpr std::size_t kMostReportBytes = 16 << 20;
+constexpr std::size_t kMaxReportBytes = 16 << 20;
 constexpr int kHandshakeMs = 5'000;
 constexpr int kIdleMs = 5'000;               // for a connection without a stream
 constexpr const char* kName = "strata-run";  // in the run's certificate
@@ -33,7 +33,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
         answer_every_(answer_every),
         callbacks_(std::move(callbacks)) {
     grpc::ServerBuilder builder;
-    limit(builder, kMostReportBytes, kHandshakeMs, kIdleMs);
+    limit(builder, kMaxReportBytes, kHandshakeMs, kIdleMs);
     // The handshake rejects strangers, who therefore cannot take a node's place.
     grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     options.pem_root_certs = credentials.cert;

@@ -10,7 +10,7 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::size_t kMostTexts = 64;
+constexpr std::size_t kMaxTexts = 64;
 
 }  // namespace
 
@@ -46,7 +46,7 @@ MessageThread::~MessageThread() {
 void MessageThread::print(std::string text) {
   {
     const std::lock_guard lock(mutex_);
-    if (texts_.size() >= kMostTexts) return;
+    if (texts_.size() >= kMaxTexts) return;
     texts_.push_back(std::move(text));
   }
   arrived_.notify_one();

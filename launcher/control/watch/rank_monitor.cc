@@ -29,7 +29,7 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
 constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
-constexpr int kMostTurns = 4;
+constexpr int kMaxTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 // How long ranks have to unwind by themselves: to drain their lanes and close their files.
 constexpr std::chrono::seconds kToUnwind{6};
@@ -156,7 +156,7 @@ bool RankMonitor::ended() {
   const std::int64_t now = now_ns();
   // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
   // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
-  const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
+  const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMaxTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
   const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))

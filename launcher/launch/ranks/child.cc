@@ -53,8 +53,8 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
   return out;
 }
 
-constexpr double kForPipes = 3;                          // seconds after the end
-constexpr std::size_t kMostLine = std::size_t{1} << 20;  // bytes; a longer line comes in pieces
+constexpr double kForPipes = 3;                         // seconds after the end
+constexpr std::size_t kMaxLine = std::size_t{1} << 20;  // bytes; a longer line comes in pieces
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void LineReader::read() {
     for (std::size_t end; (end = rest_.find('\n', looked)) != std::string::npos; begin = looked = end + 1)
       take_(std::string_view(rest_).substr(begin, end - begin));
     rest_.erase(0, begin);
-    if (rest_.size() >= kMostLine) take_(std::exchange(rest_, {}));
+    if (rest_.size() >= kMaxLine) take_(std::exchange(rest_, {}));
   }
 }
 

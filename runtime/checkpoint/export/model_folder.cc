@@ -333,9 +333,9 @@ std::optional<fs::path> ModelFolder::began_with() const {
 }
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
-  constexpr int kMostRuns = 16;  // each began with the one before; a limit, because a run may name its own folder
+  constexpr int kMaxRuns = 16;  // each began with the one before; a limit, because a run may name its own folder
   ModelFolder folder = *this;
-  for (int run = 0; run < kMostRuns; ++run) {
+  for (int run = 0; run < kMaxRuns; ++run) {
     if (!folder.checkpoint_) return folder.path_;
     const auto before = folder.began_with();
     if (!before || before->empty()) return std::nullopt;

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostLevels = 8;
+constexpr std::size_t kMaxLevels = 8;
 
 [[noreturn]] void corrupt_sidecar(const fs::path& sidecar, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
@@ -70,9 +70,9 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
   simdjson::dom::parser parser;
   simdjson::dom::element root;
-  auto error = parser.allocate(kMaxSidecarBytes, kMostLevels);
+  auto error = parser.allocate(kMaxSidecarBytes, kMaxLevels);
   if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
-  if (error != simdjson::SUCCESS) corrupt_sidecar(path, "a JSON object", found_in_json(json, kMostLevels));
+  if (error != simdjson::SUCCESS) corrupt_sidecar(path, "a JSON object", found_in_json(json, kMaxLevels));
   const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
     std::int64_t value = 0;
     if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {

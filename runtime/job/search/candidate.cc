@@ -75,7 +75,7 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
       continue;
     }
     const std::int64_t steps = r.accumulation_steps(ranks) * divide;
-    if (steps > kMostCalls) break;
+    if (steps > kMaxCalls) break;
     add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
       c.training.micro_batch_size = size;
       if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;

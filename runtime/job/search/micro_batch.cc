@@ -43,8 +43,8 @@ class MicroBatchSearch {
  private:
   // The largest micro-batch that the key and a model's limit on tokens allow, in sequences.
   std::int64_t most() const {
-    const std::int64_t of_tokens = static_cast<std::int64_t>(models::kMostTokens) / recipe_.data.seq_len;
-    return std::clamp<std::int64_t>(of_tokens, 1, kMostSequences);
+    const std::int64_t of_tokens = static_cast<std::int64_t>(models::kMaxTokens) / recipe_.data.seq_len;
+    return std::clamp<std::int64_t>(of_tokens, 1, kMaxSequences);
   }
 
   Recipe of_size(std::int64_t size) const {
@@ -75,7 +75,7 @@ class MicroBatchSearch {
     std::erase_if(sizes, [&](std::int64_t size) { return !takes_micro_batches(of_size(size), ranks_); });
     if (sizes.empty()) sizes.push_back(1);  // make_job() says which key allows none
     for (const std::int64_t size : sizes) {
-      if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse so long a task list
+      if (size < sizes.front() && part / size > kMaxCalls) return;  // make_job() would refuse so long a task list
       if (fits_with(size)) return;
     }
   }

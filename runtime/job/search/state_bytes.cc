@@ -37,11 +37,11 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
 }
 
 bool is_worth_planning(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
-  constexpr std::size_t kMostUpdated = std::size_t{1} << 36;
+  constexpr std::size_t kMaxUpdated = std::size_t{1} << 36;
   std::size_t elements = 0;
   for (const UnitLayout& unit : layout.units) elements += unit.padded();
   const bool whole = !placement_of(recipe.zero).optimizer.sharded() && layout.mesh.data() > 1;
-  if (whole && recipe.zero.optimizer != Tier::device && elements > kMostUpdated) return false;
+  if (whole && recipe.zero.optimizer != Tier::device && elements > kMaxUpdated) return false;
   return state_may_fit(recipe, layout, capacity);
 }
 

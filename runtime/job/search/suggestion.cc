@@ -73,7 +73,7 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 class Search {
  public:
   // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
-  // `planned`: the number of tasks that earlier searches have planned; together they plan at most kMostInAll.
+  // `planned`: the number of tasks that earlier searches have planned; together they plan at most kMaxPlannedTasks.
   Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
          std::size_t& planned)
       : workload_(workload),
@@ -113,8 +113,8 @@ class Search {
   }
 
  private:
-  static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
-  static constexpr std::size_t kMostInAll = std::size_t{1} << 18;
+  static constexpr std::size_t kWanted = 4, kMaxChanges = 4, kMaxPlans = 160, kMaxTasks = std::size_t{1} << 18;
+  static constexpr std::size_t kMaxPlannedTasks = std::size_t{1} << 18;
 
   // Returns the memory that the candidate needs, or nothing if it does not fit or another key of the recipe excludes
   // it.
@@ -127,7 +127,7 @@ class Search {
     // The layout is that of ranks which all have all units.
     const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
     if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
-    if (planned_ > kMostInAll) return std::nullopt;
+    if (planned_ > kMaxPlannedTasks) return std::nullopt;
     const std::size_t before = tasks_;
     std::optional<Fit> found;
     try {
@@ -190,7 +190,7 @@ class Search {
                          [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
     };
     bool last = false;  // look one change deeper than the first solutions, unless one of them keeps the bits
-    for (std::size_t depth = 0; depth < kMostChanges && !last && !keeps_the_bits(); ++depth) {
+    for (std::size_t depth = 0; depth < kMaxChanges && !last && !keeps_the_bits(); ++depth) {
       last = !found.empty();
       std::vector<Candidate> next;
       for (const Candidate& candidate : level) {
@@ -201,7 +201,7 @@ class Search {
           std::sort(key.begin(), key.end());
           if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_)) || !seen.insert(key).second)
             continue;
-          if (++plans > kMostPlans || tasks_ > kMostTasks) continue;
+          if (++plans > kMaxPlans || tasks_ > kMaxTasks) continue;
           if (const std::optional<Fit> its = fit(c)) found.push_back(suggestion_of(c.changes, *its));
           next.push_back(std::move(c));
         }

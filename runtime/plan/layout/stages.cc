@@ -50,7 +50,7 @@ std::vector<UnitRange> with_fast_pieces(int units, int pieces, const PieceTime& 
 }
 
 // Cuts in a row that move together: a unit's time goes from one stage to another, whatever lies between them.
-constexpr std::size_t kMostMoved = 8;
+constexpr std::size_t kMaxMoved = 8;
 
 // The criteria for comparing splits, in this order.
 using SplitCost = std::function<std::pair<double, double>(const std::vector<UnitRange>&)>;
@@ -64,7 +64,7 @@ void balance_stages(std::vector<UnitRange>& pieces, const SplitCost& cost_of, co
   for (bool better = true; better;) {
     better = false;
     for (std::size_t first = 1; first < pieces.size(); ++first)
-      for (std::size_t end = first + 1; end <= std::min(pieces.size(), first + kMostMoved); ++end)
+      for (std::size_t end = first + 1; end <= std::min(pieces.size(), first + kMaxMoved); ++end)
         for (const int by : {-1, 1}) {
           std::vector<UnitRange> moved = pieces;
           for (std::size_t cut = first; cut < end; ++cut) {

@@ -121,11 +121,11 @@ RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in
   return {std::move(name), std::move(allowed), std::move(meaning), set, text};
 }
 
-using models::kMostRank;
+using models::kMaxAdapterRank;
 
 std::optional<std::int64_t> rank_in(const Value& v) {
   const auto* rank = std::get_if<std::int64_t>(&v.value);
-  return rank && *rank >= 1 && *rank <= kMostRank ? std::optional(*rank) : std::nullopt;
+  return rank && *rank >= 1 && *rank <= kMaxAdapterRank ? std::optional(*rank) : std::nullopt;
 }
 std::optional<double> alpha_in(const Value& v) {
   const auto alpha = number_of(v);
@@ -139,7 +139,7 @@ std::vector<RecipeKey> adapter_keys() {
       choice<AdapterKind>(
           "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, STRATA_AT(adapter.kind),
           "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + alpha / rank B A x"),
-      integer("adapter.rank", 1, kMostRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
+      integer("adapter.rank", 1, kMaxAdapterRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
              "the scale of B A x, times the rank (lora_alpha)"),
       number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.lora.dropout),
@@ -164,7 +164,8 @@ std::vector<RecipeKey> adapter_keys() {
           STRATA_AT(adapter.lora.init),
           "initialisation of A from training.seed; default: uniform with bound 1 / sqrt(in); gaussian: normal with "
           "deviation 1 / rank. B begins as zeros"),
-      table("adapter.rank_pattern", fmt::format("a table of pattern = rank, each an integer from 1 to {}", kMostRank),
+      table("adapter.rank_pattern",
+            fmt::format("a table of pattern = rank, each an integer from 1 to {}", kMaxAdapterRank),
             STRATA_AT(adapter.lora.rank_pattern), rank_in,
             "other ranks for some layers: regular expressions for the ends of their names; the first match counts"),
       table("adapter.alpha_pattern", "a table of pattern = alpha, each a number above 0",

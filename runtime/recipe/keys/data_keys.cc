@@ -11,7 +11,7 @@ namespace {
 
 using namespace kinds;
 
-constexpr double kMostWeight = 1e9;  // the sum of all sources' is finite
+constexpr double kMaxWeight = 1e9;  // the sum of all sources' is finite
 
 RecipeKey sources() {
   // A table {files, weight}; nullopt if the value is anything else.
@@ -27,7 +27,7 @@ RecipeKey sources() {
       else
         return std::nullopt;
     }
-    if (out.files.empty() || !(out.weight > 0 && out.weight <= kMostWeight)) return std::nullopt;
+    if (out.files.empty() || !(out.weight > 0 && out.weight <= kMaxWeight)) return std::nullopt;
     return out;
   };
   auto set = [source_of](Recipe& recipe, const Value& v, const fs::path& folder) {

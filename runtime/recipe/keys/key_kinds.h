@@ -211,7 +211,7 @@ RecipeKey size(std::string name, At at, std::string meaning) {
   };
   RecipeKey key =
       plain(std::move(name), "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes", std::move(meaning), at, set);
-  key.most = RecipeKey::Most{kMostBytes, fmt::format("{}TiB", kMostBytes / 0x1p40)};
+  key.most = RecipeKey::Most{kMaxByteCount, fmt::format("{}TiB", kMaxByteCount / 0x1p40)};
   return key;
 }
 

@@ -12,17 +12,17 @@ namespace {
 
 using namespace kinds;
 
-constexpr std::int64_t kMostRanks = 1 << 20, kMostShards = 1 << 10;
+constexpr std::int64_t kMaxRanks = 1 << 20, kMaxShards = 1 << 10;
 
 RecipeKey tensor_shards() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* shards = std::get_if<std::int64_t>(&v.value);
-    if (!shards || *shards < 1 || *shards > kMostShards || !std::has_single_bit(static_cast<std::uint64_t>(*shards)))
+    if (!shards || *shards < 1 || *shards > kMaxShards || !std::has_single_bit(static_cast<std::uint64_t>(*shards)))
       return false;
     recipe.parallel.tensor_shards = *shards;
     return true;
   };
-  return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
+  return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMaxShards),
                "virtual shards in which blocks and vocabulary are computed, whose sums have a fixed order: part of the "
                "numerics, so a checkpoint is resumed with the same value; default: the checkpoint's when resuming, "
                "else parallel.tensor",
@@ -35,7 +35,7 @@ RecipeKey split() {
     if (const auto* list = std::get_if<std::vector<RecipeValue>>(&v.value)) {
       for (const RecipeValue& item : *list) {
         const auto* count = std::get_if<std::int64_t>(&item.value);
-        if (!count || *count < 0 || *count > kMostRanks) return false;
+        if (!count || *count < 0 || *count > kMaxRanks) return false;
         blocks.push_back(*count);
       }
       if (blocks.empty()) return false;
@@ -48,7 +48,7 @@ RecipeKey split() {
   auto text = [](const Recipe& recipe) {
     return recipe.parallel.split.empty() ? json_string("auto") : text_of_list(recipe.parallel.split);
   };
-  return {"parallel.split", fmt::format("\"auto\" or a list of integers from 0 to {}", kMostRanks),
+  return {"parallel.split", fmt::format("\"auto\" or a list of integers from 0 to {}", kMaxRanks),
           "blocks per stage, or per chunk of the stages, in the order of the model; auto: the fastest split whose "
           "stages fit",
           set, text};
@@ -65,7 +65,7 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
   auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* text = std::get_if<std::string>(&v.value);
     const auto* number = std::get_if<std::int64_t>(&v.value);
-    if (number && *number > 0 && *number <= kMostRanks)
+    if (number && *number > 0 && *number <= kMaxRanks)
       at(recipe) = *number;
     else if (text && *text == "all")
       at(recipe) = kAllRanks;
@@ -80,7 +80,7 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
            : at(recipe) == kRanksOfANode ? json_string("node")
                                          : text_of(at(recipe));
   };
-  return {std::move(name), fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks), std::move(meaning),
+  return {std::move(name), fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMaxRanks), std::move(meaning),
           set, text};
 }
 
@@ -88,12 +88,12 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
 
 std::vector<RecipeKey> parallel_keys() {
   std::vector<RecipeKey> keys = {
-      integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
+      integer("parallel.tensor", 1, kMaxRanks, STRATA_AT(parallel.tensor),
               "ranks that share each layer (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "with parallel.tensor: between products, each rank has its part of the rows alone (sequence parallelism), "
            "with the same bits"),
-      integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
+      integer("parallel.stages", 1, kMaxRanks, STRATA_AT(parallel.stages),
               "pipeline stages, each of which holds consecutive units of the model, or several pieces of it "
               "(parallel.chunks)"),
       choice<Schedule>("parallel.schedule",
@@ -104,7 +104,7 @@ std::vector<RecipeKey> parallel_keys() {
                        "the order of a stage's micro-batches: one forward, one backward; interleaved over "
                        "parallel.chunks pieces of the stage, which idles less and sends more; or all forwards first, "
                        "which keeps the activations of all"),
-      integer("parallel.chunks", 1, kMostRanks, STRATA_AT(parallel.chunks),
+      integer("parallel.chunks", 1, kMaxRanks, STRATA_AT(parallel.chunks),
               "pieces of the model per stage: at least 2 with the interleaved schedule, whose micro-batches of a rank "
               "and step are a multiple of parallel.stages; 1 with the others"),
       split(),

@@ -125,7 +125,7 @@ RecipeKey micro_batch_size() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* text = std::get_if<std::string>(&v.value);
     const auto* number = std::get_if<std::int64_t>(&v.value);
-    if (number && *number > 0 && *number <= kMostSequences)
+    if (number && *number > 0 && *number <= kMaxSequences)
       recipe.training.micro_batch_size = *number;
     else if (text && *text == "auto")
       recipe.training.micro_batch_size = kAutomaticBatch;
@@ -137,7 +137,7 @@ RecipeKey micro_batch_size() {
     const std::int64_t size = recipe.training.micro_batch_size;
     return size == kAutomaticBatch ? json_string("auto") : text_of(size);
   };
-  return {"training.micro_batch_size", fmt::format("\"auto\" or an integer from 1 to {}", kMostSequences),
+  return {"training.micro_batch_size", fmt::format("\"auto\" or an integer from 1 to {}", kMaxSequences),
           "sequences per rank and micro-batch; auto: the largest that fits memory.device, found once by planning; a "
           "resumed run keeps its checkpoint's",
           set, text};

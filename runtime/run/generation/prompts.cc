@@ -36,8 +36,8 @@ class Reader {
   explicit Reader(const Job& job) : job_(job), path_(*job.recipe.evaluation.prompts) {}
 
   Prompts read() {
-    constexpr std::size_t kMostBytes = std::size_t{1} << 28;
-    std::istringstream file(read_input(path_, "evaluation.prompts: " + path_.string(), kMostBytes));
+    constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+    std::istringstream file(read_input(path_, "evaluation.prompts: " + path_.string(), kMaxBytes));
     const auto sidecars = sidecars_of(job_.recipe);
     const fs::path where = tokenizer_of(sidecars);
     Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}, .remarks = {}};

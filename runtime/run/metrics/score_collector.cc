@@ -197,7 +197,7 @@ ClassReport ScoreCollector::report(comm::World& world) {
   else
     out.notes.push_back(fmt::format("{} left out: the model has {} classes, and {} made of {} at most",
                                     many() ? "eval_roc_auc is" : "the confusion matrix and eval_roc_auc are",
-                                    classes_.names.size(), many() ? "it is" : "they are", kMostTabled));
+                                    classes_.names.size(), many() ? "it is" : "they are", kMaxTabled));
   if (entities_) add_entity_metrics(world, out);
   return out;
 }

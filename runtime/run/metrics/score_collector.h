@@ -56,7 +56,7 @@ struct ClassReport {
   std::vector<std::pair<std::string, double>> metrics;  // "eval_accuracy", ..., as a run reports them
   std::vector<std::string> notes;                       // metrics that could not be computed, and why
   // Each class's quality, and the confusion matrix [label][prediction] if each text has one class. Both are empty for a
-  // regression; the matrix is empty for more than kMostTabled classes, too.
+  // regression; the matrix is empty for more than kMaxTabled classes, too.
   std::vector<ClassQuality> classes;
   std::vector<std::vector<std::uint64_t>> confusion;
 };

@@ -97,7 +97,7 @@ TraceRecorder::TraceRecorder(const StepPlan& plan, std::vector<StepRange> steps,
   std::int64_t count = 0;
   for (const StepRange& range : picked_)
     count += std::max<std::int64_t>(0, std::min(range.last, last) - std::max(range.first, after + 1) + 1);
-  const auto most = static_cast<std::int64_t>(std::max<std::size_t>(1, kMostTraced / std::max<std::size_t>(tasks_, 1)));
+  const auto most = static_cast<std::int64_t>(std::max<std::size_t>(1, kMaxTraced / std::max<std::size_t>(tasks_, 1)));
   if (count > most)
     fail(Exit::usage,
          "report.trace_steps = {} picks {} steps of this run, and a trace holds {} of {} tasks each: pick fewer",

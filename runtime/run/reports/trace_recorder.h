@@ -15,7 +15,7 @@
 namespace strata::runtime {
 
 // The most tasks in a trace, over all steps and ranks: some 100 MB of text, which viewers still open.
-inline constexpr std::size_t kMostTraced = 200'000;
+inline constexpr std::size_t kMaxTraced = 200'000;
 
 // Records when this rank's tasks ran in the steps that report.trace_steps selects, in memory that is allocated before
 // the first step.
@@ -59,6 +59,6 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
 // all stages of a pipeline, by stage; ranks without a file need only their own. Returns how many ranks of each stage
 // the trace contains: the first ones, so many that all their tasks in all steps are at most `most`, but at least one.
 int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
-                const models::Model& model, comm::World& world, std::size_t most = kMostTraced);
+                const models::Model& model, comm::World& world, std::size_t most = kMaxTraced);
 
 }  // namespace strata::runtime

@@ -24,12 +24,12 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20, kMaxDepth = 64;
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20, kMaxDepth = 64;
 
 // Looks up keys of an adapter_config.json.
 class Keys {
  public:
-  explicit Keys(const fs::path& path) : path_(path), text_(read_input(path, path.string(), kMostBytes)) {
+  explicit Keys(const fs::path& path) : path_(path), text_(read_input(path, path.string(), kMaxBytes)) {
     if (parser_.parse(text_).get(root_) != simdjson::SUCCESS || !root_.is_object())
       fail(Exit::corrupt, "{}: expected an object in JSON, found {}", path.string(), found_in_json(text_, kMaxDepth));
     // Python would use the last of two equal keys, simdjson uses the first.
@@ -101,8 +101,9 @@ class Keys {
   template <typename T>
   std::vector<std::pair<std::string, T>> patterns(std::string_view key) const {
     constexpr bool kRanks = std::is_same_v<T, std::int64_t>;
-    const std::string expected = kRanks ? fmt::format("an object of whole numbers from 1 to {}", models::kMostRank)
-                                        : "an object of numbers above 0";
+    const std::string expected = kRanks
+                                     ? fmt::format("an object of whole numbers from 1 to {}", models::kMaxAdapterRank)
+                                     : "an object of numbers above 0";
     std::vector<std::pair<std::string, T>> out;
     const auto value = find(key);
     simdjson::dom::object object;
@@ -111,7 +112,7 @@ class Keys {
     for (const auto field : object) {
       double number = 0;
       const bool read = field.value.get_double().get(number) == simdjson::SUCCESS && number > 0;
-      if (!read || (kRanks ? number > models::kMostRank || number != std::floor(number) : number > 1e30))
+      if (!read || (kRanks ? number > models::kMaxAdapterRank || number != std::floor(number) : number > 1e30))
         wrong(key, expected);
       models::check_pattern(fmt::format("{}: {}", path_.string(), key), std::string(field.key));
       out.emplace_back(std::string(field.key), static_cast<T>(number));
@@ -291,7 +292,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   models::Adapter& a = out.adapter;
   a.rank = keys.whole("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
-  if (a.rank < 1 || a.rank > models::kMostRank) keys.wrong("r", "a rank");
+  if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");
   if (!(a.alpha > 0)) keys.wrong("lora_alpha", "a number above 0");
   a.dropout = keys.number("lora_dropout", 0);
   if (!(a.dropout >= 0 && a.dropout < 1)) keys.wrong("lora_dropout", "a number from 0 to below 1");

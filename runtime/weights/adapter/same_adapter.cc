@@ -13,7 +13,7 @@ namespace strata::runtime {
 namespace {
 
 // The most of a key's value in a message, in bytes.
-constexpr std::size_t kMostOfValue = 160;
+constexpr std::size_t kMaxValueBytes = 160;
 
 }  // namespace
 
@@ -59,7 +59,8 @@ void require_same_adapter(const Recipe& recipe, const Recipe& said, const models
     if (chooses_modules(key.name) && adapts_alike(config, recipe.training.objective, said.adapter.lora, chosen))
       continue;
     fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
-         excerpt(key.text(recipe), kMostOfValue), said.adapter.path->string(), excerpt(key.text(said), kMostOfValue));
+         excerpt(key.text(recipe), kMaxValueBytes), said.adapter.path->string(),
+         excerpt(key.text(said), kMaxValueBytes));
   }
 }
 

@@ -24,10 +24,10 @@ TEST(ScoreMemoryTest, KeepsColumnsOfAShareOfTheClasses) {
 }
 
 TEST(ScoreMemoryTest, OfManyClassesOnlyCounts) {
-  const ScoreMemory most = memory_of(kMostTabled, ClassTarget::one, 1000, 1, 16);
+  const ScoreMemory most = memory_of(kMaxTabled, ClassTarget::one, 1000, 1, 16);
   EXPECT_TRUE(most.curves);
-  EXPECT_EQ(most.words, 1 + kMostTabled);
-  const ScoreMemory more = memory_of(kMostTabled + 1, ClassTarget::one, 1000, 1, 16);
+  EXPECT_EQ(most.words, 1 + kMaxTabled);
+  const ScoreMemory more = memory_of(kMaxTabled + 1, ClassTarget::one, 1000, 1, 16);
   EXPECT_FALSE(more.curves);
   EXPECT_EQ(more.bytes, 0u);
   EXPECT_EQ(more.words, 2u) << "the label and what was said";
@@ -41,7 +41,7 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
   EXPECT_EQ(more.words, 3u + 90);
   EXPECT_EQ(more.bytes, 1000u * (3 * 4 + 90 * 8));
   EXPECT_EQ(memory_of(90, ClassTarget::one, 1000, 1, 16).label_words, 1u);
-  const ScoreMemory counted = memory_of(kMostTabled + 1, ClassTarget::many, 1000, 1, 16);
+  const ScoreMemory counted = memory_of(kMaxTabled + 1, ClassTarget::many, 1000, 1, 16);
   EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and one of what was said";
   EXPECT_EQ(counted.bytes, 0u);
 }

@@ -21,7 +21,7 @@ struct Spec {
   std::optional<std::size_t> precision;
 };
 
-constexpr std::size_t kMostWidth = 1 << 20, kMostPrecision = 1000;
+constexpr std::size_t kMaxWidth = 1 << 20, kMaxPrecision = 1000;
 
 bool is_digit_at(std::string_view text, std::size_t at) {
   return at < text.size() && text[at] >= '0' && text[at] <= '9';
@@ -36,9 +36,9 @@ std::size_t number_at(std::string_view text, std::size_t& at, std::size_t most) 
 }
 // Reads [width][.precision][type].
 void read_end(std::string_view text, std::size_t& at, Spec& out) {
-  out.width = number_at(text, at, kMostWidth);
+  out.width = number_at(text, at, kMaxWidth);
   if (at < text.size() && text[at] == '.' && is_digit_at(text, at + 1))
-    out.precision = number_at(text, ++at, kMostPrecision);
+    out.precision = number_at(text, ++at, kMaxPrecision);
   if (at < text.size()) out.type = text[at++];
 }
 
@@ -132,7 +132,7 @@ Spec field_spec(std::string_view text) {
 // The value of {}, {0} or {name}. `next`: how many {} there were before.
 const Value& field_value(std::string_view name, const Arguments& arguments, std::size_t& next) {
   std::size_t at = 0;
-  const std::size_t number = name.empty() ? next++ : number_at(name, at, kMostWidth);
+  const std::size_t number = name.empty() ? next++ : number_at(name, at, kMaxWidth);
   if (at == name.size()) {
     if (number >= arguments.positional.size()) throw Fault(fmt::format("format has no argument {}", number));
     return arguments.positional[number];

@@ -76,7 +76,7 @@ template <typename T>
   float* const s = scratch.take(kTile * kTile);
   float* const ds = scratch.take(kTile * kTile);
   auto* const words = scratch.take<std::uint32_t>(kWords);
-  BackwardTile<E> tiles[kMostBackwardTiles];
+  BackwardTile<E> tiles[kMaxBackwardTiles];
   std::size_t used = 0;
   for (std::size_t first = begin; first < end; first += kTile) {
     BackwardTile<E>& t = tiles[used++];

@@ -80,7 +80,7 @@ template <typename T>
   E* const values = scratch.take<E>(kTile * padded);
   float* const s = scratch.take(kTile * kTile);
   float* const factor = scratch.take(kTile);
-  ForwardTile<E> tiles[kMostForwardTiles];
+  ForwardTile<E> tiles[kMaxForwardTiles];
   std::size_t used = 0;
   for (std::size_t head = task.head; head < task.head + task.heads; ++head) {
     for (std::size_t first = begin; first < end; first += kTile) {

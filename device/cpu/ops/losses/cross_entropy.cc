@@ -13,7 +13,7 @@ namespace strata::device::cpu {
 namespace {
 
 // With 2^10 shards there are at most eleven subtrees.
-constexpr std::size_t kMostLevels = 11;
+constexpr std::size_t kMaxLevels = 11;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t 
       if (labels[r] == kIgnoredLabel) continue;
       float largest = -INFINITY;
       for (std::size_t v = 0; v < some; ++v) largest = std::max(largest, of_shards[v * rows + r].largest);
-      double waiting[kMostLevels];  // complete subtrees that wait for their right neighbours
+      double waiting[kMaxLevels];  // complete subtrees that wait for their right neighbours
       std::size_t top = 0;
       for (std::size_t v = 0; v < shards.count; ++v) {
         double sum = 0;

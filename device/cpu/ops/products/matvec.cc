@@ -13,7 +13,7 @@ namespace {
 // The bytes of W that a task reads: enough to stream, few enough to share out.
 constexpr std::size_t kTaskBytes = 128u << 10;
 // The most outputs of a task: their sums are on the stack.
-constexpr std::size_t kMostOutputs = 512;
+constexpr std::size_t kMaxOutputs = 512;
 constexpr std::size_t kMatvecGrain = 128;  // for an input-major matrix
 
 }  // namespace
@@ -23,12 +23,12 @@ void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, Cons
   const auto kernel = (shape.input_major ? kernels.columns : kernels.rows)[index(w.dtype)];
   const std::size_t element = size_of(w.dtype);
   const std::size_t grain =
-      shape.input_major ? kMatvecGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
+      shape.input_major ? kMatvecGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMaxOutputs);
   const std::size_t step = shape.input_major ? 1 : shape.in;  // distance in W between two outputs
   const std::size_t stride = shape.input_major ? shape.out : shape.in;
   submit(lane, [=](Team& team) {
     team.for_range(shape.out, grain, [&](std::size_t begin, std::size_t end) {
-      std::array<float, kMostOutputs> sums;
+      std::array<float, kMaxOutputs> sums;
       kernel({.outputs = end - begin,
               .inputs = shape.in,
               .stride = stride,

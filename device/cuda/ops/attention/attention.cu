@@ -63,11 +63,11 @@ CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, cons
 }  // namespace
 
 std::size_t attention_workspace(const AttentionShape& s, DType dtype, bool dropout, int) {
-  if (s.head_dim > kMostHeadDim)
+  if (s.head_dim > kMaxHeadDim)
     fail(Exit::usage,
          "attention on a GPU takes heads of at most {} elements and this model's have {}: train it on "
          "the CPU",
-         kMostHeadDim, s.head_dim);
+         kMaxHeadDim, s.head_dim);
   return std::max(s.batch * s.heads * s.seq * sizeof(float), dropout ? 0 : cudnn_attention_workspace(s, dtype));
 }
 

@@ -161,13 +161,13 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
     int lanes = 1;
     while (static_cast<std::size_t>(lanes) < packs && lanes < kWarp) lanes *= 2;
     launch(lane, static_cast<unsigned>(rows), kThreads, 0, append<T>, call);
-    constexpr std::size_t kMostRows = 65535;  // in a grid's second dimension
-    for (std::size_t begin = 0; begin < rows; begin += kMostRows) {
+    constexpr std::size_t kMaxRows = 65535;  // in a grid's second dimension
+    for (std::size_t begin = 0; begin < rows; begin += kMaxRows) {
       Call<T> part = call;
       part.q += begin * s.q_stride;
       part.o += begin * s.heads * s.head_dim;
       part.first += begin;
-      const std::size_t n = rows - begin < kMostRows ? rows - begin : kMostRows;
+      const std::size_t n = rows - begin < kMaxRows ? rows - begin : kMaxRows;
       launch(lane, dim3(static_cast<unsigned>(s.heads), static_cast<unsigned>(n)), kThreads,
              packs * kSize * sizeof(float), aligned ? attend<T, true> : attend<T, false>, part, lanes);
     }

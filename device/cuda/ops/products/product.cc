@@ -13,7 +13,7 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr int kMostAlignment = 16;  // more alignment makes no algorithm faster
+constexpr int kMaxAlignment = 16;  // more alignment makes no algorithm faster
 
 std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -21,7 +21,7 @@ std::size_t align(std::size_t bytes) {
 
 // The largest power of two, up to 16, that divides every operand's address and the bytes of its rows.
 int alignment_of(const ProductShape& s, const Product::Impl::Operands& x) {
-  std::uintptr_t all = kMostAlignment;
+  std::uintptr_t all = kMaxAlignment;
   for (const std::byte* p : {x.a.data, x.b.data, static_cast<const std::byte*>(x.c.data),
                              static_cast<const std::byte*>(x.epilogue_out.data), x.epilogue_in.data, x.bias.data})
     all |= reinterpret_cast<std::uintptr_t>(p);

@@ -12,9 +12,9 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
 // More pieces take several launches: between them the sum is stored in fp32, as in a register.
-constexpr std::size_t kMostPieces = GradientRuns::kMostInRegisters;
+constexpr std::size_t kMaxPieces = GradientRuns::kMaxInRegisters;
 struct Pieces {
-  const std::byte* at[kMostPieces];
+  const std::byte* at[kMaxPieces];
   int count;
 };
 
@@ -148,7 +148,7 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
   const auto run_blocks = static_cast<unsigned>((sum.size + kThreads * 4 - 1) / (kThreads * 4));
   Runs some_runs{runs.length, runs.before, runs.partial ? runs.partial.as<float>() : nullptr};
   // Without memory for an incomplete run, a launch ends at the end of a run.
-  const std::size_t most = runs.partial ? kMostPieces : kMostPieces / runs.length * runs.length;
+  const std::size_t most = runs.partial ? kMaxPieces : kMaxPieces / runs.length * runs.length;
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
     do {

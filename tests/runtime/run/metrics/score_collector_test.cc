@@ -118,7 +118,7 @@ TEST(ScoreCollectorTest, MetricsHaveTheSameBitsOnAnyNumberOfRanks) {
 }
 
 TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
-  const std::size_t k = kMostTabled + 1;
+  const std::size_t k = kMaxTabled + 1;
   const auto rows = some_rows(k, device::ClassTarget::one);
   const ClassReport found = report_of(classes_of(k, device::ClassTarget::one), rows, 1);
   EXPECT_TRUE(found.confusion.empty());
@@ -144,7 +144,7 @@ TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
 
 // Of any number of classes per text, above what a label's bits hold: with scores, and with what was said alone.
 TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
-  for (const std::size_t k : {std::size_t{90}, kMostTabled + 1}) {
+  for (const std::size_t k : {std::size_t{90}, kMaxTabled + 1}) {
     const auto rows = some_rows(k, device::ClassTarget::many);
     const std::size_t words = (k + 31) / 32;
     double there = 0, said = 0, found = 0;
@@ -161,7 +161,7 @@ TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
                   testing::Contains(testing::Pair("eval_f1_micro", 2 * found / (there + said))))
           << k << " classes, " << ranks << " ranks";
     const std::vector<std::string> notes = report_of(classes_of(k, device::ClassTarget::many), rows, 1).notes;
-    if (k <= kMostTabled)
+    if (k <= kMaxTabled)
       EXPECT_THAT(notes, testing::IsEmpty());
     else
       EXPECT_THAT(notes, ElementsAre(HasSubstr("eval_roc_auc is left out: the model has 1025 classes")));

@@ -54,7 +54,7 @@ TEST(TraceRecorder, KeepsTheNewestStepWhereNoneIsPicked) {
 
 TEST(TraceRecorder, MoreStepsThanATraceHoldsAreRefused) {
   const Job job = tiny_job({}, 1);
-  const auto most = static_cast<std::int64_t>(kMostTraced / job.plan.tasks.size());
+  const auto most = static_cast<std::int64_t>(kMaxTraced / job.plan.tasks.size());
   TraceRecorder(job.plan, {{1, most}}, 0, most + 1);
   EXPECT_FAILURE(TraceRecorder(job.plan, {{1, most + 1}}, 0, most + 1), Exit::usage,
                  AllOf(HasSubstr("report.trace_steps"), HasSubstr(fmt::format("holds {} ", most))));
