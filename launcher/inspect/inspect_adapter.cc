@@ -13,7 +13,7 @@
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/files/quantisation.h"
-#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::launcher {

@@ -32,6 +32,7 @@
 #include "models/files/safetensors.h"
 #include "models/model.h"
 #include "models/objective.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/algorithms.h"
 #include "runtime/objective/objective.h"

@@ -17,12 +17,12 @@
 #include "models/files/presets.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
-#include "runtime/weights/adapter/same_adapter.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
@@ -55,16 +55,6 @@ bool is_hub_name(const fs::path& path) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
-// ", NAME" of the model that the adapter was made for; empty if its config does not say.
-std::string base_of_adapter(const fs::path& folder) {
-  try {
-    const std::string base = read_peft_config(folder).base;
-    return base.empty() ? base : ", " + base;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 [[noreturn]] void no_model(const fs::path& path) {
   refuse_broken_link((path / "").parent_path());
   refuse_broken_link(path / "config.json");
@@ -75,11 +65,13 @@ std::string base_of_adapter(const fs::path& folder) {
          "from the Hugging Face Hub first: hf download {} --local-dir {}",
          path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
   }
-  if (type_at(path / kPeftConfigName) != fs::file_type::not_found)
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) {
+    const std::string base = base_of_adapter(path);
     fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model: give that model{}, and the adapter as "
-         "adapter.path (eval, generate and predict: --adapter)",
-         path.string(), base_of_adapter(path));
+         "{} holds an adapter (LoRA), which is the difference to another model: give that model{}{}, and the adapter "
+         "as adapter.path (eval, generate and predict: --adapter)",
+         path.string(), base.empty() ? "" : ", ", base);
+  }
   if (path.extension() == ".gguf")
     fail(
         Exit::usage,
@@ -90,63 +82,6 @@ std::string base_of_adapter(const fs::path& folder) {
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
        path.string(), kManifestName);
-}
-
-// Says what adapter.path names, if it is not a peft folder.
-void require_peft_folder(const fs::path& path) {
-  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) return;
-  const std::string folder = shell_word(path.string());
-  if (type_at(path) == fs::file_type::not_found)
-    fail(Exit::usage, "there is no folder {}: adapter.path (--adapter) is one with {} and {}, as peft saves an adapter",
-         path.string(), kPeftConfigName, kPeftWeightsName);
-  if (type_at(path) != fs::file_type::directory)
-    fail(Exit::usage, "{} is a file: adapter.path (--adapter) is the folder with {} and {}", path.string(),
-         kPeftConfigName, kPeftWeightsName);
-  if (runtime::is_checkpoint(path) || !list_checkpoints(path).empty())
-    fail(
-        Exit::usage,
-        "{} holds a checkpoint, and adapter.path (--adapter) is a folder of peft's: a checkpoint runs with its adapter "
-        "by itself, without --adapter, and strata export {} -o FOLDER --adapter writes peft's folder of one",
-        path.string(), folder);
-  if (type_at(path / "config.json") != fs::file_type::not_found)
-    fail(Exit::usage,
-         "{} holds a whole model (config.json) and no adapter ({}): give it as model.path, without adapter.path "
-         "(--adapter)",
-         path.string(), kPeftConfigName);
-  fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) is a folder that peft saved an adapter to", path.string(),
-       kPeftConfigName);
-}
-
-// Throws Error{usage} if the folder of an adapter has no safetensors.
-void require_peft_weights(const fs::path& folder) {
-  const fs::path weights = folder / kPeftWeightsName, pickle = folder / "adapter_model.bin";
-  refuse_broken_link(weights);
-  if (type_at(weights) != fs::file_type::not_found) return;
-  if (type_at(pickle) == fs::file_type::not_found)
-    fail(Exit::usage, "{} has no {}: the download is incomplete, or the run that saves it is not done", folder.string(),
-         kPeftWeightsName);
-  fail(Exit::usage, "{} contains its weights as pickle ({}), which can run code when it is read; convert them once: {}",
-       folder.string(), pickle.filename().string(),
-       python_command("import torch; from safetensors.torch import save_file; "
-                      "save_file(torch.load(argv[1], weights_only=True), argv[2])",
-                      {pickle.string(), weights.string()}));
-}
-
-// Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them. Returns the notes about
-// the folder.
-std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model) {
-  const fs::path path = *recipe.adapter.path;
-  require_peft_folder(path);
-  Recipe said;
-  said.adapter.kind = AdapterKind::lora;
-  PeftConfig config = read_peft_config(path);
-  said.adapter.lora = std::move(config.adapter);
-  said.adapter.path = path;
-  said.adapter.given = recipe.adapter.given;
-  said.adapter.replaced = recipe.adapter.replaced;
-  require_same_adapter(recipe, said, model);
-  recipe.adapter = std::move(said.adapter);
-  return std::move(config.notes);
 }
 
 // The keys of the run that wrote the checkpoint, with their defaults if it had none.
@@ -201,12 +136,8 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
   return out;
 }
 
-void require_peft(const fs::path& folder) {
-  require_peft_folder(folder);
-  require_peft_weights(folder);
-}
-
 Workload open_workload(Recipe recipe) {
+  const std::string of_base = take_base(recipe);
   const Recipe::Model& model = recipe.model;
   if (recipe.adapter.path) require_peft_folder(*recipe.adapter.path);
   if (!model.path && !model.preset)
@@ -216,6 +147,7 @@ Workload open_workload(Recipe recipe) {
   models::Config description =
       model.path ? ModelFolder(*model.path).config()
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  if (!of_base.empty()) description.remark(of_base);
   if (recipe.adapter.path)
     for (std::string& note : take_peft_keys(recipe, Workload{recipe, description}.config()))
       description.remark(std::move(note));
@@ -352,7 +284,7 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
   std::unique_ptr<WeightSource> weights = first_base(job, world, threads, note, {});
   if (const auto& path = job.recipe.adapter.path)
     comm::agree(world, [&] {
-      require_peft_weights(*path);
+      require_peft(*path);
       weights = peft_weights(std::move(weights), *path, *job.model);
     });
   return weights;

@@ -67,9 +67,6 @@ class ModelFolder {
 // The adapter's keys of the run that wrote the checkpoint, without adapter.path; kind none if it had no adapter.
 Recipe::AdapterKeys adapter_of(const Manifest& manifest);
 
-// Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
-void require_peft(const std::filesystem::path& folder);
-
 // Returns the recipe with the description of its model. Only this function reads the description from the directory or
 // preset. Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);

@@ -287,6 +287,29 @@ TEST_F(AdapterFiles, NamesOfOtherFamilies) {
   expect_weights_of_checkpoints();
 }
 
+// A recipe may name the adapter alone: its file names the base.
+TEST_F(AdapterFiles, AsModelPathIsReadWithItsBase) {
+  export_model(ModelFolder(saved_.checkpoints()), place("base"), {});
+  std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
+  std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
+  fs::remove_all(saved_.checkpoints());
+  const auto of_base = saved_.run(
+      1, with(sets, {"model.path=" + place("base").string(), "adapter.kind=lora", "adapter.rank=4"}), 2, {2});
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const Workload workload =
+      open_workload(load_recipe(std::nullopt, with(sets, {"model.path=" + place("peft").string()})));
+  EXPECT_EQ(workload.recipe.adapter.path, place("peft"));
+  EXPECT_EQ(workload.recipe.model.path, place("base"));
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(workload, 1, capacity_of({}, 1));
+    EXPECT_THAT(job.notes, Contains(HasSubstr("is an adapter: it is read with its base model")));
+    EXPECT_EQ(initial_hash(job, world), of_base.weights);
+  });
+  fs::remove_all(place("base"));
+  EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, with(sets, {"model.path=" + place("peft").string()}))),
+                 Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr(place("base").string())));
+}
+
 // A table that was trained as a copy is under one name alone, whatever the configuration was made to say.
 TEST_F(AdapterFiles, ATableThatWasNotTrainedAsOne) {
   const std::vector<std::string> untied =
