@@ -78,9 +78,10 @@ TEST_F(RunTextTest, TheStartSaysWhatIsTrained) {
 }
 
 TEST_F(RunTextTest, TheStartSaysHowTheModelIsSplit) {
-  EXPECT_THAT(start(job({"parallel.tensor=2", "parallel.stages=2", "parallel.tensor_shards=4"}, 4)),
-              AllOf(HasSubstr("strata: stages    2 of 2 ranks each, one forward, one backward, 2 and 2 units\n"),
-                    HasSubstr("strata: layers    2 ranks share each, 4 virtual shards\n")));
+  EXPECT_THAT(
+      start(job({"parallel.tensor=2", "parallel.stages=2", "parallel.split=[1, 1]", "parallel.tensor_shards=4"}, 4)),
+      AllOf(HasSubstr("strata: stages    2 of 2 ranks each, one forward, one backward, 2 and 2 units\n"),
+            HasSubstr("strata: layers    2 ranks share each, 4 virtual shards\n")));
   EXPECT_THAT(start(job({"parallel.tensor=2", "parallel.sequence=true"}, 2)),
               HasSubstr("strata: layers    2 ranks share each, 2 virtual shards, rows divided between them\n"));
 }

@@ -47,9 +47,13 @@ TEST(PeftConfig, InitialisationsThatLeaveTheModelAsItWas) {
 }
 
 TEST(PeftConfig, InitialisationsThatChangeTheModel) {
-  for (const char* init : {"pissa", "pissa_niter_16", "olora", "OLoRA", "corda", "loftq", "lora_ga"})
+  for (const char* init : {"pissa", "pissa_niter_16", "olora", "OLoRA", "corda", "lora_ga"})
     EXPECT_FAILURE(read_with(fmt::format(R"("init_lora_weights": "{}")", init)), Exit::usage,
                    AllOf(HasSubstr(fmt::format("\"{}\"", init)), HasSubstr("path_initial_model")));
+  // peft converts none of these.
+  for (const char* init : {"loftq", "milora"})
+    EXPECT_FAILURE(read_with(fmt::format(R"("init_lora_weights": "{}")", init)), Exit::usage,
+                   AllOf(HasSubstr(fmt::format("\"{}\"", init)), HasSubstr("merge_and_unload")));
 }
 
 // The list is of what is not built; everything else is named once.
