@@ -176,7 +176,6 @@ constexpr std::string_view kKnown[] = {"peft_type",
                                        "loftq_config",
                                        "corda_config",
                                        "lora_ga_config",
-                                       "velora_config",
                                        "merge_weights"};
 
 // Keys whose mathematics is not built. Off, empty and null change nothing.
