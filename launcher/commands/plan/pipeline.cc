@@ -121,7 +121,7 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
 
 namespace {
 
-// What a list of parallel.split loses against "auto".
+// Says how much faster "auto" would be than a list of parallel.split; empty if it is not.
 std::string balance_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   runtime::Recipe recipe = setup.workload.recipe;
   if (std::exchange(recipe.parallel.split, {}).empty()) return "";
