@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct OpenCheckpoint {
-  std::shared_ptr<const Checkpoint> checkpoint;
+  std::shared_ptr<const Checkpoint> opened;
 };
 
 // A checkpoint's weights, which keep it open. It is the first base, because it must outlive the second, which reads it.
@@ -39,12 +39,9 @@ class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
  public:
   SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
                    bool new_head)
-      : OpenCheckpoint{std::move(checkpoint)},
-        ForwardedWeights(checkpoint_weights(*OpenCheckpoint::checkpoint, model, seed, new_head)) {}
+      : OpenCheckpoint{std::move(checkpoint)}, ForwardedWeights(checkpoint_weights(*opened, model, seed, new_head)) {}
   // The manifest contains the checksums of all other files.
-  std::vector<comm::Seen> seen() const override {
-    return {comm::look_at(checkpoint->path() / kManifestName, "weights")};
-  }
+  std::vector<comm::Seen> seen() const override { return {comm::look_at(opened->path() / kManifestName, "weights")}; }
 };
 
 // Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.

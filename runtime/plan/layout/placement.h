@@ -70,8 +70,8 @@ constexpr std::string_view name_of(StateKind kind) {
 
 // The kind of state that a pool's parameters are, and the pool that a kind of state belongs to.
 constexpr StateKind parameters_in(models::PoolKind pool) {
-  constexpr StateKind kKinds[] = {StateKind::parameters, StateKind::frozen, StateKind::quantised};
-  return kKinds[static_cast<std::size_t>(pool)];
+  constexpr StateKind kOfPool[] = {StateKind::parameters, StateKind::frozen, StateKind::quantised};
+  return kOfPool[static_cast<std::size_t>(pool)];
 }
 constexpr models::PoolKind pool_of(StateKind kind) {
   return kind == StateKind::frozen      ? models::PoolKind::frozen
