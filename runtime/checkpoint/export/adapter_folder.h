@@ -10,7 +10,7 @@ namespace strata::runtime {
 
 // Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration.
 void require_peft_folder(const std::filesystem::path& folder);
-// The same, if it has no safetensors either.
+// Throws the same, and also Error{usage} if the folder has no safetensors.
 void require_peft(const std::filesystem::path& folder);
 
 // The model that the adapter was made for, a folder or a name on the Hub; empty if its config does not say.

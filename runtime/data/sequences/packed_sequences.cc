@@ -289,8 +289,8 @@ std::uint64_t NumberSet::last() const {
 
 BestFit::BestFit(std::uint32_t room) : room_(room), rooms_(room + std::uint64_t{1}), newest_(room + 1, kNone) {}
 
-// Of the bins with the least sufficient room, or with the most room, returns the one that changed last; a new one if
-// the item fits none.
+// Returns the bin with the least sufficient room, or with the most room, for an item; of several, the one that changed
+// last. Opens a new one if the item fits none.
 std::uint32_t BestFit::take_bin(std::uint32_t length, bool emptiest) {
   const std::uint64_t most = emptiest ? rooms_.last() : 0;
   const std::uint64_t room = most >= length && most <= room_ ? most : rooms_.next(length);
