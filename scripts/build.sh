@@ -31,6 +31,10 @@ done
 options=(-DSTRATA_SANITIZE="$sanitize" -DSTRATA_WERROR=OFF)
 # Warnings are errors only for developers, who can fix them: in CI, and after scripts/setup.sh --dev.
 if [ -n "${CI:-}" ] || [ -d .dev ]; then options+=(-DSTRATA_WERROR=ON); fi
+# CI reads no debug information, and has no GPU: machine code for one kind shows what the compiler says of kernels.
+if [ -n "${CI:-}" ]; then
+  options+=(-DSTRATA_HOST_FLAGS="${STRATA_HOST_FLAGS:--O2 -g0}" -DSTRATA_CUDA_ARCHITECTURES=90-real)
+fi
 # A unity build takes half the time for users, who build once; developers rebuild after every edit.
 if [ ! -d .dev ]; then options+=(-DCMAKE_UNITY_BUILD=ON); fi
 if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi

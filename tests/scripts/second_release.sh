@@ -20,11 +20,9 @@ mkdir -p "$cache" "$root/root/.cache/ccache"
 mount --bind "$cache" "$root/root/.cache/ccache"
 git clone -q --depth 1 "file://$source" "$root/root/strata"
 in_root apt-get install -y --no-install-recommends ccache
-# Without debug information, which is not needed there.
-sed -i 's/"-O2 -g1"/"-O2 -g0"/' "$root/root/strata/CMakeLists.txt"
-grep -q '"-O2 -g0"' "$root/root/strata/CMakeLists.txt"
 in_root /root/strata/scripts/setup.sh
-in_root env CI=true CCACHE_MAXSIZE=2G /root/strata/scripts/build.sh
+# -O1 compiles a third faster. Kernels have -O3 all the same, and no flag may change a bit.
+in_root env CI=true CCACHE_MAXSIZE=2G STRATA_HOST_FLAGS="-O1 -g0" /root/strata/scripts/build.sh
 in_root /root/strata/scripts/demo.sh --smoke
 grep -q 'the same bits' "$root.log"
 ! grep -n 'warning:' "$root/root/strata/build/logs/build.log" || { echo "the compiler warns" && exit 1; }
