@@ -182,15 +182,6 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
        above > count ? fmt::format("{}", below) : fmt::format("{} or {}", below, above));
 }
 
-// The nodes of the data ranks of the first stage.
-std::vector<int> nodes_of_data(const Mesh& mesh, const std::vector<int>& nodes) {
-  std::vector<int> out;
-  if (nodes.empty()) return out;
-  for (int data = 0; data < mesh.data(); ++data)
-    out.push_back(nodes[static_cast<std::size_t>(mesh.rank_of(data, 0, 0))]);
-  return out;
-}
-
 // A note if micro-batches could be summed in nodes, but a run is not as long as a node has ranks.
 std::optional<std::string> note_of_runs(const StepPlan& plan) {
   const Mesh& mesh = plan.mesh();
@@ -199,9 +190,9 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
   const int node = mesh.data_per_node();
   if (node <= 1) return {};
   return fmt::format(
-      "training.reduce_group = {} is not the number of ranks of a node, {}: gradients cross nodes before they are "
+      "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
       "summed; with {} each node would send its sum alone (another value rounds otherwise)",
-      plan.reduce_group, node, node);
+      plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
 std::size_t parts_of(const models::Model& model) {
@@ -298,7 +289,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
-  require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes), noun_of_data(mesh.data(), mesh.world));
+  require_groups(recipe.zero, mesh, workload.nodes);
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<BetweenSteps> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {

@@ -44,15 +44,7 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
 void require_mesh(const Recipe& recipe, int ranks) {
   const Recipe::Parallel& parallel = recipe.parallel;
   require_whole_shares(parallel);
-  if (ranks % parallel.replica() != 0) {
-    const std::string keys = parallel.tensor == 1   ? fmt::format("parallel.stages = {}", parallel.stages)
-                             : parallel.stages == 1 ? fmt::format("parallel.tensor = {}", parallel.tensor)
-                                                    : fmt::format("parallel.tensor = {} times parallel.stages = {}",
-                                                                  parallel.tensor, parallel.stages);
-    fail(Exit::usage, "{} cannot be divided into {}: use a multiple of {} (mpirun -n {}, or --ranks {} for a plan)",
-         counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica(), parallel.replica(),
-         parallel.replica());
-  }
+  parallel.require_whole_replicas(ranks);
   if (parallel.stages == 1 && !parallel.split.empty())
     fail(Exit::usage,
          "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = "
@@ -145,12 +137,17 @@ std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std
   if (over == 1) return {};
   int within = mesh.tensor / 2;
   while (within > 1 && spread(within) > 1) within /= 2;
+  const std::string advice = !std::ranges::is_sorted(nodes)
+                                 ? "start the ranks node by node (mpirun --map-by slot, srun --distribution=block)"
+                             : within > 1 ? fmt::format("with {} they would stay within a node", within)
+                                          : fmt::format(
+                                                "start a multiple of {} ranks on each node, or use parallel.stages "
+                                                "across nodes",
+                                                mesh.tensor);
   return fmt::format(
       "parallel.tensor = {}: ranks that share a layer are on {} nodes, so the sums of every block cross the network "
       "several times per micro-batch; {}",
-      mesh.tensor, over,
-      within > 1 ? fmt::format("with {} they would stay within a node", within)
-                 : "start as many ranks on each node as share a layer, or use parallel.stages across nodes");
+      mesh.tensor, over, advice);
 }
 
 std::string note_of_shards(std::size_t shards) {

@@ -37,6 +37,24 @@ device::StorageFormat Recipe::Optimizer::moment_format() const {
   return moments.value_or(name == OptimizerName::adamw8bit ? StorageFormat::block8 : StorageFormat::fp32);
 }
 
+void Recipe::Parallel::require_whole_replicas(int world_size) const {
+  if (world_size % replica() == 0) return;
+  const std::string keys = tensor == 1 ? fmt::format("parallel.stages = {}", stages)
+                           : stages == 1
+                               ? fmt::format("parallel.tensor = {}", tensor)
+                               : fmt::format("parallel.tensor = {} times parallel.stages = {}", tensor, stages);
+  fail(
+      Exit::usage,
+      "{} cannot be divided into {}: use a multiple of {} (mpirun -n {}, launch --ranks-per-node {}, or --ranks {} for "
+      "a plan)",
+      counted(static_cast<std::uint64_t>(world_size), "rank"), keys, replica(), replica(), replica(), replica());
+}
+
+int Recipe::Parallel::data_ranks(int world_size) const {
+  if (world_size < replica()) require_whole_replicas(world_size);
+  return world_size / replica();
+}
+
 int Recipe::accumulation_steps(int world_size) const {
   if (!training.global_batch_size) return static_cast<int>(training.gradient_accumulation_steps.value_or(1));
   STRATA_CHECK_LT(kAutomaticBatch, training.micro_batch_size);

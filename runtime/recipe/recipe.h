@@ -158,8 +158,11 @@ struct Recipe {
     std::size_t shards() const { return static_cast<std::size_t>(tensor_shards.value_or(tensor)); }
     // The ranks that hold the model once; a run has whole replicas.
     int replica() const { return tensor * stages; }
-    // How many of a run's ranks take different micro-batches.
-    int data_ranks(int world_size) const { return world_size / replica(); }
+    // How many of a run's ranks take different micro-batches, with whole replicas. Throws Error{usage} if there is
+    // none.
+    int data_ranks(int world_size) const;
+    // Throws Error{usage} unless all of the ranks are in a replica.
+    void require_whole_replicas(int world_size) const;
   } parallel;
   struct Zero {
     int stage = 0;

@@ -11,6 +11,19 @@
 namespace strata::launcher {
 namespace {
 
+// The parameters that the plan's ranks hold together, over which state is sharded: the model's, or those of a pipeline
+// stage and of a rank's part of each layer.
+double parameters_of(const runtime::Job& job) {
+  const runtime::Mesh& mesh = job.plan.mesh();
+  if (mesh.tensor * mesh.stages == 1) return static_cast<double>(job.model->parameters());
+  std::size_t sum = 0;
+  for (int unit = 0; unit < static_cast<int>(job.plan.layout.units.size()); ++unit)
+    if (job.plan.own.has(unit))
+      for (const runtime::PoolKind pool : runtime::kPools)
+        sum += job.plan.layout.units[static_cast<std::size_t>(unit)].pool(pool).padded();
+  return static_cast<double>(sum);
+}
+
 // Bytes of the state of a model with this many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et
 // al. 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
 double paper_bytes(const runtime::StepPlan& plan, double parameters) {
@@ -44,8 +57,9 @@ void add_group_stages(std::vector<ZeroStage>& stages, const PlanSetup& setup) {
   const Zero& asked = setup.workload.recipe.zero;
   const bool in_groups = asked.parameters_group != runtime::kAllRanks || asked.gradients_group != runtime::kAllRanks ||
                          asked.optimizer_group != runtime::kAllRanks;
-  const int ranks = setup.ranks, node = setup.ranks_per_node;
-  if (in_groups || node == 1 || node >= ranks || ranks % node != 0) return;
+  if (in_groups || stages.empty()) return;
+  const runtime::Mesh mesh = stages[0].job.plan.mesh();
+  if (const int node = mesh.data_per_node(); node <= 1 || node == mesh.data()) return;
   const struct {
     int stage;
     const char* key;
@@ -82,7 +96,7 @@ void print_stages(const std::vector<ZeroStage>& stages) {
       peak += tier.peak;
       for (std::size_t kind = 3; kind < runtime::kKinds; ++kind) rest += tier.by_kind[kind];
     }
-    const auto paper = static_cast<std::size_t>(paper_bytes(plan, static_cast<double>(s.job.model->parameters())));
+    const auto paper = static_cast<std::size_t>(paper_bytes(plan, parameters_of(s.job)));
     in_groups = in_groups || !s.groups.empty();
     const char* mark = s.groups.empty() ? "" : s.groups == "parameters_group" ? " [4]" : " [5]";
     rows.push_back({fmt::format("ZeRO-{}{}", s.job.recipe.zero.stage, mark), bytes_text(peak), s.fits ? "yes" : "no",

@@ -31,15 +31,18 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   }
   add(placement.gradients.tier, sums * (has_sums ? sizeof(float) : parameter));
   add(placement.optimizer.tier, part * (master + moments * moment));
+  // The units of all stages of a pipeline: one of the stages has at least an equal part of them.
+  const auto stages = static_cast<std::size_t>(layout.mesh.stages);
   for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (bytes[tier] > capacity.tier[tier]) return false;
-  return bytes[0] + bytes[1] <= capacity.together;
+    if (bytes[tier] / stages > capacity.tier[tier]) return false;
+  return (bytes[0] + bytes[1]) / stages <= capacity.together;
 }
 
 bool is_worth_planning(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
   constexpr std::size_t kMaxUpdated = std::size_t{1} << 36;
   std::size_t elements = 0;
   for (const UnitLayout& unit : layout.units) elements += unit.padded();
+  elements /= static_cast<std::size_t>(layout.mesh.stages);
   const bool whole = !placement_of(recipe.zero).optimizer.sharded() && layout.mesh.data() > 1;
   if (whole && recipe.zero.optimizer != Tier::device && elements > kMaxUpdated) return false;
   return state_may_fit(recipe, layout, capacity);

@@ -64,31 +64,43 @@ std::string sizes_text(const std::vector<int>& nodes) {
   return text + " ranks";
 }
 
-void require_alike(std::string_view key, const std::vector<int>& nodes, int ranks) {
-  if (ranks_per_node(nodes, ranks) > 0) return;
-  const bool neighbours = std::ranges::is_sorted(nodes);
-  if (neighbours)
+// A node's ranks are whole data ranks of each stage that it has a part of, as many on every node.
+void require_alike(std::string_view key, const Mesh& mesh, const std::vector<int>& nodes) {
+  if (nodes.empty() || mesh.data_per_node() > 0) return;
+  if (!std::ranges::is_sorted(nodes))
+    fail(Exit::usage,
+         "{} = \"node\" needs the ranks of each node to be consecutive, but they alternate between nodes: start "
+         "them node by node (mpirun --map-by slot, srun --distribution=block)",
+         key);
+  if (mesh.node == 0)
     fail(Exit::usage,
          "{} = \"node\" needs the same number of ranks on every node, but these have {}: start as many on each, or "
          "give \"all\"",
          key, sizes_text(nodes));
+  if (mesh.node % mesh.tensor != 0)
+    fail(Exit::usage,
+         "{} = \"node\" needs whole layers on every node, but parallel.tensor = {} does not divide the {} ranks of a "
+         "node: start a multiple of {} on each, or give \"all\"",
+         key, mesh.tensor, mesh.node, mesh.tensor);
   fail(Exit::usage,
-       "{} = \"node\" needs the ranks of each node to be consecutive, but they alternate between nodes: start "
-       "them node by node (mpirun --map-by slot, srun --distribution=block)",
-       key);
+       "{} = \"node\" needs nodes that divide a pipeline stage, but the {} data ranks of a stage do not divide into "
+       "nodes of {}: start another number of nodes or of ranks on each, or give a number of ranks or \"all\"",
+       key, mesh.data(), mesh.node / mesh.tensor);
 }
 
 }  // namespace
 
 // Groups are checked whatever the stage, so that a recipe that is valid at one stage is valid at all.
-void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes, std::string_view noun) {
+void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vector<int>& nodes) {
+  const int ranks = mesh.data();
+  const std::string_view noun = ranks == mesh.world ? "rank" : "data rank";
   const auto look = [&](std::string_view key, std::int64_t group) {
-    if (group == kRanksOfANode) require_alike(key, nodes, ranks);
+    if (group == kRanksOfANode) require_alike(key, mesh, nodes);
   };
   look("zero.optimizer_group", zero.optimizer_group);
   look("zero.gradients_group", zero.gradients_group);
   look("zero.parameters_group", zero.parameters_group);
-  const Placement placement = placement_of(zero, ranks_per_node(nodes, ranks));
+  const Placement placement = placement_of(zero, mesh.data_per_node());
   const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
   const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
   const int parameters = members(placement.parameters);

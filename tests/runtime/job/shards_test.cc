@@ -51,14 +51,14 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
-  refused(
-      {"parallel.tensor=2"}, 3,
-      "3 ranks cannot be divided into parallel.tensor = 2: use a multiple of 2 (mpirun -n 2, or --ranks 2 for a plan)");
+  refused({"parallel.tensor=2"}, 3,
+          "3 ranks cannot be divided into parallel.tensor = 2: use a multiple of 2 (mpirun -n 2, "
+          "launch --ranks-per-node 2, or --ranks 2 for a plan)");
   refused({"parallel.tensor=2", "zero.stage=3", "zero.optimizer_group=4"}, 4,
           "zero.optimizer_group = 4 does not divide the run's 2 data ranks: give 1 or \"all\"");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: use a multiple of 4 (mpirun "
-          "-n 4, or --ranks 4 for a plan)");
+          "-n 4, launch --ranks-per-node 4, or --ranks 4 for a plan)");
   refused(
       {"parallel.split=[1, 1]"}, 2,
       "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");
@@ -236,7 +236,8 @@ TEST(ShardsOverNodes, AreSaidWithADegreeThatStaysInANode) {
   EXPECT_EQ(note(1, {0, 1, 2, 3}), "");
   EXPECT_EQ(note(2, {0, 0, 1, 1}), "");
   EXPECT_THAT(note(4, {0, 0, 1, 1}), testing::AllOf(HasSubstr("on 2 nodes"), HasSubstr("with 2 they would stay")));
-  EXPECT_THAT(note(2, {0, 1, 2, 3}), HasSubstr("start as many ranks on each node"));
+  EXPECT_THAT(note(2, {0, 1, 2, 3}), HasSubstr("start a multiple of 2 ranks on each node"));
+  EXPECT_THAT(note(2, {0, 1, 0, 1}), HasSubstr("start the ranks node by node"));
   EXPECT_THAT(note(4, {0, 0, 0, 1, 1, 1, 2, 2}), HasSubstr("on 2 nodes")) << "nodes that differ";
 }
 

@@ -53,41 +53,56 @@ TEST(Placement, SumsAreHeldByTheGroupsOfGradients) {
 }
 
 TEST(Placement, RefusesGroupsThatDoNotGoIntoEachOther) {
-  require_groups(zero_of(3, 2, kAllRanks, 4), 8);
-  require_groups(zero_of(3, 2, 4, 4), 8);
-  EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, 3), 8), Exit::usage,
+  require_groups(zero_of(3, 2, kAllRanks, 4), {8});
+  require_groups(zero_of(3, 2, 4, 4), {8});
+  EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, 3), {8}), Exit::usage,
                  "zero.optimizer_group = 3 does not divide the run's 8 ranks: give 1, 2, 4 or \"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, 2), 8), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, 2), {8}), Exit::usage,
                  "zero.parameters_group = 4 does not divide the 2 ranks that hold the optimizer's state: give 1 or "
                  "\"all\"");
-  require_groups(zero_of(3, kAllRanks, 2, kAllRanks), 8);
-  require_groups(zero_of(3, 1, 2, 4), 8);
-  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, 4, 2), 8), Exit::usage,
+  require_groups(zero_of(3, kAllRanks, 2, kAllRanks), {8});
+  require_groups(zero_of(3, 1, 2, 4), {8});
+  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, 4, 2), {8}), Exit::usage,
                  "zero.gradients_group = 4 does not divide the 2 ranks that hold the optimizer's state: give 1 or "
                  "\"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(3, 4, 2, kAllRanks), 8), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(3, 4, 2, kAllRanks), {8}), Exit::usage,
                  "zero.parameters_group = 4 does not divide the 2 ranks that hold the gradients: give 1 or \"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 2), 1), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 2), {1}), Exit::usage,
                  "zero.optimizer_group = 2 does not divide the run's 1 rank: give \"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 16), 8), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 16), {8}), Exit::usage,
                  "zero.optimizer_group = 16 does not divide the run's 8 ranks: give 1, 2, 4 or \"all\"");
 }
 
 TEST(Placement, RefusesNodesThatAreNotAlikeWhereGroupsAreNodes) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
-  require_groups(hybrid, 4);
-  require_groups(hybrid, 4, {0, 0, 1, 1});
-  require_groups(zero_of(3, 2, kAllRanks, kAllRanks), 4, {0, 0, 0, 1});
+  require_groups(hybrid, {4, {}, 4});
+  require_groups(hybrid, {4, {}, 2}, {0, 0, 1, 1});
+  require_groups(zero_of(3, 2, kAllRanks, kAllRanks), {4}, {0, 0, 0, 1});
   EXPECT_FAILURE(
-      require_groups(hybrid, 5, {0, 0, 1, 1, 2}), Exit::usage,
+      require_groups(hybrid, {5}, {0, 0, 1, 1, 2}), Exit::usage,
       "zero.parameters_group = \"node\" needs the same number of ranks on every node, but these have 2, 2 and 1 ranks: "
       "start as many on each, or give \"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, kRanksOfANode), 4, {0, 1, 0, 1}), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, kRanksOfANode), {4}, {0, 1, 0, 1}), Exit::usage,
                  "zero.optimizer_group = \"node\" needs the ranks of each node to be consecutive, but they alternate "
                  "between nodes: start them node by node (mpirun --map-by slot, srun --distribution=block)");
-  EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, kRanksOfANode), 4, {0, 0, 1, 1}), Exit::usage,
+  EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, kRanksOfANode), {4, {}, 2}, {0, 0, 1, 1}), Exit::usage,
                  "zero.parameters_group = 4 does not divide the 2 ranks that hold the optimizer's state: give 1 or "
                  "\"all\"");
+}
+
+// Nodes that are alike may still have different parts of the layers or of a pipeline's stages.
+TEST(Placement, RefusesNodesThatDivideLayersOrStagesUnevenly) {
+  const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
+  const auto nodes = [](int each, int world) { return Mesh{world, {}, each}.nodes(); };
+  EXPECT_FAILURE(require_groups(hybrid, {12, {}, 3, 2}, nodes(3, 12)), Exit::usage,
+                 "zero.parameters_group = \"node\" needs whole layers on every node, but parallel.tensor = 2 does not "
+                 "divide the 3 ranks of a node: start a multiple of 2 on each, or give \"all\"");
+  EXPECT_FAILURE(require_groups(hybrid, {12, {}, 4, 1, 2}, nodes(4, 12)), Exit::usage,
+                 "zero.parameters_group = \"node\" needs nodes that divide a pipeline stage, but the 6 data ranks of a "
+                 "stage do not divide into nodes of 4: start another number of nodes or of ranks on each, or give a "
+                 "number of ranks or \"all\"");
+  require_groups(hybrid, {12, {}, 6, 2, 2}, nodes(6, 12));
+  require_groups(hybrid, {8, {}, 2, 4}, nodes(2, 8));  // a data rank is on two nodes: a group of one
 }
 
 TEST(Placement, NotesGroupsOfWhatIsNotSharded) {
