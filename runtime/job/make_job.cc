@@ -22,6 +22,7 @@
 #include "runtime/job/choices.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/score_memory.h"
+#include "runtime/plan/passes.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {
@@ -137,62 +138,28 @@ struct BetweenSteps {
 
   BetweenSteps(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
-  StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
+  PlanRequest request(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes,
                                      training.pieces, training.stage);
     request.memory_of = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
-    return make_plan(request);
+    return request;
   }
   // Raises the training plan's peaks to what both need.
   void add_memory(const Recipe& recipe, StepPlan& training) const {
-    const StepPlan own = plan(recipe, training);
+    const StepPlan own = draft_plan(request(recipe, training));
     for (std::size_t tier = 0; tier < kTiers; ++tier)
       training.memory[tier].peak = std::max(training.memory[tier].peak, own.memory[tier].peak);
   }
   std::unique_ptr<Job> job(const Job& training) && {
-    StepPlan own = plan(training.recipe, training.plan);
+    StepPlan own = make_plan(request(training.recipe, training.plan));
     return std::make_unique<Job>(Job{{training}, training.ranks, std::move(model), std::move(own)});
   }
 };
 
 bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
-}
-
-// The name in messages for ranks that differ in their data.
-std::string_view noun_of_data(int data, int ranks) {
-  return data == ranks ? "rank" : "data rank";
-}
-
-// A run of micro-batches (training.reduce_group) must not cross the end of a step.
-void check_reduce_group(const Recipe& recipe, int ranks) {
-  const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
-  const int data = recipe.parallel.data_ranks(ranks);
-  const std::int64_t count = steps * data;
-  if (count % group == 0) return;
-  // The nearest numbers that divide it.
-  std::int64_t below = group, above = group;
-  while (count % below != 0) --below;
-  while (above < count && count % above != 0) ++above;
-  fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
-       counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
-       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps,
-       above > count ? fmt::format("{}", below) : fmt::format("{} or {}", below, above));
-}
-
-// A note if micro-batches could be summed in nodes, but a run is not as long as a node has ranks.
-std::optional<std::string> note_of_runs(const StepPlan& plan) {
-  const Mesh& mesh = plan.mesh();
-  const std::vector<int> nodes = mesh.nodes();
-  if (plan.reduce_group == 1 || plan.sums_in_nodes() || nodes.empty() || nodes.back() == 0) return {};
-  const int node = mesh.data_per_node();
-  if (node <= 1) return {};
-  return fmt::format(
-      "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
-      "summed; with {} each node would send its sum alone (another value rounds otherwise)",
-      plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
 std::size_t parts_of(const models::Model& model) {
@@ -246,8 +213,11 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
   return jobs;
 }
 
-Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
-             int rank, std::vector<UnitRange> split) {
+namespace {
+
+// `all_waits`: also of a plan that does not fit.
+Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
+             int rank, std::vector<UnitRange> split, bool all_waits) {
   const Recipe& recipe = workload.recipe;
   // Groups and stages matter in training only.
   if (purpose != Purpose::train && (in_groups(recipe.zero) || recipe.parallel.replica() > 1)) {
@@ -255,7 +225,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     without.parallel = {};
     without.parallel.tensor_shards = static_cast<std::int64_t>(recipe.parallel.shards());
-    return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
+    return plan_job(workload.with(std::move(without)), ranks, capacity, purpose, from, 0, {}, all_waits);
   }
   const models::Config config = workload.config();
   require_mesh(recipe, ranks);
@@ -301,7 +271,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     }
   }
   require_plannable(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose), ranks);
-  if (purpose == Purpose::train) check_reduce_group(recipe, ranks);
+  if (purpose == Purpose::train) require_whole_runs(recipe, ranks);
   const bool both_orders =
       recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 && purpose == Purpose::train &&
       recipe.accumulation_steps(ranks) > 1 &&
@@ -311,7 +281,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);
       add_scores(workload.data, config, *job.model, request);
       const auto make = [&] {
-        StepPlan plan = make_plan(request);
+        StepPlan plan = draft_plan(request);
         for (const auto* planned : {&evaluation, &generation})
           if (*planned) (*planned)->add_memory(of, plan);
         return plan;
@@ -324,6 +294,10 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       StepPlan plan = ordered(asked, asked.memory.order == AccumulationOrder::vertical, tile_bytes);
       if (!both_orders) return plan;
       StepPlan vertical = ordered(asked, true, tile_bytes);
+      if (fits(plan, capacity) && fits(vertical, capacity)) {  // they are simulated
+        derive_waits(plan);
+        derive_waits(vertical);
+      }
       const auto device_limit = [&] {
         std::size_t limit = std::numeric_limits<std::size_t>::max();
         for (const Recipe& other : with_less_moved(asked, ranks))
@@ -344,11 +318,13 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
         if (tiled.memory[0].peak < plan.memory[0].peak) plan = std::move(tiled);
         if (fits(plan, capacity)) break;
       }
+    const bool has_waits = std::ranges::any_of(plan.tasks, [](const Task& task) { return !task.waits.empty(); });
+    if (!has_waits && (all_waits || fits(plan, capacity))) derive_waits(plan);
     return plan;
   };
   if (mesh.stages > 1 && split.empty()) {
     const auto whole = [&](const Recipe& few) {
-      return make_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
+      return draft_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
     };
     const auto plan_few = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
       StepPlan plan = plan_stage(few, stage, pieces);
@@ -371,6 +347,17 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);
   return job;
+}
+
+}  // namespace
+
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
+             int rank, std::vector<UnitRange> split) {
+  return plan_job(workload, ranks, capacity, purpose, from, rank, std::move(split), true);
+}
+
+Job draft_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose) {
+  return plan_job(workload, ranks, capacity, purpose, {}, 0, {}, false);
 }
 
 std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity) {

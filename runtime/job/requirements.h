@@ -10,6 +10,7 @@
 #include "models/adapter.h"
 #include "models/model.h"
 #include "runtime/plan/layout/mesh.h"
+#include "runtime/plan/plan.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
@@ -36,6 +37,11 @@ std::int64_t multiple_of_sequences(const Recipe& recipe);
 // Whether the recipe's micro-batches have a number and a size that are such multiples, and divide
 // training.global_batch_size if the recipe has it.
 bool takes_micro_batches(const Recipe& recipe, int ranks);
+
+// Throws Error{usage} if runs of training.reduce_group micro-batches do not divide a step.
+void require_whole_runs(const Recipe& recipe, int ranks);
+// A note if micro-batches could be summed in nodes, but a run is not as long as a node has data ranks.
+std::optional<std::string> note_of_runs(const StepPlan& plan);
 
 // Whether parallel.sequence can divide the rows of a model of this width at all.
 bool is_divisible_width(std::size_t width);

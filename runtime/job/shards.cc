@@ -39,6 +39,11 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
          parallel.tensor, shards, counted(shards, "rank"));
 }
 
+// The name in messages for ranks that differ in their data.
+std::string_view noun_of_data(int data, int ranks) {
+  return data == ranks ? "rank" : "data rank";
+}
+
 }  // namespace
 
 void require_mesh(const Recipe& recipe, int ranks) {
@@ -148,6 +153,33 @@ std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std
       "parallel.tensor = {}: ranks that share a layer are on {} nodes, so the sums of every block cross the network "
       "several times per micro-batch; {}",
       mesh.tensor, over, advice);
+}
+
+void require_whole_runs(const Recipe& recipe, int ranks) {
+  const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
+  const int data = recipe.parallel.data_ranks(ranks);
+  const std::int64_t count = steps * data;
+  if (count % group == 0) return;
+  // The nearest numbers that divide it.
+  std::int64_t below = group, above = group;
+  while (count % below != 0) --below;
+  while (above < count && count % above != 0) ++above;
+  fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
+       counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
+       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps,
+       above > count ? fmt::format("{}", below) : fmt::format("{} or {}", below, above));
+}
+
+std::optional<std::string> note_of_runs(const StepPlan& plan) {
+  const Mesh& mesh = plan.mesh();
+  const std::vector<int> nodes = mesh.nodes();
+  if (plan.reduce_group == 1 || plan.sums_in_nodes() || nodes.empty() || nodes.back() == 0) return {};
+  const int node = mesh.data_per_node();
+  if (node <= 1) return {};
+  return fmt::format(
+      "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
+      "summed; with {} each node would send its sum alone (another value rounds otherwise)",
+      plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
 std::string note_of_shards(std::size_t shards) {

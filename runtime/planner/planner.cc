@@ -383,11 +383,16 @@ class Builder {
 
 }  // namespace
 
-StepPlan make_plan(const PlanRequest& request) {
+StepPlan draft_plan(const PlanRequest& request) {
   StepPlan plan = Builder(request).build();
   assign_offsets(plan, request.memory_of);
-  derive_waits(plan);
   predict_memory(plan);
+  return plan;
+}
+
+StepPlan make_plan(const PlanRequest& request) {
+  StepPlan plan = draft_plan(request);
+  derive_waits(plan);
   return plan;
 }
 

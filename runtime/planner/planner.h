@@ -12,5 +12,7 @@ namespace strata::runtime {
 // Returns the step's plan, with waits, offsets, and predicted memory and traffic. Takes milliseconds; touches no
 // device.
 StepPlan make_plan(const PlanRequest& request);
+// The same without waits, which take most of the time: for a plan that may not fit. derive_waits() adds them.
+StepPlan draft_plan(const PlanRequest& request);
 
 }  // namespace strata::runtime

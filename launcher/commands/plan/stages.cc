@@ -11,17 +11,14 @@
 namespace strata::launcher {
 namespace {
 
-// The parameters that the plan's ranks hold together, over which state is sharded: the model's, or those of a pipeline
-// stage and of a rank's part of each layer.
+// How many parameters the ranks hold together over which state is sharded: the model's, or those of a pipeline stage,
+// or their part of each layer.
 double parameters_of(const runtime::Job& job) {
-  const runtime::Mesh& mesh = job.plan.mesh();
-  if (mesh.tensor * mesh.stages == 1) return static_cast<double>(job.model->parameters());
   std::size_t sum = 0;
-  for (int unit = 0; unit < static_cast<int>(job.plan.layout.units.size()); ++unit)
-    if (job.plan.own.has(unit))
-      for (const runtime::PoolKind pool : runtime::kPools)
-        sum += job.plan.layout.units[static_cast<std::size_t>(unit)].pool(pool).padded();
-  return static_cast<double>(sum);
+  for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
+    if (job.plan.own.has(static_cast<int>(unit)))
+      for (const models::Parameter& parameter : job.model->units[unit]->parameters()) sum += parameter.size();
+  return static_cast<double>(sum) / job.plan.mesh().tensor;
 }
 
 // Bytes of the state of a model with this many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et

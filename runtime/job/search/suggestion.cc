@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -56,11 +57,11 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   const Recipe& recipe = workload.recipe;
   constexpr int kFew = 2;
   if (purpose == Purpose::train && recipe.accumulation_steps(ranks) > kFew) {
-    const Job job = make_job(workload.with(with_few_micro_batches(recipe, ranks, kFew)), ranks, capacity, purpose);
+    const Job job = draft_job(workload.with(with_few_micro_batches(recipe, ranks, kFew)), ranks, capacity, purpose);
     tasks += job.plan.tasks.size();
     if (!fits(job.plan, capacity)) return std::nullopt;
   }
-  const Job job = make_job(workload, ranks, capacity, purpose);
+  const Job job = draft_job(workload, ranks, capacity, purpose);
   tasks += job.plan.tasks.size() * static_cast<std::size_t>(recipe.parallel.stages);
   const std::optional<Memory> memory = memory_of_stages(job, capacity);
   if (!memory) return std::nullopt;
@@ -87,13 +88,18 @@ class Search {
         planned_(planned) {}
 
   std::vector<Suggestion> run() {
-    // Check first whether a solution exists: the rest of the search plans hundreds of candidates.
-    std::vector<Suggestion> found;
-    if (is_hopeless()) return found;
-    const auto everything = all_at_once();
-    if (!everything) return found;
-    found = few_changes();
-    if (found.empty()) found.push_back(without_the_needless(*everything));
+    // One change is found soon. Before more are tried, check whether a solution exists: that plans hundreds of
+    // candidates.
+    std::vector<Suggestion> found = few_changes(1);
+    if (!keeps_the_bits(found)) {
+      found.clear();
+      if (is_hopeless()) return found;
+      const auto everything = all_at_once();
+      if (!everything) return found;
+      allow(kMaxTasks);
+      found = few_changes(kMaxChanges);
+      if (found.empty()) found.push_back(without_the_needless(*everything));
+    }
     std::vector<Suggestion> nearest;
     std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
                  [&](const Suggestion& s) { return says_more(s, found); });
@@ -113,8 +119,8 @@ class Search {
   }
 
  private:
-  static constexpr std::size_t kWanted = 4, kMaxChanges = 4, kMaxPlans = 160, kMaxTasks = std::size_t{1} << 18;
-  static constexpr std::size_t kMaxPlannedTasks = std::size_t{1} << 18;
+  static constexpr std::size_t kWanted = 4, kMaxChanges = 4, kMaxPlans = 160, kMaxTasks = std::size_t{1} << 17;
+  static constexpr std::size_t kMaxPlannedTasks = std::size_t{1} << 18, kMaxTasksOfRemoval = std::size_t{1} << 16;
 
   // Returns the memory that the candidate needs, or nothing if it does not fit or another key of the recipe excludes
   // it.
@@ -127,9 +133,12 @@ class Search {
     // The layout is that of ranks which all have all units.
     const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
     if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
-    if (planned_ > kMaxPlannedTasks) return std::nullopt;
+    Changes key = c.changes;
+    std::sort(key.begin(), key.end());
+    if (const auto it = fits_.find(key); it != fits_.end()) return it->second;
+    if (planned_ > limit_) return std::nullopt;
     const std::size_t before = tasks_;
-    std::optional<Fit> found;
+    std::optional<Fit>& found = fits_[key];
     try {
       found = find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
     } catch (const Error&) {
@@ -137,6 +146,14 @@ class Search {
     }
     planned_ += tasks_ - before;
     return found;
+  }
+
+  // Lets the next part of the search plan this many tasks.
+  void allow(std::size_t tasks) { limit_ = planned_ + tasks; }
+
+  bool keeps_the_bits(const std::vector<Suggestion>& found) const {
+    return std::ranges::any_of(found,
+                               [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
   }
 
   // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
@@ -149,7 +166,7 @@ class Search {
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
           if (purpose_ == Purpose::train) least = with_few_micro_batches(least, ranks_, 2);
           try {
-            const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
+            const Job job = draft_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
             if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
           } catch (const Error&) {
             return false;  // keys exclude each other, and a recipe with fewer changes may fit
@@ -170,6 +187,7 @@ class Search {
   }
 
   Suggestion without_the_needless(std::vector<Step> steps) {
+    allow(kMaxTasksOfRemoval);
     for (std::size_t i = steps.size(); i-- > 0;) {
       std::vector<Step> fewer = steps;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
@@ -179,18 +197,14 @@ class Search {
     return suggestion_of(least.changes, *find_fit(workload_.with(least.recipe), ranks_, capacity_, purpose_, tasks_));
   }
 
-  std::vector<Suggestion> few_changes() {
+  std::vector<Suggestion> few_changes(std::size_t most) {
     std::vector<Suggestion> found;
     std::vector<Candidate> level{{recipe_, {}}};
     std::set<Changes> seen;
     std::size_t plans = 0;
     tasks_ = 0;
-    const auto keeps_the_bits = [&] {
-      return std::any_of(found.begin(), found.end(),
-                         [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
-    };
     bool last = false;  // look one change deeper than the first solutions, unless one of them keeps the bits
-    for (std::size_t depth = 0; depth < kMaxChanges && !last && !keeps_the_bits(); ++depth) {
+    for (std::size_t depth = 0; depth < most && !last && !keeps_the_bits(found); ++depth) {
       last = !found.empty();
       std::vector<Candidate> next;
       for (const Candidate& candidate : level) {
@@ -221,6 +235,8 @@ class Search {
   Purpose purpose_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
   std::size_t& planned_;   // by all searches
+  std::size_t limit_ = kMaxPlannedTasks;        // of planned_, for the current part of the search
+  std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 
 // The recipe with these degrees on the same ranks, and the nearest changes with which it fits. A step keeps its
