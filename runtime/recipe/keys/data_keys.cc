@@ -67,7 +67,8 @@ RecipeKey sources() {
 RecipeKey preset() {
   Choices<std::string> names;
   for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
-  return choice<std::string>("model.preset", std::move(names), STRATA_AT(model.preset), "or a named shape");
+  return choice<std::string>("model.preset", std::move(names), STRATA_AT(model.preset),
+                             "a built-in model shape with random weights, instead of model.path");
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ std::vector<RecipeKey> memory_keys() {
            {"horizontal", AccumulationOrder::horizontal},
            {"vertical", AccumulationOrder::vertical}},
           STRATA_AT(memory.order),
-          "micro-batch by micro-batch, or unit by unit; auto: the one that needs less memory (device and host), unless "
-          "the other is predicted to be faster by 5% for each 10% of memory, and needs no more of the device than a "
-          "recipe with less state in other tiers (zero.*); or the only one that fits"),
+          "horizontal: micro-batch by micro-batch; vertical: unit by unit; auto: the order that needs less memory "
+          "(device and host); the other one if it is predicted to be faster by 5% per 10% of extra memory and needs no "
+          "more device memory than the same recipe with less state offloaded, or if it is the only one that fits"),
       flag("memory.verify", STRATA_AT(memory.verify),
            "keep a checksum of every page of the nvme tier, and compare it when the page is read"),
       choice<std::optional<offload::Engine>>("memory.io_engine",

@@ -164,7 +164,7 @@ std::vector<RecipeKey> training_keys() {
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
       integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),
-              "or sequences per step over all ranks"),
+              "sequences per step over all ranks, instead of training.gradient_accumulation_steps"),
       choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
                     STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
       integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
