@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "launcher/launch/ranks/environment.h"
 
 namespace strata::launcher {

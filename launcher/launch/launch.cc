@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/random_name.h"
 #include "launcher/control/service/front.h"

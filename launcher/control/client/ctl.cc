@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/shell_word.h"
 #include "launcher/control/client/client.h"

@@ -11,7 +11,7 @@
 
 #include "base/beginning.h"
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 
 namespace strata::launcher::control {
 

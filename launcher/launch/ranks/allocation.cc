@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/shell_word.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "launcher/screen/run_text.h"
 
 namespace strata::launcher {

@@ -10,7 +10,7 @@
 #include "base/abort.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"

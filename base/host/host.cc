@@ -1,8 +1,11 @@
-#include "base/host/host_name.h"
+
+#include "base/host/host.h"
 
 #include <unistd.h>
 
 #include <array>
+#include <string>
+#include <string_view>
 
 namespace strata {
 
@@ -20,6 +23,13 @@ Found look_up(const std::string& host, std::optional<int> port, int flags) {
   if (const int error = ::getaddrinfo(host.c_str(), port ? service.c_str() : nullptr, &hints, &list); error != 0)
     return {nullptr, ::gai_strerror(error)};
   return {AddressList(list), ""};
+}
+
+std::filesystem::path own_program() {
+  constexpr std::string_view kReplaced = " (deleted)";  // Linux appends this to the path of a replaced program
+  std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (path.ends_with(kReplaced)) path.resize(path.size() - kReplaced.size());
+  return path;
 }
 
 }  // namespace strata

@@ -1,9 +1,10 @@
 #pragma once
-// base/host/ holds what a process knows about its machine, and about others by their names: its name and
-// addresses (here), and the program's own path (own_program.h).
+// base/host/ holds what a process knows about its machine, and about others by their names: names, addresses and the
+// program's own path (here), and what control groups allow (control_groups.h).
 
 #include <netdb.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,5 +26,8 @@ struct Found {
 };
 // flags: those of getaddrinfo. Without a port, the addresses have none.
 Found look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
+
+// The path of this program's file, for starting it again. It is right even if another build has replaced the file.
+std::filesystem::path own_program();
 
 }  // namespace strata

@@ -1,13 +1,21 @@
+
+#include "base/host/host.h"
+
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/utsname.h>
 
 #include <cstring>
 
-#include "base/host/host_name.h"
-
 namespace strata {
 namespace {
+
+TEST(HostName, IsWhatTheKernelSays) {
+  utsname name{};
+  ASSERT_EQ(::uname(&name), 0);
+  EXPECT_EQ(host_name(), name.nodename);
+}
 
 sockaddr_in first_of(const Found& found) {
   sockaddr_in out{};
@@ -34,5 +42,11 @@ TEST(LookUp, SaysWhyThereIsNone) {
   EXPECT_EQ(found.why, gai_strerror(EAI_NONAME));
 }
 
+TEST(OwnProgram, IsTheFileThatRuns) {
+  ASSERT_TRUE(std::filesystem::exists(own_program()));
+  EXPECT_TRUE(std::filesystem::equivalent(own_program(), "/proc/self/exe"));
+}
+
 }  // namespace
+
 }  // namespace strata
