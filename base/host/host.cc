@@ -1,4 +1,3 @@
-
 #include "base/host/host.h"
 
 #include <unistd.h>

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/files/file_lock.h"
 #include "base/files/mapped_file.h"
+#include "base/files/output_file.h"
 
 namespace strata::runtime {
 namespace {
