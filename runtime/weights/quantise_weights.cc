@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/thread.h"
 #include "comm/agreement.h"
 #include "comm/exchange_values.h"
 #include "device/numeric/exact_sum.h"

@@ -1,4 +1,4 @@
-#include "base/parallel.h"
+#include "base/thread.h"
 
 #include <gmock/gmock.h>
 
@@ -55,4 +55,5 @@ TEST(ParallelReads, SaysEachAheadOnce) {
 }
 
 }  // namespace
+
 }  // namespace strata
