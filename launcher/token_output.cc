@@ -7,9 +7,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/tokens.h"

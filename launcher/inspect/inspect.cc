@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/command_line/wrong_arguments.h"
 #include "launcher/launch/launch.h"
 #include "launcher/rank/planned_run.h"

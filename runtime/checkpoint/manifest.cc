@@ -10,10 +10,10 @@
 #include <set>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
+#include "base/quote.h"
 #include "models/files/python_numbers.h"
 
 namespace strata::runtime {

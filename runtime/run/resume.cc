@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
 #include "models/files/python_numbers.h"

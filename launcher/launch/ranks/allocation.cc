@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/host/host.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 
 namespace strata::launcher {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "comm/agreement.h"
 #include "models/families/families.h"
 #include "models/files/presets.h"

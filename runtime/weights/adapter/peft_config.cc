@@ -11,12 +11,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/weights/adapter/peft_config.h"
