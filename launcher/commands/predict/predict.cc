@@ -41,7 +41,7 @@
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
 #include "runtime/weights/adapter/peft_folder.h"
-#include "text/classes/truncation.h"
+#include "text/classes/class_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace strata::launcher {
