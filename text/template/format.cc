@@ -1,11 +1,10 @@
-#include "text/template/values/format.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <span>
 
+#include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 #include "text/unicode/utf8.h"

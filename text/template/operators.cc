@@ -1,11 +1,9 @@
-#include "text/template/values/operators.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
 
-#include "text/template/values/format.h"
+#include "text/template/runtime.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {
