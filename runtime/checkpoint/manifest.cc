@@ -14,7 +14,7 @@
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "base/quote.h"
-#include "models/files/python_numbers.h"
+#include "models/files/python.h"
 
 namespace strata::runtime {
 namespace {

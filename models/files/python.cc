@@ -1,4 +1,4 @@
-#include "models/files/python_numbers.h"
+#include "models/files/python.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <regex>
 
 namespace strata::models {
 namespace {
@@ -74,6 +75,12 @@ std::optional<double> python_number_of(std::string_view text) {
   if (text.empty() || text[0] != kPythonNumber) return std::nullopt;
   const std::string digits(text.substr(1));
   return std::strtod(digits.c_str(), nullptr);
+}
+
+bool matches_whole(const std::string& pattern, std::string_view text) {
+  // An option of libstdc++, without back-references. With its default algorithm some patterns take forever.
+  const std::regex compiled(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  return std::regex_match(text.begin(), text.end(), compiled);
 }
 
 }  // namespace strata::models
