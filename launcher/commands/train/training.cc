@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "launcher/median.h"
-#include "launcher/rank/agreement.h"
+#include "launcher/rank/stop_signal.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 

@@ -17,7 +17,6 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/median.h"
 #include "launcher/overwrite.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
