@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host/host.h"
-#include "launcher/launch/ranks/environment.h"
+#include "launcher/launch/ranks/rank_program.h"
 
 namespace strata::launcher {
 namespace {

@@ -20,7 +20,6 @@
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/attempt.h"
-#include "launcher/launch/ranks/environment.h"
 #include "launcher/launch/ranks/rank_program.h"
 #include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
