@@ -1,4 +1,4 @@
-#include "runtime/plan/workload.h"
+#include "runtime/plan/job.h"
 
 #include <utility>
 
