@@ -1,6 +1,6 @@
 #pragma once
 // runtime/job/search/ makes jobs until one fits: other recipes if the plan does not fit (here; candidate.h,
-// state_bytes.h, and the sentence in refusal.h), the largest micro-batch (micro_batch.h), and the fastest algorithm of
+// and the sentence that refuses a plan), the largest micro-batch (micro_batch.h), and the fastest algorithm of
 // each product (algorithms.h).
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "runtime/job/search/state_bytes.h"
+#include "runtime/job/search/candidate.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
