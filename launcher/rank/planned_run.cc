@@ -14,7 +14,6 @@
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/micro_batch.h"
-#include "runtime/job/search/refusal.h"
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"

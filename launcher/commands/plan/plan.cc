@@ -29,7 +29,6 @@
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/requirements.h"
-#include "runtime/job/search/refusal.h"
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
