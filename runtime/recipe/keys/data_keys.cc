@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "models/files/presets.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
