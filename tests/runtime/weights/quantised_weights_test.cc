@@ -1,3 +1,5 @@
+#include "runtime/weights/quantised_weights.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/trainer.h"
 #include "runtime/weights/floats.h"
-#include "runtime/weights/quantised_weights.h"
 #include "tests/comm/run_threads.h"
 #include "tests/runtime/weights/index_weights.h"
 
