@@ -1,6 +1,6 @@
 #pragma once
 #include "device/cpu/kernels/attention/amx_pairs.h"
-#include "device/cpu/kernels/attention/attention.h"
+#include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/attention/operands.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
 

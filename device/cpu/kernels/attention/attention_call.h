@@ -1,0 +1,60 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/numeric/philox.h"
+#include "device/row_range.h"
+
+namespace strata::device::cpu {
+
+// One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
+struct AttentionCall {
+  std::size_t batch, seq, heads, kv_heads, head_dim;
+  std::size_t behind, ahead;  // rows before and after its own that a query sees in its document
+  std::size_t q_stride, k_stride, v_stride;
+  float scale;
+  const void *q, *k, *v, *d_o;
+  const void* o_read;
+  void *o, *dq, *dk, *dv;
+  bool fp32_key_gradients;
+  const RowRange* documents;  // [batch * seq]
+  float* lse;                 // [batch, heads, seq]
+  float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
+  float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
+  std::uint32_t* turns;       // [batch, heads, seq]: contributions so far to dq_sum of the query tile that starts there
+  RandomStream random;        // for dropout, which counts heads in the whole layer
+  std::uint32_t layer_heads, first_head;
+  std::uint32_t threshold;  // 0: no dropout
+  float keep_scale;         // 1 / (1 - p)
+
+  [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
+};
+
+// A document: `rows` rows of sequence `batch` from its row `first` on.
+struct AttentionRows {
+  std::size_t batch, first, rows;
+};
+
+// The tiles that a forward task computes: queries [begin, begin + rows) of `heads` heads from `head` on, which share a
+// key head. heads * (tiles in rows) is at most forward_tiles().
+struct QueryTiles {
+  std::size_t head, heads, begin, rows;
+};
+
+inline constexpr std::size_t kAttentionTile = 64;  // keys and queries of a tile; orders the sums
+
+// The maximum number of tiles that one task processes against the tiles of the other operand, which are packed once for
+// all of them. The data that a task keeps per tile must fit into a core's own cache. In forward these are tiles of
+// queries, of one head or of several that share a key head; in backward, tiles of keys. Bits do not depend on their
+// number.
+inline constexpr std::size_t kMaxForwardTiles = 8, kMaxBackwardTiles = 4;
+constexpr std::size_t forward_tiles(std::size_t padded_head_dim) {
+  const std::size_t fit = 512 / padded_head_dim;
+  return fit < 2 ? 2 : fit < kMaxForwardTiles ? fit : kMaxForwardTiles;
+}
+constexpr std::size_t backward_tiles(std::size_t padded_head_dim) {
+  const std::size_t fit = 256 / padded_head_dim;
+  return fit < 1 ? 1 : fit < kMaxBackwardTiles ? fit : kMaxBackwardTiles;
+}
+
+}  // namespace strata::device::cpu
