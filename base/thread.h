@@ -12,10 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace strata {
 
 // Throws the error that start_thread() documents.
-[[noreturn]] void thread_refused(std::string_view name, const std::system_error& error);
+[[noreturn]] inline void thread_refused(std::string_view name, const std::system_error& error) {
+  fail(Exit::failed,
+       "the system refused to start {}: {}; raise the process limit (ulimit -u, in a container --pids-limit), or "
+       "use fewer threads (device.threads, --threads) or ranks",
+       name, error.code().message());
+}
 
 // Starts a thread that runs f. If the system refuses the thread, throws an Error{failed} with `name` ("the I/O thread
 // of a drive"), the reason, and what to do.

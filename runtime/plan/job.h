@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/files/config.h"
@@ -21,9 +22,13 @@ struct Workload {
 
   // The description, overridden by the recipe's model.config.*. Returns a copy, because a Config tracks which keys were
   // read. Throws Error{usage} if a value is not JSON.
-  models::Config config() const;
+  models::Config config() const {
+    models::Config out = description;
+    for (const auto& [key, json] : recipe.model.config) out.override_key(key, json);
+    return out;
+  }
   // The same model and data with another recipe, which must name the same ones.
-  Workload with(Recipe other) const;
+  Workload with(Recipe other) const { return {std::move(other), description, data, nodes}; }
 };
 
 // A workload made ready for a number of ranks: the model prepared for its shapes, and the plan of its step.
