@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/data/open_data.h"
 #include "runtime/job/capacity.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/manifest.h"

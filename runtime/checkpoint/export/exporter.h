@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "device/numeric/dtype.h"
 #include "models/files/config.h"
 #include "models/files/safetensors_writer.h"

@@ -2,8 +2,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace strata {
+
+// What a long operation tells its caller on the way.
+
+// Receives, on rank 0, a one-line note for the user.
+using Note = std::function<void(const std::string&)>;
 
 // Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: progress
 // is not reported.
