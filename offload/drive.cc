@@ -9,6 +9,7 @@
 
 namespace strata::offload {
 namespace {
+
 // The most attempts of one request that may move no bytes: after that, the cause is not temporary.
 constexpr int kMaxAttempts = 1000;
 

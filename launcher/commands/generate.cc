@@ -27,7 +27,7 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/printable.h"
-#include "models/files/end_tokens.h"
+#include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/run/reports/report.h"
 #include "text/chat/chat_template.h"

@@ -79,7 +79,7 @@ std::string weights_text(std::span<const DataSource> sources);
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
-    std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
+    std::optional<std::string> preset;          // or one of models::preset_names(); exactly one of the two is set
     Init init = Init::random;                   // `pretrained` if path is set and the recipe does not say otherwise
     bool new_head = false;                      // take the classes from the data, and initialise their layer
     FrozenFormat frozen_format = FrozenFormat::compute;

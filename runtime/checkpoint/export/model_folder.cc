@@ -14,7 +14,7 @@
 #include "base/quote.h"
 #include "comm/agreement.h"
 #include "models/families/families.h"
-#include "models/files/presets.h"
+#include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/adapter_folder.h"

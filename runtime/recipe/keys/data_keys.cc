@@ -1,7 +1,7 @@
 #include <optional>
 #include <utility>
 
-#include "models/files/presets.h"
+#include "models/files/config.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/value.h"
