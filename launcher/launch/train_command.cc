@@ -15,7 +15,6 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/micro_batch.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/run/resume.h"
 

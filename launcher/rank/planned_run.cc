@@ -17,7 +17,6 @@
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/run/resume.h"
 
 namespace strata::launcher {

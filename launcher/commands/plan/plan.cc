@@ -32,7 +32,6 @@
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/resume.h"
 

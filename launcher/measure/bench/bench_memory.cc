@@ -30,7 +30,6 @@
 #include "runtime/job/make_job.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,5 +1,3 @@
-#include "runtime/recipe/recipe_text.h"
-
 #include <gtest/gtest.h>
 #include <simdjson.h>
 

@@ -3,7 +3,6 @@
 
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
 #include "tests/scratch_folder.h"
