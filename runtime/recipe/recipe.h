@@ -2,7 +2,8 @@
 // runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
 // and meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written
 // as text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this
-// folder does not depend on their consequences. Facts about the files that a recipe names are in runtime/data/data_facts.h.
+// folder does not depend on their consequences. Facts about the files that a recipe names are in
+// runtime/data/data_facts.h.
 
 #include <array>
 #include <cstdint>
