@@ -20,7 +20,6 @@
 #include "device/ops/step/optimizer.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
-#include "runtime/execute/chunk_gather.h"
 #include "runtime/execute/held_time.h"
 #include "runtime/execute/lanes.h"
 #include "runtime/execute/places.h"
