@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/job/make_job.h"
+#include "runtime/plan/layout/layout.h"
 
 namespace strata::runtime {
 
