@@ -1,6 +1,6 @@
 #pragma once
 // models/files/ reads and writes a model's files in Hugging Face's layout: config.json with what follows from it, named
-// shapes and end-of-text tokens (this header); tensors (safetensors.h, safetensors_writer.h).
+// shapes and end-of-text tokens (this header); tensors (safetensors.h).
 
 #include <cstdint>
 #include <filesystem>
