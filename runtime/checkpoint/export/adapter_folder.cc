@@ -9,7 +9,6 @@
 #include "base/quote.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/file_system.h"
-#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/adapter/same_adapter.h"
 

@@ -1,5 +1,3 @@
-#include "runtime/weights/adapter/peft_config.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>
@@ -17,6 +15,7 @@
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "base/quote.h"
+#include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::runtime {
 namespace {

@@ -12,7 +12,6 @@
 #include "base/quote.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
-#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
