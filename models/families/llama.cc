@@ -1,6 +1,8 @@
 // The Llama family (Touvron et al. 2023) as Hugging Face stores it: RMSNorm before attention and MLP, rotary positions,
 // grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window; Qwen2 adds biases for q, k and v, and a
 // window in some layers; Qwen3 adds an RMSNorm on each query and key head.
+#include "models/families/llama.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "models/families/families.h"
+#include "models/families/llama.h"
 #include "tests/failure.h"
 
 namespace strata::models {
