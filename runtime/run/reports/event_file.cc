@@ -1,5 +1,3 @@
-#include "runtime/run/reports/event_file.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -14,6 +12,7 @@
 #include "base/files/descriptor.h"
 #include "base/files/mapped_file.h"
 #include "base/files/output_file.h"
+#include "runtime/run/reports/report_file.h"
 
 namespace strata::runtime {
 namespace {
