@@ -1,10 +1,10 @@
+#include "models/files/python.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
-
-#include "models/files/python.h"
 
 namespace strata::models {
 namespace {
