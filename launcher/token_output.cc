@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "base/quote.h"
-#include "launcher/overwrite.h"
+#include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/tokens.h"
 

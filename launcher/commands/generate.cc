@@ -21,7 +21,6 @@
 #include "launcher/answerer.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"

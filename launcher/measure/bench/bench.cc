@@ -16,7 +16,7 @@
 #include "device/ops/step/gradient_sum.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/median.h"
-#include "launcher/overwrite.h"
+#include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"

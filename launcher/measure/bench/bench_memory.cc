@@ -20,7 +20,6 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/measure/memory/memory.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "models/classes.h"
