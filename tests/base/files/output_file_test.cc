@@ -16,6 +16,9 @@ namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 TEST(OutputFile, IsMadeThroughNoLink) {
   const tests::ScratchFolder folder;
@@ -91,16 +94,12 @@ TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
   const auto path = folder.write("lock", "");
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_TRUE(lies_at(file, path));
-  std::filesystem::rename(path, folder.path() / "other");
+  fs::rename(path, folder.path() / "other");
   EXPECT_FALSE(lies_at(file, path));
-  std::filesystem::create_symlink(folder.path() / "other", path);
+  fs::create_symlink(folder.path() / "other", path);
   EXPECT_FALSE(lies_at(file, path)) << "a link is not the file";
   EXPECT_FALSE(lies_at(Descriptor(), path));
 }
-
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 TEST(RefusedWrite, NoRoomDoesNotFitAndSaysWhatToDo) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {

@@ -12,7 +12,9 @@
 namespace strata::launcher {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::HasSubstr;
 using testing::Not;
 
 // The word after `option`.
@@ -119,11 +121,6 @@ TEST_F(RankProgram, TheUsersVariablesWinOverTheRoutes) {
   unsetenv("NCCL_SOCKET_IFNAME");
   unsetenv("OMPI_MCA_btl_tcp_if_exclude");
 }
-
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
 
 struct Environment : testing::Test {
   Environment() {
