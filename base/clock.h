@@ -4,7 +4,9 @@
 namespace strata {
 
 // Seconds since 1970 by the wall clock, which people and other machines share. It may jump.
-double seconds_since_epoch();
+inline double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 // The clock for durations. It never jumps.
 using SteadyClock = std::chrono::steady_clock;

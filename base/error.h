@@ -1,9 +1,9 @@
 #pragma once
 // base/ holds what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
-// (abort.h), files (files/), JSON (json/), this machine and its name (host/), threads and loops over them (thread.h,
-// parallel.h), the wording of numbers (quantity.h), and the sink for notes (note.h). It knows nothing about
-// devices, models or runs. A user's mistake is an Error. A broken invariant ends the process through STRATA_CHECK,
-// which prints both values.
+// (abort.h), files (files/), JSON (json/), this machine and its name (host/), threads and loops over them (thread.h),
+// the wording of numbers (quantity.h), what messages quote (quote.h), and the sinks for notes and progress
+// (progress.h). It knows nothing about devices, models or runs. A user's mistake is an Error. A broken invariant ends
+// the process through STRATA_CHECK, which prints both values.
 
 #include <fmt/format.h>
 

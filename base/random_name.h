@@ -1,9 +1,15 @@
 #pragma once
+#include <fmt/format.h>
+
+#include <random>
 #include <string>
 
 namespace strata {
 
 // 32 random hexadecimal digits, unguessable and never repeated: names of runs, secrets of a measurement.
-std::string random_name();
+inline std::string random_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 
 #include "base/end_reason.h"
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "comm/communicator.h"
 
 namespace strata::comm {

@@ -12,7 +12,6 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/adapter_option.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/search/algorithms.h"

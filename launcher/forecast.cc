@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "runtime/job/search/state_bytes.h"
+#include "runtime/job/search/candidate.h"
 #include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {

@@ -2,8 +2,10 @@
 // launcher/ is the program: command_line/ has every command with its options, and commands/ a file or folder per
 // command. rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is the output for users, measure/ times
 // this machine (measure/bench/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/
-// starts runs on many nodes, and control/ watches and steers them. overwrite.h says what may be overwritten. Neither
-// mathematics nor planning is done here.
+// starts runs on many nodes, and control/ watches and steers them. This header says which files a command may write,
+// apart from its inputs, and what it may overwrite. Neither mathematics nor planning is done here.
+
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -36,5 +38,41 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe);
 std::vector<NamedFile> report_folders(const runtime::Recipe& recipe);
 // One sentence for each missing file of data or prompts: a run needs them, a plan does not.
 std::vector<std::string> missing_inputs(const runtime::Recipe& recipe);
+
+// The kind of content that a command writes to a file, by which an earlier command's file is recognised.
+enum class Content : std::uint8_t {
+  plan,
+  trace,
+  evaluation,
+  generation,
+  bench,
+  chart,
+  steps,
+  table,
+  events,
+  recipe,
+  drawing,
+  page,
+  summary,
+  machine,
+  tokens,
+  sidecar,
+  documents,
+  mask,
+  types,
+  labels,
+  prediction
+};
+
+// Throws Error{usage} for a folder, and for a file in a folder that does not exist or belongs to a checkpoint.
+void require_place(const NamedFile& output);
+
+// A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or a
+// user's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`. Special
+// files (a terminal, a pipe) are left to the code that opens them. Also throws what require_place() does.
+void require_own(const NamedFile& output, Content content, bool force);
+
+// The same for all reports of a run.
+void require_own_reports(const runtime::Recipe& recipe, bool force);
 
 }  // namespace strata::launcher

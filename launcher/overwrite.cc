@@ -1,5 +1,3 @@
-#include "launcher/overwrite.h"
-
 #include <simdjson.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launcher/outputs.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/files/tokens.h"

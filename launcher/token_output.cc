@@ -7,10 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/quantity.h"
-#include "launcher/overwrite.h"
+#include "base/quote.h"
+#include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/tokens.h"
 

@@ -7,7 +7,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "models/files/pattern.h"
+#include "models/files/python.h"
 
 namespace strata::models {
 namespace {

@@ -28,7 +28,6 @@
 #include "models/layers/heads/table_tiles.h"
 #include "models/objective.h"
 #include "models/parameter.h"
-#include "models/run_shape.h"
 
 namespace strata::models {
 

@@ -9,8 +9,22 @@
 
 namespace strata::offload {
 namespace {
+
 // The most attempts of one request that may move no bytes: after that, the cause is not temporary.
 constexpr int kMaxAttempts = 1000;
+
+std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth) {
+  switch (mode.engine) {
+    case Engine::io_uring:
+      return open_uring(descriptor, queue_depth, mode.registered);
+    case Engine::libaio:
+      return open_libaio(descriptor, queue_depth);
+    case Engine::threads:
+      break;
+  }
+  return open_thread_pool(descriptor, queue_depth);
+}
+
 }  // namespace
 
 void Call::finish(const std::optional<Failure>& failure) {

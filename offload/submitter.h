@@ -39,10 +39,8 @@ class Submitter {
   virtual void wake() = 0;
 };
 
-// A submitter of `mode` for the open file `descriptor`. Throws a std::system_error that names the failed call.
-std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth);
-
-// The three kinds; see each source.
+// The three kinds, for the open file `descriptor`; see each source. Throw a std::system_error that names the failed
+// call.
 std::unique_ptr<Submitter> open_uring(int descriptor, int queue_depth, bool registered);
 std::unique_ptr<Submitter> open_libaio(int descriptor, int queue_depth);
 std::unique_ptr<Submitter> open_thread_pool(int descriptor, int queue_depth);

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "base/files/refused_write.h"
+#include "base/files/output_file.h"
 
 namespace strata::offload {
 namespace {

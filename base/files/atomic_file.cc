@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/files/output_file.h"
-#include "base/files/refused_write.h"
 
 namespace strata {
 

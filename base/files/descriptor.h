@@ -1,7 +1,7 @@
 #pragma once
 // base/files/ holds every kind of access to files: open files (here), mapped files (mapped_file.h), opening without
-// waiting (input_file.h), creating files safely in folders where others may plant links (output_file.h), replacing
-// files atomically (atomic_file.h), locks (file_lock.h), and messages about refused writes (refused_write.h).
+// waiting (input_file.h), creating files safely in folders where others may plant links, locking them, and the errors
+// of refused writes (output_file.h), and replacing files atomically (atomic_file.h).
 #include <unistd.h>
 
 #include <utility>

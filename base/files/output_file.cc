@@ -1,18 +1,39 @@
 #include "base/files/output_file.h"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/random_name.h"
 
 namespace strata {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Advice about lack of space; nullptr for any other error.
+const char* advice(int error) {
+  switch (error) {
+    case ENOSPC:
+      return "free some space there, or name a place that has more";
+    case EDQUOT:
+      return "free some of your quota there, or name another place";
+    case EFBIG:
+      return "raise the file size limit (ulimit -f), or name a file system that allows longer files";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
 
 Descriptor create_new_file(const fs::path& path, int access, mode_t mode) {
   return Descriptor(::open(path.c_str(), access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
@@ -57,6 +78,40 @@ bool is_handed_over(const fs::path& path) {
       return true;
   }
   return false;
+}
+
+int lock_file(const Descriptor& file) {
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+bool lies_at(const Descriptor& file, const fs::path& path) {
+  struct stat open {
+  }, there{};
+  return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino &&
+         open.st_dev == there.st_dev;
+}
+
+void refused_write(const std::string& what, int error) {
+  if (const char* to_do = advice(error))
+    fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);
+  if (error == ELOOP)
+    fail(Exit::usage, "{}: it is a symbolic link, and files are not written through links: name the file itself", what);
+  const char* may_not = error == EROFS                      ? ": name a place in another file system"
+                        : error == EACCES || error == EPERM ? ": give this user the right to write there, or name "
+                                                              "another place"
+                                                            : "";
+  fail(Exit::failed, "{}: {} (errno {}){}", what, std::strerror(error), error, may_not);
+}
+
+void no_folder_for(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code ignored;
+  if (fs::is_directory(folder, ignored))
+    fail(Exit::usage, "{}: no files can be created in {}: give a name in another folder", path.string(),
+         folder.string());
+  fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path.string(), folder.string());
 }
 
 }  // namespace strata

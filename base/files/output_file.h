@@ -3,14 +3,15 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <string>
 
 #include "base/files/descriptor.h"
 
 namespace strata {
 
 // Creates files in folders to which others may write too. None of these functions follows a link at `path` itself, so a
-// planted link cannot redirect a write. If the system refuses, all return an empty descriptor and set errno. `access`:
-// O_WRONLY or O_RDWR.
+// planted link cannot redirect a write. If the system refuses, all return an empty descriptor and set errno, from which
+// refused_write() makes the error. `access`: O_WRONLY or O_RDWR.
 
 // Creates a file that does not exist yet. EEXIST: something is there.
 Descriptor create_new_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
@@ -25,5 +26,21 @@ std::filesystem::path name_next_to(const std::filesystem::path& path);
 // Whether a path names something with which the process was started, of any kind: /dev/stdin, stdout and stderr,
 // /dev/fd/N and /proc/self/fd/N, the terminal, /dev/null. Links in such a path belong to the system.
 bool is_handed_over(const std::filesystem::path& path);
+
+// Locks an open file (flock) against other processes, without waiting. The lock ends with the descriptor and with the
+// process, however the process ends, so a crashed run leaves no lock. Returns 0 or the system's error; EWOULDBLOCK
+// means that another process holds the lock.
+int lock_file(const Descriptor& file);
+// Whether `path` still names the open file, and not through a link.
+bool lies_at(const Descriptor& file, const std::filesystem::path& path);
+
+// Throws the error for a write that the system refused with this errno. `what` is the sentence up to the reason: "FILE
+// cannot be written". Lack of space (a full disk, a quota, a file size limit) is Error{does_not_fit} and says what to
+// do, because trying again changes nothing. A link in the file's place (ELOOP) is Error{usage}. Anything else is
+// Error{failed}; one about permissions says what to do.
+[[noreturn]] void refused_write(const std::string& what, int error);
+// Throws Error{usage} for a file that could not be created because of its folder (ENOENT, ENOTDIR): the folder is
+// missing, or is the system's own, such as /proc.
+[[noreturn]] void no_folder_for(const std::filesystem::path& path);
 
 }  // namespace strata

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/files/descriptor.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "comm/mpi/start.h"
 
 namespace strata::comm {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/numeric/row_blocks.h"
 #include "device/operations.h"
+#include "device/ops/activation.h"
 #include "device/ops/dropout.h"
 #include "device/ops/embedding.h"
 #include "device/ops/tree_sum.h"
@@ -129,6 +130,44 @@ void unpack(Lane& lane, StorageFormat format, const std::byte* packed, View out)
   STRATA_CHECK(is_nf4(format));
   STRATA_CHECK_EQ(out.size % kNf4Block, 0u);
   lane.operations().unpack(lane, format, packed, out);
+}
+
+namespace {
+
+void check_alike(ConstView x, ConstView y) {
+  STRATA_CHECK_EQ(x.size, y.size);
+  STRATA_CHECK(x.dtype == y.dtype);
+}
+
+void check_gated(std::size_t rows, std::size_t width, ConstView gate_up, ConstView y) {
+  STRATA_CHECK_LE(2 * rows * width, gate_up.size);
+  STRATA_CHECK_LE(rows * width, y.size);
+  STRATA_CHECK(gate_up.dtype == y.dtype);
+}
+
+}  // namespace
+
+void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
+  check_alike(x, y);
+  lane.operations().activation_forward(lane, function, x, y);
+}
+
+void activation_backward(Lane& lane, Activation function, ConstView dy, ConstView given, View dx) {
+  check_alike(given, dy);
+  check_alike(given, dx);
+  lane.operations().activation_backward(lane, function, dy, given, dx);
+}
+
+void gated_forward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  check_gated(rows, width, gate_up, y);
+  lane.operations().gated_forward(lane, gate, rows, width, gate_up, y);
+}
+
+void gated_backward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
+                    View d_gate_up) {
+  check_gated(rows, width, gate_up, dy);
+  check_gated(rows, width, d_gate_up, dy);
+  lane.operations().gated_backward(lane, gate, rows, width, dy, gate_up, d_gate_up);
 }
 
 }  // namespace strata::device

@@ -16,8 +16,6 @@
 #include "launcher/adapter_option.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"

@@ -23,7 +23,7 @@
 #include "launcher/median.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher::control {
 namespace {

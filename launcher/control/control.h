@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/execute/places.h"
 #include "runtime/job/make_job.h"

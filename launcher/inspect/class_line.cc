@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/beginning.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"

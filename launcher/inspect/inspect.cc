@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -20,8 +21,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
-#include "launcher/inspect/statistics.h"
+#include "base/quote.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "models/files/config.h"
@@ -311,6 +311,30 @@ int inspect(const fs::path& a, const fs::path& b, std::ostream& screen) {
   };
   compare_checkpoints(checkpoint(a), checkpoint(b), out);
   return 0;
+}
+
+void Statistics::add(std::span<const float> piece) {
+  std::uint64_t finite = 0;
+  double sum = 0, squares = 0;
+  for (const float x : piece)
+    if (std::isfinite(x)) {
+      ++finite;
+      sum += x;
+    }
+  non_finite_ += piece.size() - finite;
+  if (finite == 0) return;
+  const auto n = static_cast<double>(finite), before = static_cast<double>(finite_);
+  const double mean = sum / n;
+  for (const float x : piece)
+    if (std::isfinite(x)) squares += (x - mean) * (x - mean);
+  const double apart = mean - mean_;
+  squares_ += squares + apart * apart * before * n / (before + n);
+  mean_ += apart * n / (before + n);
+  finite_ += finite;
+}
+
+double Statistics::deviation() const {
+  return finite_ ? std::sqrt(squares_ / static_cast<double>(finite_)) : 0;
 }
 
 }  // namespace strata::launcher

@@ -1,10 +1,12 @@
 #pragma once
-// launcher/inspect/ examines files: their kind and content, checkpoints tensor by tensor, adapters, and documents as
-// text (here); statistics of tensors (statistics.h).
+// launcher/inspect/ examines files: their kind and content, checkpoints tensor by tensor with statistics, adapters, and
+// documents as text.
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 
 #include "models/files/config.h"
@@ -58,5 +60,21 @@ void print_quantisation(const models::Safetensors& file, const models::Config& c
 // read_classes() throws.
 std::string labels_line(const runtime::TokenSidecar::Labels& labels);
 std::string classes_line(const models::Config& config);
+
+// Mean and standard deviation of the finite values, and the number of others, for values that come in pieces. Each
+// piece takes two passes and is then merged (Chan, Golub & LeVeque 1979), because a running sum of squares would
+// cancel.
+class Statistics {
+ public:
+  void add(std::span<const float> piece);
+
+  double mean() const { return mean_; }
+  double deviation() const;
+  std::uint64_t non_finite() const { return non_finite_; }
+
+ private:
+  double mean_ = 0, squares_ = 0;  // squares_: the sum of squared deviations from the mean
+  std::uint64_t finite_ = 0, non_finite_ = 0;
+};
 
 }  // namespace strata::launcher

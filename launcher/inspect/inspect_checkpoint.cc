@@ -15,7 +15,6 @@
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/storage_format.h"
 #include "launcher/inspect/inspect.h"
-#include "launcher/inspect/statistics.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host/own_program.h"
-#include "launcher/launch/ranks/environment.h"
+#include "base/host/host.h"
+#include "launcher/launch/ranks/rank_program.h"
 
 namespace strata::launcher {
 namespace {

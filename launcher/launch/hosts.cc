@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/files/input_file.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "launcher/launch/ranks/child.h"
 

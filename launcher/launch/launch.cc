@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/random_name.h"
 #include "launcher/control/service/front.h"
@@ -20,7 +20,6 @@
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/attempt.h"
-#include "launcher/launch/ranks/environment.h"
 #include "launcher/launch/ranks/rank_program.h"
 #include "launcher/outputs.h"
 #include "launcher/screen/printable.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/note.h"
+#include "base/progress.h"
 #include "device/device.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/node/facts.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/command_line/wrong_arguments.h"
 #include "launcher/launch/launch.h"
 #include "launcher/rank/planned_run.h"
@@ -15,7 +15,6 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/micro_batch.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/run/resume.h"
 

@@ -13,7 +13,7 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
-#include "launcher/overwrite.h"
+#include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"

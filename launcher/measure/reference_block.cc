@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "models/files/config.h"
-#include "models/files/presets.h"
 
 namespace strata::launcher {
 namespace {

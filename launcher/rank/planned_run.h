@@ -1,13 +1,29 @@
 #pragma once
+#include <filesystem>
 #include <functional>
+#include <optional>
+#include <span>
+#include <string>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/data/open_data.h"
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
+
+// What ranks agree on before they plan a run. Collective. A mistake that all ranks make is thrown on all of them as
+// AgreedError, and printed once.
+
+// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
+runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                            comm::World& world, bool trains = true);
+
+// The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
+// has one.
+runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
 
 // The job that the ranks of a command run. All ranks have the same plan, and it fits.
 struct PlannedRun {

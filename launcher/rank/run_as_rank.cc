@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
 #include "launcher/screen/printable.h"

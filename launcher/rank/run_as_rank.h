@@ -1,6 +1,6 @@
 #pragma once
 // launcher/rank/ has what a command needs as one of several ranks: connecting and ending together (here), agreeing on
-// recipe, plan and capacity (agreement.h), its share of the cores (cores.h), and requests to stop (stop_signal.h).
+// recipe, plan and capacity (planned_run.h), its share of the cores (cores.h), and requests to stop (stop_signal.h).
 #include <filesystem>
 #include <functional>
 #include <optional>

@@ -1,7 +1,9 @@
 #include "launcher/rank/stop_signal.h"
 
+#include <algorithm>
 #include <csignal>
 #include <initializer_list>
+#include <string>
 
 namespace strata::launcher {
 namespace {
@@ -31,6 +33,11 @@ StopSignal::~StopSignal() = default;
 
 bool StopSignal::requested() const {
   return stop_requested != 0;
+}
+
+bool any_rank_stops(const StopSignal& stop, comm::World& world) {
+  return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
+                             [](const std::string& text) { return !text.empty(); });
 }
 
 }  // namespace strata::launcher

@@ -1,4 +1,5 @@
 #pragma once
+#include "comm/communicator.h"
 
 namespace strata::launcher {
 
@@ -13,5 +14,8 @@ class StopSignal {
 
   bool requested() const;
 };
+
+// Whether any rank was asked to stop. Collective.
+bool any_rank_stops(const StopSignal& stop, comm::World& world);
 
 }  // namespace strata::launcher

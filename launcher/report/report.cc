@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/quantity.h"
-#include "launcher/overwrite.h"
+#include "launcher/outputs.h"
 #include "launcher/report/pages.h"  // made by embed.cmake from the files next to this one
 #include "launcher/screen/printable.h"
 

@@ -10,7 +10,7 @@
 
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
-#include "runtime/plan/span.h"
+#include "runtime/plan/plan.h"
 
 namespace strata::launcher {
 

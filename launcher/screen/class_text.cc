@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/beginning.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/trainer.h"
 

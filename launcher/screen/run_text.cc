@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/folder.h"

@@ -8,7 +8,7 @@
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/layers/embedding.h"
-#include "models/layers/heads/head.h"
+#include "models/layers/heads/heads.h"
 
 namespace strata::models {
 namespace {

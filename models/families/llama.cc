@@ -15,8 +15,7 @@
 #include "models/families/families.h"
 #include "models/layers/blocks/blocks.h"
 #include "models/layers/embedding.h"
-#include "models/layers/heads/class_head.h"
-#include "models/layers/heads/head.h"
+#include "models/layers/heads/heads.h"
 
 namespace strata::models {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/files/mapped_file.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
-#include "models/files/python_numbers.h"
+#include "models/files/python.h"
 
 namespace strata::models {
 namespace {

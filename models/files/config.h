@@ -1,12 +1,13 @@
 #pragma once
-// models/files/ reads and writes a model's files in Hugging Face's layout: config.json (this header), named shapes
-// (presets.h), tensors (safetensors.h, safetensors_writer.h) and end-of-text tokens (end_tokens.h).
+// models/files/ reads and writes a model's files in Hugging Face's layout: config.json with what follows from it, named
+// shapes and end-of-text tokens (this header); tensors (safetensors.h).
 
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -101,5 +102,14 @@ class Config {
   mutable std::set<std::string, std::less<>> read_;
   mutable std::vector<std::string> remarks_;
 };
+
+// The names that `model.preset` accepts.
+std::span<const std::string_view> preset_names();
+// A preset's complete config.json. For an unknown name, throws an Error{usage} that lists the names.
+std::string preset_config(std::string_view name);
+
+// The tokens that end a text: `eos_token_id` in generation_config.json, otherwise in config.json, a number or a list.
+// Empty if neither has it. Throws Error{corrupt} if it is something else.
+std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory);
 
 }  // namespace strata::models

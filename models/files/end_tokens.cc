@@ -1,5 +1,3 @@
-#include "models/files/end_tokens.h"
-
 #include <limits>
 
 #include "base/error.h"

@@ -1,5 +1,3 @@
-#include "models/files/presets.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "models/files/config.h"
 
 namespace strata::models {
 namespace {

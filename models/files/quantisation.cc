@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "models/files/config.h"
-#include "models/files/pattern.h"
+#include "models/files/python.h"
 
 namespace strata::models {
 

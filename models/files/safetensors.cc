@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/json/json_fault.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 
 namespace strata::models {
 namespace {

@@ -1,5 +1,3 @@
-#include "models/files/safetensors_writer.h"
-
 #include <fmt/format.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "models/files/safetensors.h"
 
 namespace strata::models {
 namespace {

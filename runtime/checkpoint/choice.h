@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/recipe/recipe.h"

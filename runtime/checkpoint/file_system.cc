@@ -13,7 +13,6 @@
 #include "base/files/descriptor.h"
 #include "base/files/input_file.h"
 #include "base/files/output_file.h"
-#include "base/files/refused_write.h"
 
 namespace strata::runtime {
 

@@ -11,9 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/file_lock.h"
 #include "base/files/output_file.h"
-#include "base/files/refused_write.h"
 #include "base/random_name.h"
 #include "comm/agreement.h"
 #include "runtime/checkpoint/file_system.h"

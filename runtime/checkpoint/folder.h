@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/files/descriptor.h"
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/kept_best.h"

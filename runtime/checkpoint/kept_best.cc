@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "runtime/recipe/evaluation_metric.h"
-#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::runtime {
 namespace {

@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
-#include "models/files/python_numbers.h"
+#include "base/quote.h"
+#include "models/files/python.h"
 
 namespace strata::runtime {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/thread.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/weights/floats.h"

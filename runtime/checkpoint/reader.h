@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "models/model.h"
 #include "runtime/checkpoint/hold.h"
 #include "runtime/checkpoint/manifest.h"

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/host_work.h"
-#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::runtime {
 namespace {

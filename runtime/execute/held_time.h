@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/plan/span.h"
+#include "runtime/plan/plan.h"
 
 namespace strata::runtime {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/value.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "runtime/plan/plan.h"
-#include "runtime/plan/span.h"
 
 namespace strata::runtime {
 

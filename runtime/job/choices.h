@@ -1,9 +1,11 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <vector>
 
 #include "models/model.h"
+#include "runtime/forecast/simulator.h"
 #include "runtime/plan/layout/stages.h"
 #include "runtime/plan/plan.h"
 #include "runtime/recipe/recipe.h"
@@ -13,6 +15,20 @@ namespace strata::runtime {
 // The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
 // training.reduce_group and of the interleaved schedule.
 Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
+
+// The time for which units keep each lane busy in a step, by which the stages of a pipeline are balanced. Lanes
+// overlap, so a stage takes as long as its busiest one.
+class StageTimes {
+ public:
+  explicit StageTimes(std::size_t units);
+  // Adds the tasks of the plan's units. Those of a micro-batch count for `micro_batches` of them, whatever the plan's
+  // number is.
+  void add(const StepPlan& plan, const MachineProfile& machine, int micro_batches);
+  double of(const UnitRange& units) const;
+
+ private:
+  std::array<std::vector<double>, kLanes> before_;  // by lane and unit: of all units before it
+};
 
 // Plans a stage of a split and says whether it fits.
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;

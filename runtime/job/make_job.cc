@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/host/control_groups.h"
-#include "base/parallel.h"
 #include "base/quantity.h"
+#include "base/thread.h"
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/job/capacity.h"

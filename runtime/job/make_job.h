@@ -13,7 +13,6 @@
 #include "runtime/job/capacity.h"
 #include "runtime/plan/job.h"
 #include "runtime/plan/plan.h"
-#include "runtime/plan/workload.h"
 
 namespace strata::runtime {
 

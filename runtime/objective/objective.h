@@ -6,7 +6,7 @@
 
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/sequences.h"
-#include "runtime/plan/workload.h"
+#include "runtime/plan/job.h"
 
 namespace strata::runtime {
 

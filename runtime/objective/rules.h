@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/data/sequences/sequences.h"
-#include "runtime/plan/workload.h"
+#include "runtime/plan/job.h"
 #include "runtime/recipe/evaluation_metric.h"
 
 namespace strata::runtime {

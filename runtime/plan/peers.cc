@@ -1,5 +1,7 @@
 #include "runtime/plan/peers.h"
 
+#include "runtime/plan/plan.h"
+
 namespace strata::runtime {
 
 comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {

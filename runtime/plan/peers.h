@@ -1,10 +1,13 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "comm/group.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/task_kind.h"
 
 namespace strata::runtime {
+
+struct StepPlan;
 
 // The groups of ranks among which state is exchanged, one per kind of exchange.
 enum class Peers : std::uint8_t {

@@ -315,4 +315,9 @@ struct StepPlan {
 // A hash of everything in the plan that must be equal on all ranks for them to train together; not of names and costs.
 std::uint64_t hash_of(const StepPlan& plan);
 
+// When a task ran, in ns of the steady clock, or since the start of a simulated step; {0, 0}: it did not run.
+struct Span {
+  std::int64_t begin = 0, end = 0;
+};
+
 }  // namespace strata::runtime

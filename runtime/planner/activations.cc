@@ -7,8 +7,7 @@
 
 #include "base/index.h"
 #include "runtime/planner/fetches.h"
-#include "runtime/tasks/collectives/exchange.h"
-#include "runtime/tasks/collectives/rows.h"
+#include "runtime/tasks/collectives/activations.h"
 
 namespace strata::runtime {
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/recipe/assignment.h"
-#include "runtime/recipe/keys/sections.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/values_elsewhere.h"
 

@@ -16,7 +16,6 @@
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/value.h"
 #include "runtime/recipe/values_elsewhere.h"

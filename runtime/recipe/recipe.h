@@ -1,8 +1,9 @@
 #pragma once
 // runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
-// and meaning (keys/, from which docs/recipe.md is printed), and the TOML reader with line numbers (load_recipe.h). To
-// add a key, add a field here and a row there. All layers above use these values; this folder does not depend on their
-// consequences. Facts about the files that a recipe names are in runtime/data/data_facts.h.
+// and meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written
+// as text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this
+// folder does not depend on their consequences. Facts about the files that a recipe names are in
+// runtime/data/data_facts.h.
 
 #include <array>
 #include <cstdint>
@@ -79,7 +80,7 @@ std::string weights_text(std::span<const DataSource> sources);
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
-    std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
+    std::optional<std::string> preset;          // or one of models::preset_names(); exactly one of the two is set
     Init init = Init::random;                   // `pretrained` if path is set and the recipe does not say otherwise
     bool new_head = false;                      // take the classes from the data, and initialise their layer
     FrozenFormat frozen_format = FrozenFormat::compute;

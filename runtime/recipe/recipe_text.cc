@@ -1,5 +1,3 @@
-#include "runtime/recipe/recipe_text.h"
-
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -13,6 +11,7 @@
 
 #include "base/json/json_writer.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"
 

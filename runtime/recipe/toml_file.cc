@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json/json_writer.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 
 namespace strata::runtime {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "runtime/execute/executor.h"

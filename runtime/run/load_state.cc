@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/thread.h"
 #include "runtime/plan/layout/box.h"
 #include "runtime/run/resume.h"
 #include "runtime/weights/floats.h"

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
-#include "models/files/python_numbers.h"
+#include "models/files/python.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/checkpoint/file_system.h"

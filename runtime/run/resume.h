@@ -3,8 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/advance.h"
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/execute/executor.h"

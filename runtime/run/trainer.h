@@ -1,7 +1,7 @@
 #pragma once
-// runtime/run/ executes runs: training (here), evaluation (evaluator.h), generation (generation/). schedule.h and
-// loss_scaler.h have the values that change from step to step, resume.h the start of a run, reports/ its reports. The
-// plan defines a step; launcher/ decides which kind of run to execute.
+// runtime/run/ executes runs: training (here), evaluation (evaluator.h), generation (generation/). schedule.h has the
+// values that change from step to step, resume.h the start of a run, reports/ its reports. The plan defines a step;
+// launcher/ decides which kind of run to execute.
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/manifest.h"
@@ -19,7 +19,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/index_memory.h"
-#include "runtime/run/loss_scaler.h"
+#include "runtime/run/schedule.h"
 #include "runtime/weights/weights.h"
 #include "runtime/weights/weights_hash.h"
 

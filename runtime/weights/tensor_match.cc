@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "models/files/safetensors.h"
 #include "models/model.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "comm/exchange_values.h"
 #include "device/numeric/philox.h"
 #include "models/files/quantisation.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/thread.h"
 #include "comm/agreement.h"
 #include "runtime/weights/quantised_weights.h"
 

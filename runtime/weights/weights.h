@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "models/model.h"
 #include "runtime/execute/executor.h"

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/execute/executor.h"
 #include "runtime/plan/plan.h"

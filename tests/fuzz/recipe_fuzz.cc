@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/fuzz/input_file.h"
 
 // The input is a recipe file, and its lines are also --set arguments.

@@ -1,5 +1,3 @@
-#include "launcher/overwrite.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"
+#include "launcher/outputs.h"
 #include "runtime/forecast/machine.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

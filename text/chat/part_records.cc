@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/beginning.h"
+#include "base/quote.h"
 #include "text/chat/table.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"

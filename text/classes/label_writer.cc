@@ -11,9 +11,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/quote.h"
 #include "text/template/values/json_text.h"
 
 namespace strata::text {

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "text/chat/record.h"
 #include "text/chat/table.h"
 #include "text/json/json_value.h"

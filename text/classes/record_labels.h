@@ -1,6 +1,6 @@
 #pragma once
 // text/classes/ turns classification data sets into tokens and labels: what a record contains (here), its tokens, alone
-// or as a pair, truncated to a length (class_tokenizer.h, truncation.h), and the file of labels (label_writer.h).
+// or as a pair, truncated to a length (class_tokenizer.h), and the file of labels (label_writer.h).
 
 #include <cstddef>
 #include <cstdint>

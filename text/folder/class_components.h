@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -34,5 +35,11 @@ std::optional<std::string> remark_on_components(const FolderSettings& settings, 
 // The class's template around a text, for folders without a tokenizer.json that has one.
 TextTemplate template_of_class(const FolderSettings& settings,
                                const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of);
+
+// The tokenizer.json that transformers would make from `file`, a vocab.json (with merges.txt next to it) or a
+// vocab.txt, for the class in `settings`. It has no post-processor (see template_of_class). Throws Error{usage}, with
+// the command to run, if the class is not BERT's, GPT-2's, RoBERTa's, GPT-NeoX's or Qwen2's.
+std::string tokenizer_json_of(const std::filesystem::path& file, std::string_view vocabulary,
+                              const FolderSettings& settings);
 
 }  // namespace strata::text

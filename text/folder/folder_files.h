@@ -1,8 +1,8 @@
 #pragma once
 // text/folder/ reads the files of a Hugging Face directory that describe its tokenizer, apart from the tokenizer's own
-// file: folder_files.h (here) reads them, folder_settings.h interprets them, class_components.h has the components that
-// transformers' classes derive from the settings, and vocabulary_files.h makes a tokenizer.json from a vocabulary
-// alone. Open folder_settings.h first.
+// file: folder_files.h (here) reads them, folder_settings.h interprets them, and class_components.h has what
+// transformers' classes derive from the settings: components, and a whole tokenizer.json from a vocabulary alone. Open
+// folder_settings.h first.
 
 #include <filesystem>
 #include <optional>

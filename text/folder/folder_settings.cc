@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "text/folder/folder_files.h"
 #include "text/json/json.h"
 #include "text/json/json_value.h"

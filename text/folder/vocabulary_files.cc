@@ -1,5 +1,3 @@
-#include "text/folder/vocabulary_files.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {

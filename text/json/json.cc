@@ -5,8 +5,8 @@
 
 #include <bit>
 
-#include "base/beginning.h"
 #include "base/json/json_fault.h"
+#include "base/quote.h"
 
 namespace strata::text {
 namespace {

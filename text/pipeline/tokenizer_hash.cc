@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "text/folder/class_components.h"
-#include "text/folder/vocabulary_files.h"
 #include "text/json/json.h"
 #include "text/pipeline/added_tokens.h"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/beginning.h"
+#include "base/quote.h"
 #include "text/template/values/arguments.h"
 #include "text/unicode/utf8.h"
 

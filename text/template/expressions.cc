@@ -5,8 +5,8 @@
 
 #include "text/template/builtins.h"
 #include "text/template/interpreter.h"
+#include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/operators.h"
 
 // The part of the interpreter that evaluates expressions.
 namespace strata::text::jinja {

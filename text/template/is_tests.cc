@@ -4,7 +4,6 @@
 
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
 // The tests that can follow `is`.

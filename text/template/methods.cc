@@ -10,8 +10,6 @@
 
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/format.h"
-#include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

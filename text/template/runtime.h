@@ -54,4 +54,16 @@ Test find_test(std::string_view name);
 bool has_method(const Value& value, std::string_view name);
 Value call_method(Runtime& runtime, const Value& self, const std::string& name, Arguments& arguments);
 
+// Operators. `sign` of binary() is one of + - * / // % **, of compare() one of == != < <= > >= in, not in.
+Value binary(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
+bool compare(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
+Value negative(const Value& value);
+bool contains(Runtime& runtime, const Value& container, const Value& item);
+
+// pattern % value: %s, %d, %f, %x and %%, with `-`, `0`, a width and a precision. Other formats throw Fault.
+std::string format_percent(Runtime& runtime, std::string_view pattern, const Value& value);
+// pattern.format(...): {}, {0} and {name}, with an alignment, a width, a precision and s, d, f or x. Other fields throw
+// Fault.
+std::string format_braces(Runtime& runtime, std::string_view pattern, const Arguments& arguments);
+
 }  // namespace strata::text::jinja

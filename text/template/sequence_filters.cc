@@ -6,7 +6,6 @@
 
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
 // Filters of lists, dicts and other iterables; and `default`.

@@ -6,7 +6,6 @@
 
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/format.h"
 #include "text/template/values/json_text.h"
 #include "text/template/values/python_text.h"
 

@@ -9,6 +9,7 @@
 
 #include "text/json/json.h"
 #include "text/split/pre_tokenizers.h"
+#include "text/split/regex.h"
 
 namespace strata::text {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "base/index.h"
-#include "device/cpu/grain.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 
 namespace strata::device::cpu {
 namespace {

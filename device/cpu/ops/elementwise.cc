@@ -4,9 +4,10 @@
 #include <atomic>
 #include <cstring>
 
-#include "device/cpu/grain.h"
+#include "base/index.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 #include "device/numeric/nf4.h"
 #include "device/numeric/philox.h"
 #include "device/numeric/row_blocks.h"

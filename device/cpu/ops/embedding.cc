@@ -3,9 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "device/cpu/grain.h"
+#include "base/index.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 
 namespace strata::device::cpu {
 namespace {

@@ -1,8 +1,9 @@
 #include "device/ops/norm.h"
 
-#include "device/cpu/grain.h"
+#include "base/index.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 #include "device/numeric/row_blocks.h"
 
 namespace strata::device::cpu {

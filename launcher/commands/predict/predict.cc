@@ -20,8 +20,6 @@
 #include "launcher/adapter_option.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
@@ -36,12 +34,12 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/algorithms.h"
 #include "runtime/objective/objective.h"
-#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
 #include "runtime/weights/adapter/peft_folder.h"
-#include "text/classes/truncation.h"
+#include "text/classes/class_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace strata::launcher {

@@ -15,7 +15,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/job/score_memory.h"
-#include "text/classes/truncation.h"
+#include "text/classes/class_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace strata::launcher {

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/files/output_file.h"
-#include "base/files/refused_write.h"
 #include "launcher/commands/predict/predict.h"
 
 namespace strata::launcher {

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/ordered_pipeline.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"

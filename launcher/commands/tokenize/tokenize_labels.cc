@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/host/control_groups.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/commands/ordered_pipeline.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"

@@ -15,8 +15,6 @@
 #include "launcher/control/control.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
-#include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 
 #include "launcher/median.h"
-#include "launcher/rank/agreement.h"
+#include "launcher/rank/stop_signal.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 
@@ -25,6 +26,41 @@ double median_tokens_per_s(std::vector<double> rates) {
 }
 
 }  // namespace
+
+Checkpoints::Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
+  if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
+}
+
+void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer,
+                       const runtime::Start& start, control::Control& control) {
+  saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
+  if (!folder_) return;
+  folder_->pass_over(start.damaged);
+  folder_->on_published(
+      [&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
+  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base());
+}
+
+bool Checkpoints::after(const runtime::Trainer& trainer, bool asked) {
+  const std::int64_t step = trainer.steps_done();
+  if (folder_ && (asked || trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
+  return recipe_.stop_after == step;
+}
+
+void Checkpoints::save(const runtime::Trainer& trainer) {
+  if (saved_step_ == trainer.steps_done()) return;
+  saved_step_ = trainer.steps_done();
+  writer_->start(trainer.progress());
+}
+
+void Checkpoints::finish() {
+  if (writer_) writer_->finish();
+}
+
+std::optional<runtime::CheckpointFigures> Checkpoints::figures() const {
+  if (!writer_) return std::nullopt;
+  return writer_->figures();
+}
 
 Training::Training(const Parts& parts) : p_(parts) {}
 

@@ -1,6 +1,7 @@
 #pragma once
 // launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), and its steps with the work
 // between them (here).
+
 #include <chrono>
 #include <cstdint>
 #include <functional>

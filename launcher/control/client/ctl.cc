@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "launcher/control/client/client.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"

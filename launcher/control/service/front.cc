@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 
 namespace strata::launcher::control {
 namespace {

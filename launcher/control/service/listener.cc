@@ -25,7 +25,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "launcher/control/service/listener.h"

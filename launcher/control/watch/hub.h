@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/control/watch/node_memory.h"

@@ -9,9 +9,9 @@
 #include <map>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
+#include "base/quote.h"
 
 namespace strata::launcher::control {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "base/thread.h"
 
 namespace strata::launcher::control {

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "launcher/launch/node/agent.h"
 #include "launcher/median.h"
 

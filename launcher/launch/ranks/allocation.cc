@@ -12,10 +12,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 
 namespace strata::launcher {
 namespace {

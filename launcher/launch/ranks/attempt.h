@@ -1,6 +1,6 @@
 #pragma once
-// launcher/launch/ranks/ performs one start of all ranks (here): by mpirun or srun (allocation.h), their environment
-// (environment.h), and their output (rank_output.h).
+// launcher/launch/ranks/ performs one start of all ranks (here): by mpirun or srun (allocation.h), with which command
+// line and variables (rank_program.h), and their output (rank_output.h).
 #include <filesystem>
 #include <optional>
 #include <string>

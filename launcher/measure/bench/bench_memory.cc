@@ -10,7 +10,7 @@
 #include "base/abort.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"
@@ -20,7 +20,6 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/measure/memory/memory.h"
 #include "launcher/outputs.h"
-#include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "models/classes.h"
@@ -30,7 +29,6 @@
 #include "runtime/job/make_job.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 
 namespace strata::launcher {
 namespace {

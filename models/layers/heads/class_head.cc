@@ -1,5 +1,3 @@
-#include "models/layers/heads/class_head.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "device/ops/losses/cross_entropy.h"
 #include "device/ops/products/product.h"
 #include "models/layers/heads/head_parts.h"
+#include "models/layers/heads/heads.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"

@@ -1,5 +1,3 @@
-#include "models/layers/heads/head.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "device/ops/products/product.h"
 #include "device/ops/tree_sum.h"
 #include "models/layers/heads/head_parts.h"
+#include "models/layers/heads/heads.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 

@@ -6,10 +6,9 @@
 
 #include "base/error.h"
 #include "base/files/input_file.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/file_system.h"
-#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/adapter/same_adapter.h"
 

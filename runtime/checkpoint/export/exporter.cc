@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/files/output_file.h"
-#include "models/files/safetensors_writer.h"
+#include "models/files/safetensors.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/adapter_weights.h"

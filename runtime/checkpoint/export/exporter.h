@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/advance.h"
+#include "base/progress.h"
 #include "device/numeric/dtype.h"
 #include "models/files/config.h"
-#include "models/files/safetensors_writer.h"
+#include "models/files/safetensors.h"
 #include "models/model.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/weights/weights.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/note.h"
+#include "base/progress.h"
 #include "comm/communicator.h"
 #include "device/numeric/dtype.h"
 #include "models/files/config.h"

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
+#include "base/quote.h"
 
 namespace strata::runtime {
 namespace {

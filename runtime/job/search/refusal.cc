@@ -1,5 +1,3 @@
-#include "runtime/job/search/refusal.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "base/quantity.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
+#include "runtime/job/search/suggestion.h"
 
 namespace strata::runtime {
 namespace {

@@ -13,7 +13,6 @@
 #include "runtime/job/choices.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
-#include "runtime/job/search/state_bytes.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/job/search/ makes jobs until one fits: other recipes if the plan does not fit (here; candidate.h,
-// state_bytes.h, and the sentence in refusal.h), the largest micro-batch (micro_batch.h), and the fastest algorithm of
-// each product (algorithms.h).
+// runtime/job/search/ makes jobs until one fits: other recipes if the plan does not fit, and the sentence that refuses
+// the plan (here; candidate.h); the largest micro-batch (micro_batch.h); and the fastest algorithm of each product
+// (algorithms.h).
 
 #include <string>
 #include <utility>
@@ -21,5 +21,8 @@ struct Suggestion {
 // either, the one with the fewest pipeline stages; then those whose losses change. Empty if none was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
+
+// The sentence that refuses a plan: what it needs, what is available, and what would fit.
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
 
 }  // namespace strata::runtime

@@ -2,8 +2,8 @@
 
 #include "base/json/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 

@@ -1,9 +1,9 @@
 #include <optional>
 #include <utility>
 
-#include "models/files/presets.h"
+#include "models/files/config.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

@@ -1,7 +1,7 @@
 #include <utility>
 
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

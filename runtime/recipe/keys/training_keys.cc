@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/json/json_writer.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

@@ -9,7 +9,7 @@
 #include "base/files/input_file.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
-#include "models/files/end_tokens.h"
+#include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/run/generation/generator.h"

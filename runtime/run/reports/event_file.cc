@@ -1,5 +1,3 @@
-#include "runtime/run/reports/event_file.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -12,8 +10,9 @@
 
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/files/file_lock.h"
 #include "base/files/mapped_file.h"
+#include "base/files/output_file.h"
+#include "runtime/run/reports/report_file.h"
 
 namespace strata::runtime {
 namespace {

@@ -14,9 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/file_lock.h"
 #include "base/files/output_file.h"
-#include "base/files/refused_write.h"
 
 namespace strata::runtime {
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/json/json_writer.h"
-#include "runtime/recipe/recipe_text.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "runtime/plan/plan.h"
 #include "runtime/recipe/recipe.h"
-#include "runtime/run/reports/event_file.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/report_file.h"
 

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "base/index.h"
 #include "runtime/run/reports/trace.h"
 

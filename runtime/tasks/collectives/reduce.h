@@ -1,6 +1,6 @@
 #pragma once
 // runtime/tasks/collectives/ holds the tasks that ranks do together: gradients reduced (this header), parameters
-// gathered (gather.h), and what ranks exchange that share a layer (exchange.h, rows.h).
+// gathered (gather.h), and what ranks exchange that share a layer (activations.h).
 #include "comm/communicator.h"
 #include "runtime/plan/draft.h"
 #include "runtime/tasks/site.h"

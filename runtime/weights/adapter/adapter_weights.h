@@ -1,6 +1,6 @@
 #pragma once
 // runtime/weights/adapter/ holds the weights of LoRA and DoRA: adapters merged into their model and DoRA's initial
-// magnitudes (here), and peft's folders (peft_folder.h, peft_config.h).
+// magnitudes (here), and peft's folders (peft_folder.h).
 
 #include <cstddef>
 #include <functional>

@@ -1,5 +1,3 @@
-#include "runtime/weights/adapter/peft_config.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>
@@ -11,12 +9,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "base/quote.h"
+#include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::runtime {
 namespace {

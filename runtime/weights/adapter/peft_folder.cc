@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/shell_word.h"
+#include "base/quote.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
-#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {

@@ -2,15 +2,31 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "models/adapter.h"
 #include "models/model.h"
-#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 
-// A LoRA folder as peft's save_pretrained writes it: adapter_config.json (peft_config.h) and
-// adapter_model.safetensors.
+// A LoRA folder as peft's save_pretrained writes it: adapter_config.json and adapter_model.safetensors.
+
+inline constexpr const char* kPeftConfigName = "adapter_config.json";
+
+// The content of a LoRA folder's adapter_config.json.
+struct PeftConfig {
+  models::Adapter adapter;
+  std::string base, task = {};          // the base model's name or path, and task_type; empty if unknown
+  bool input_major = false;             // targets include a Conv1D, as in GPT-2
+  std::vector<std::string> notes = {};  // what was ignored, and what a continued training does differently from peft
+};
+// Throws Error{usage} naming a key whose mathematics is not supported, unless its value changes nothing; Error{corrupt}
+// if the file is not an adapter_config.json. Every other key that is not known changes nothing, and a note names it.
+PeftConfig read_peft_config(const std::filesystem::path& folder);
+// adapter_config.json as peft writes it. `task`: "CAUSAL_LM" and so on; empty: none.
+std::string peft_config_json(const PeftConfig& config, const std::string& task);
+
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 // The prefix that peft's files put before the model's tensor names.
 inline constexpr const char* kPeftPrefix = "base_model.model.";

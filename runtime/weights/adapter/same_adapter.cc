@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/beginning.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "models/families/families.h"
 #include "models/model.h"
 #include "runtime/recipe/keys.h"

@@ -1,17 +1,24 @@
 #include "base/files/output_file.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/files/atomic_file.h"
+#include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 TEST(OutputFile, IsMadeThroughNoLink) {
   const tests::ScratchFolder folder;
@@ -70,5 +77,55 @@ TEST(OutputFile, WhatIsHandedOver) {
     EXPECT_FALSE(is_handed_over(path)) << path;
 }
 
+TEST(FileLock, IsHeldByOneAndEndsWithItsFile) {
+  const tests::ScratchFolder folder;
+  const auto path = folder.write("lock", "");
+  const auto open = [&] { return Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)); };
+  Descriptor first = open();
+  const Descriptor second = open();
+  EXPECT_EQ(lock_file(first), 0);
+  EXPECT_EQ(lock_file(second), EWOULDBLOCK);
+  first.reset();
+  EXPECT_EQ(lock_file(second), 0);
+}
+
+TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
+  const tests::ScratchFolder folder;
+  const auto path = folder.write("lock", "");
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(lies_at(file, path));
+  fs::rename(path, folder.path() / "other");
+  EXPECT_FALSE(lies_at(file, path));
+  fs::create_symlink(folder.path() / "other", path);
+  EXPECT_FALSE(lies_at(file, path)) << "a link is not the file";
+  EXPECT_FALSE(lies_at(Descriptor(), path));
+}
+
+TEST(RefusedWrite, NoRoomDoesNotFitAndSaysWhatToDo) {
+  for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
+    EXPECT_FAILURE(
+        refused_write("f cannot be written", error), Exit::does_not_fit,
+        testing::AllOf(StartsWith("f cannot be written: "), testing::ContainsRegex(": (free|raise) .* name ")));
+  }
+}
+
+TEST(RefusedWrite, AnythingElseFailed) {
+  EXPECT_FAILURE(refused_write("f cannot be written", EIO), Exit::failed, EndsWith("Input/output error (errno 5)"));
+}
+
+TEST(RefusedWrite, PermissionsSayWhatToDo) {
+  EXPECT_FAILURE(refused_write("f cannot be written", EACCES), Exit::failed,
+                 EndsWith("(errno 13): give this user the right to write there, or name another place"));
+  EXPECT_FAILURE(refused_write("f cannot be written", EROFS), Exit::failed, EndsWith("in another file system"));
+}
+
+TEST(RefusedWrite, AFolderThatTakesNoFiles) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(no_folder_for(folder.path() / "none/f"), Exit::usage, HasSubstr("there is no folder"));
+  EXPECT_FAILURE(AtomicFile("/proc/x.bin"), Exit::usage,
+                 HasSubstr("/proc/x.bin: no files can be created in /proc: give a name in another folder"));
+}
+
 }  // namespace
+
 }  // namespace strata

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/files/descriptor.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "comm/mpi/start.h"
 #include "tests/scratch_folder.h"
 

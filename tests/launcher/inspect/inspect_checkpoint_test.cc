@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "launcher/inspect/inspect.h"
-#include "launcher/inspect/statistics.h"
 #include "tests/failure.h"
 #include "tests/runtime/cut_checkpoint.h"
 #include "tests/runtime/saved_run.h"

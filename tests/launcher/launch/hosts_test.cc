@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

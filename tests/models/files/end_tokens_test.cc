@@ -1,10 +1,9 @@
-#include "models/files/end_tokens.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "models/files/config.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -1,5 +1,3 @@
-#include "models/files/presets.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/files/presets.h"
+#include "models/files/config.h"
 #include "tests/failure.h"
 #include "tests/models/families/tiny_model.h"
 

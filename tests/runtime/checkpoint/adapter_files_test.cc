@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "models/files/safetensors.h"
-#include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/export/exporter.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/weights/adapter/peft_folder.h"

@@ -9,7 +9,6 @@
 
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/forecast/stage_times.h"
 #include "runtime/job/capacity.h"
 #include "runtime/job/choices.h"
 #include "tests/failure.h"

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "runtime/recipe/keys.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
 #include "tests/scratch_folder.h"

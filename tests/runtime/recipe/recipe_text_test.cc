@@ -1,5 +1,3 @@
-#include "runtime/recipe/recipe_text.h"
-
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
@@ -110,7 +108,7 @@ class WrittenRecipe : public testing::Test {
   }
 
   // An entry's name, or a text. It has no dot, which would separate two names.
-  // None begins with DEL, which marks numbers that Python alone writes (models/files/python_numbers.cc).
+  // None begins with DEL, which marks numbers that Python alone writes (models/files/python.cc).
   const std::string& name() {
     static const std::vector<std::string> kNames = {
         "0",   "1", "neg", "factor", "a b", "\"", "\\", "\n", "a\x7f", "é",      "\xf0\x9f\x98\x80", "#",

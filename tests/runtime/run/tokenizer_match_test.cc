@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "models/files/config.h"
-#include "models/files/presets.h"
 #include "models/model.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"

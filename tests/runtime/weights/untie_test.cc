@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/files/safetensors_writer.h"
+#include "models/files/safetensors.h"
 #include "models/model.h"
 #include "runtime/weights/tensor_match.h"
 #include "tests/scratch_folder.h"

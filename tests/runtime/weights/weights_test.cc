@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "models/files/config.h"
-#include "models/files/safetensors_writer.h"
+#include "models/files/safetensors.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"

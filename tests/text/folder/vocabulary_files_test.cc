@@ -1,6 +1,4 @@
 // Folders whose tokenizer is a vocabulary of a class.
-#include "text/folder/vocabulary_files.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"
+#include "text/folder/class_components.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/beginning.h"
+#include "base/quote.h"
 #include "text/template/values/python_text.h"
 #include "text/unicode/utf8.h"
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "base/beginning.h"
+#include "base/quote.h"
 #include "text/template/syntax/expression_parser.h"
 #include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"

@@ -1,5 +1,5 @@
 #pragma once
-// text/template/values/ holds Python's data as a template sees it (here), with its operators, formats and JSON.
+// text/template/values/ holds Python's data as a template sees it (here), the arguments of calls, and data as JSON.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -2,7 +2,6 @@
 #include <cstddef>
 
 #include "device/cpu/kernels/attention/attention_call.h"
-#include "device/cpu/kernels/attention/tiles.h"
 #include "device/cpu/kernels/lanes/select.h"
 
 namespace strata::device::cpu {

@@ -1,5 +1,5 @@
 #pragma once
-#include "device/cpu/kernels/attention/tiles.h"
+#include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/micro_product.h"
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/index.h"
 #include "device/cpu/backend.h"
-#include "device/cpu/grain.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/kernels/attention/attention.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/ops/attention/attention_tasks.h"
+#include "device/cpu/team.h"
 #include "device/ops/attention/rope.h"
 
 namespace strata::device::cpu {

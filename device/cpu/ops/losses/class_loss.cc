@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "device/cpu/grain.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 #include "device/numeric/class_loss_row.h"
 
 namespace strata::device::cpu {

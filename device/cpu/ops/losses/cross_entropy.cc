@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "device/cpu/grain.h"
+#include "base/index.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/team.h"
 
 namespace strata::device::cpu {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "launcher/control/client/client.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

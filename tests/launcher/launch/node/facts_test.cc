@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "launcher/launch/hosts.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

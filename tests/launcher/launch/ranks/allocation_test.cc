@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/host/own_program.h"
+#include "base/host/host.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -8,7 +8,6 @@
 
 #include "launcher/measure/memory/memory.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 
 namespace strata::launcher {

@@ -1,5 +1,3 @@
-#include "models/layers/heads/head.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "device/ops/losses/cross_entropy.h"
 #include "models/layers/embedding.h"
+#include "models/layers/heads/heads.h"
 #include "models/layers/heads/table_tiles.h"
 #include "tests/models/reference.h"
 #include "tests/models/unit_runner.h"

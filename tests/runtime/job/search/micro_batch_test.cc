@@ -15,7 +15,6 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/scratch_folder.h"

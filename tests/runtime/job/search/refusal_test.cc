@@ -1,5 +1,3 @@
-#include "runtime/job/search/refusal.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/search/suggestion.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 

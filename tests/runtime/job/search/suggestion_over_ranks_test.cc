@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/job/search/refusal.h"
 #include "runtime/job/search/suggestion.h"
 #include "tests/runtime/tiny_job.h"
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/job/search/refusal.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {

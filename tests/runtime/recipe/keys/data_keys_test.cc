@@ -1,9 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/recipe/keys/sections.h"
+#include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
 #include "tests/scratch_folder.h"

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/recipe/keys/sections.h"
+#include "runtime/recipe/keys/key.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
 

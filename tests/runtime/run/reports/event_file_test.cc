@@ -1,5 +1,3 @@
-#include "runtime/run/reports/event_file.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/run/reports/report_file.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

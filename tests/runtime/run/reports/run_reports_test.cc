@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

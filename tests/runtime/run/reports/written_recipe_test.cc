@@ -15,7 +15,6 @@
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/run_reports.h"
 #include "tests/canonical_json.h"

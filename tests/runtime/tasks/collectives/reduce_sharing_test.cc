@@ -14,7 +14,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
 #include "models/layers/embedding.h"
-#include "models/layers/heads/head.h"
+#include "models/layers/heads/heads.h"
 #include "models/layers/slots.h"
 #include "runtime/execute/executor.h"
 #include "runtime/planner/planner.h"

@@ -1,10 +1,9 @@
-#include "runtime/weights/adapter/peft_config.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string>
 
+#include "runtime/weights/adapter/peft_folder.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -1,0 +1,33 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace strata {
+
+// What a long operation tells its caller on the way.
+
+// Receives, on rank 0, a one-line note for the user.
+using Note = std::function<void(const std::string&)>;
+
+// Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: progress
+// is not reported.
+using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
+// Adds up the work that threads report as done, and passes on the sum and the total `all`.
+class Advancing {
+ public:
+  Advancing(const Advance& advance, std::uint64_t all) : advance_(advance), all_(all) {}
+  void add(std::uint64_t more) {
+    const std::uint64_t done = done_.fetch_add(more) + more;
+    if (advance_) advance_(done, all_);
+  }
+
+ private:
+  const Advance& advance_;
+  std::uint64_t all_;
+  std::atomic<std::uint64_t> done_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+// What a message quotes: the beginning of a long text, words that a user can paste into a shell.
+
+// At most the first `bytes` bytes of a text in UTF-8: a character that does not fit is left out, not cut.
+inline std::string_view beginning_of(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
+// The text for a message: at most `bytes` bytes, and "..." if there are more.
+inline std::string excerpt(std::string_view text, std::size_t bytes) {
+  return std::string(beginning_of(text, bytes)) + (text.size() > bytes ? "..." : "");
+}
+
+// Quotes a word for a shell: whatever it contains, it stays one word and means itself. A word that needs no quotes gets
+// none. Control characters, which no screen shows, are written by printf.
+std::string shell_word(std::string_view word);
+
+// A command line that runs `code` in Python with `arguments` as argv[1] and so on: a path inside the code would need
+// the quotes of two languages. The code contains no double quotes, dollars, backticks or backslashes.
+std::string python_command(std::string_view code, std::initializer_list<std::string_view> arguments);
+
+}  // namespace strata

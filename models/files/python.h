@@ -1,0 +1,25 @@
+#pragma once
+#include <simdjson.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace strata::models {
+
+// What Python makes of the files that transformers and peft read.
+
+// Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they are passed to it as marked
+// strings. This returns JSON text in which every such number is marked.
+std::string without_python_numbers(std::string_view json);
+// The number for which a string in such a text stands; nullopt for an ordinary string.
+std::optional<double> python_number_of(std::string_view text);
+// A node of such a text as JSON, with its original numbers.
+std::string minified(simdjson::dom::element node);
+std::string minified(simdjson::dom::object node);
+
+// Whether a regular expression of a user's file matches the whole text, like Python's re.fullmatch. Takes polynomial
+// time in pattern and text: patterns may come from downloaded files. Throws std::regex_error.
+bool matches_whole(const std::string& pattern, std::string_view text);
+
+}  // namespace strata::models

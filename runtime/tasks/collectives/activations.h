@@ -1,0 +1,54 @@
+#pragma once
+#include <optional>
+
+#include "runtime/plan/draft.h"
+#include "runtime/tasks/site.h"
+
+namespace strata::runtime {
+
+// Adds the partial sums that ranks which share a unit's layers left at a seam of a call, by a balanced binary tree in
+// the order of the ranks, and the seam's bias; rounds once, to the compute dtype. Each rank adds a range of rows of all
+// partial sums (an all-to-all of fp32) and sends it to the others (an all-gather), unless each needs only its own rows.
+// If the seam gathers, there is only the all-gather, of fp32.
+struct Exchange {
+  int unit, micro_batch;
+  int stretch;    // of the call: the one that the seam follows
+  bool backward;  // of a backward
+  models::Seam seam;
+  int partial, total;                // buffers of partial_bytes(...) and total_bytes(...)
+  int parameters = -1, frozen = -1;  // the unit's pools, of which one has the bias
+
+  static std::size_t partial_bytes(const Draft& draft, const models::Seam& seam);
+  static std::size_t total_bytes(const Draft& draft, const models::Seam& seam);
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// If the ranks that share a layer divide the rows of the residual stream (parallel.sequence), these tasks convert
+// between a rank's rows and all rows. Matrices are [tokens, hidden] in the compute dtype.
+
+// Puts together matrices of which each rank has its rows (an all-gather): at a seam of a call; or, with stretch -1,
+// the input of a unit that takes all rows.
+struct GatherRows {
+  int unit, micro_batch;
+  int stretch = -1;       // of the call: the one that the seam follows
+  bool backward = false;  // of a backward
+  std::size_t matrices = 1;
+  int rows, whole;  // buffers of rows_bytes(...) and whole_bytes(...)
+
+  static std::size_t rows_bytes(const Draft& draft, std::size_t matrices = 1);
+  static std::size_t whole_bytes(const Draft& draft, std::size_t matrices = 1);
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// Copies this rank's rows of what a unit made of all rows.
+struct TakeRows {
+  int unit, micro_batch;
+  int whole, rows;
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+}  // namespace strata::runtime
