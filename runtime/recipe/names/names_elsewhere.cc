@@ -64,7 +64,7 @@ bool is_by_section(const NameElsewhere& found, std::string_view key) {
 
 std::string text_of(const NameElsewhere& name) {
   if (name.key.empty()) return std::string(name.note);
-  const bool more = name.note.starts_with("and ") || name.note.starts_with("with ");
+  const bool more = name.note.starts_with("and ") || name.note.starts_with("with ") || name.note.starts_with("which ");
   return fmt::format("use {}{}{}", name.key, name.note.empty() ? "" : more ? ", " : ": ", name.note);
 }
 

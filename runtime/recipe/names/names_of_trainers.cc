@@ -56,7 +56,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"lr", "optimizer.learning_rate", ""},
     {"optim", "optimizer.name", ""},
     {"adam_beta1 adam_beta2", "optimizer.betas", "[beta1, beta2]"},
-    {"adam_epsilon", "optimizer.eps", ""},
+    {"adam_epsilon adam_eps", "optimizer.eps", ""},
     {"lr_scheduler_type lr_scheduler", "scheduler.name", ""},
     {"warmup_ratio", "scheduler.warmup_steps", "in steps: the ratio x training.max_steps"},
     {"warmup_num_steps", "scheduler.warmup_steps", ""},
