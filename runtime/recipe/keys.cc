@@ -38,6 +38,16 @@ std::span<const RecipeKey> recipe_keys() {
   return keys;
 }
 
+const RecipeKey* key_in_any_section(std::string_view name) {
+  const RecipeKey* found = nullptr;
+  for (const RecipeKey& key : recipe_keys()) {
+    if (last_part(key.name) != name) continue;
+    if (found) return nullptr;
+    found = &key;
+  }
+  return found;
+}
+
 const RecipeKey* similar_key(std::string_view written) {
   const std::string name = folded(written.substr(0, 128));  // keeps the comparison cheap
   const RecipeKey* nearest = nullptr;
@@ -85,7 +95,14 @@ std::string keys_about(std::string_view asked) {
   if (part.empty()) return out;
   for (const NameElsewhere& other : names_elsewhere())
     if (has(other.name)) add(other);
-  if (const NameElsewhere* other = out.empty() ? find_elsewhere(part) : nullptr) add(*other);
+  if (out.empty()) {
+    const RecipeKey* const same = key_in_any_section(last_part(part));
+    const NameElsewhere* const other = find_elsewhere(part);
+    if (same && (!other || is_by_section(*other, part)))
+      add_key(*same);
+    else if (other)
+      add(*other);
+  }
   if (out.empty())
     for (const RecipeKey& key : recipe_keys())
       if (const std::string meant = value_meant(asked, key); !meant.empty())

@@ -9,6 +9,8 @@ namespace strata::runtime {
 
 // All keys except model.config.*, in the order of the documentation.
 std::span<const RecipeKey> recipe_keys();
+// The only key, in any section, that has this name in its section; null if there is none, or several.
+const RecipeKey* key_in_any_section(std::string_view name);
 // The known key, in any section, of which `name` is a typo (few edits away); null if there is none.
 const RecipeKey* similar_key(std::string_view name);
 // Text about the keys and other programs' names that contain `part`; if there are none, the keys that have it among

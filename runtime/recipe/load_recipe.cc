@@ -85,16 +85,6 @@ class Loader {
   }
 
  private:
-  // The only key whose name after the section is this one; null if there is none, or several.
-  static const RecipeKey* same_name(const std::string& last) {
-    const RecipeKey* same = nullptr;
-    for (const RecipeKey& key : recipe_keys()) {
-      if (key.name.substr(key.name.find('.') + 1) != last) continue;
-      if (same) return nullptr;
-      same = &key;
-    }
-    return same;
-  }
   [[noreturn]] static void unknown(const Assignment& assignment) {
     if (const std::size_t dot = assignment.key.find('.', assignment.key.find('.') + 1);
         dot != std::string::npos && takes_table(assignment.key.substr(0, dot)))
@@ -110,10 +100,9 @@ class Loader {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
            other ? "; for other tools' key of that name, " + text_of(*other) : "");
     }
-    const std::string last = assignment.key.substr(assignment.key.rfind('.') + 1);
-    const RecipeKey* const same = same_name(last);
+    const RecipeKey* const same = key_in_any_section(assignment.key.substr(assignment.key.rfind('.') + 1));
     // Another program's section says less than a key with the name of one of ours.
-    if (other && !(same && other->name != last && other->name != assignment.key)) {
+    if (other && !(same && is_by_section(*other, assignment.key))) {
       fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
            text_of(*other));
     }

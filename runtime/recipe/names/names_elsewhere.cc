@@ -17,7 +17,10 @@ std::span<const NameElsewhere> names_elsewhere() {
       for (const auto& [all, key, note] : rows)
         for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
           end = std::min(all.find(' ', at), all.size());
-          out.push_back({all.substr(at, end - at), key, note});
+          std::string_view name = all.substr(at, end - at);
+          const bool section = name.ends_with(".*");
+          if (section) name.remove_suffix(2);
+          out.push_back({name, key, note, section});
         }
     return out;
   }();
@@ -32,30 +35,36 @@ std::string folded(std::string_view text) {
 }
 
 const NameElsewhere* find_elsewhere(std::string_view key) {
-  // "offload_optimizer.device" is known by its section, "training.lr" by its last part.
-  key = key.substr(0, 256);
+  const std::string text = folded(key.substr(0, 256));
+  key = text;
   if (key.ends_with(".enabled")) key.remove_suffix(std::string_view(".enabled").size());
-  const auto names = names_elsewhere();
-  const auto known = [&](std::string_view part) {
-    return std::ranges::find_if(names, [&](const auto& name) { return folded(name.name) == folded(part); });
+  const auto known = [&](std::string_view name) -> const NameElsewhere* {
+    const auto names = names_elsewhere();
+    const auto found = std::ranges::find_if(names, [&](const auto& row) { return folded(row.name) == name; });
+    return found == names.end() ? nullptr : &*found;
   };
-  if (const auto found = known(key); found != names.end()) return &*found;
-  for (std::size_t end = key.size(); end != key.npos && end > 0;) {
+  // "training.args.lr" is known by its last part, "zero_optimization.offload_optimizer.device" by its last two.
+  for (std::size_t begin = 0, dot = 0; dot != key.npos; begin = dot + 1) {
+    if (const NameElsewhere* found = known(key.substr(begin))) return found;
+    dot = key.find('.', begin);
+  }
+  // An answer for a section itself would be false for most keys in it.
+  for (std::size_t end = key.rfind('.'); end != key.npos && end > 0;) {
     const std::size_t dot = key.substr(0, end).rfind('.');
-    const std::string_view part = key.substr(dot + 1, end - dot - 1);
-    // fp16 and adapter are sections here, too: a key in one is a mistyped key of ours rather than another program's
-    // section.
-    if ((part == "fp16" || part == "adapter") && end != key.size()) break;
-    const auto found = known(part);
-    if (found != names.end()) return &*found;
+    const NameElsewhere* found = known(key.substr(dot + 1, end - dot - 1));
+    if (found && found->section) return found;
     end = dot;
   }
   return nullptr;
 }
 
+bool is_by_section(const NameElsewhere& found, std::string_view key) {
+  return !folded(key).ends_with(folded(found.name));
+}
+
 std::string text_of(const NameElsewhere& name) {
   if (name.key.empty()) return std::string(name.note);
-  const bool more = name.note.starts_with("and ") || name.note.starts_with("with ");
+  const bool more = name.note.starts_with("and ") || name.note.starts_with("with ") || name.note.starts_with("which ");
   return fmt::format("use {}{}{}", name.key, name.note.empty() ? "" : more ? ", " : ": ", name.note);
 }
 

@@ -15,9 +15,11 @@ struct NameElsewhere {
   std::string_view name;
   std::string_view key;   // our key; empty if there is none
   std::string_view note;  // how its values differ, or a sentence that replaces the key
+  bool section = false;   // whether the answer holds for every key inside this section, too
 };
 
-// As NameElsewhere, for several names, separated by spaces, that correspond to one key.
+// As NameElsewhere, for several names, separated by spaces, that correspond to one key. A name that ends in .* is a
+// section; a name with dots is also known in other sections.
 struct NamesElsewhere {
   std::string_view names, key, note;
 };
@@ -30,8 +32,11 @@ std::span<const NamesElsewhere> names_of_frameworks();
 std::span<const NameElsewhere> names_elsewhere();
 // The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
 std::string folded(std::string_view name);
-// The row for a key's name or section, whatever precedes it; null if there is none.
+// The row for a key's name, whatever precedes it, or for a section whose answer holds for every key in it; null if
+// there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
+// Whether such a row is that of a section of `key`.
+bool is_by_section(const NameElsewhere& found, std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
 
@@ -41,6 +46,8 @@ inline constexpr std::string_view kTokenFile = "a token file that strata tokeniz
 inline constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
 inline constexpr std::string_view kUnits = "in units: embedding, a block, head";
 inline constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
+inline constexpr std::string_view kStrategies =
+    R"(3 for FULL_SHARD, 2 for SHARD_GRAD_OP, 0 for NO_SHARD; for HYBRID_SHARD 3, with zero.optimizer_group = "node")";
 inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // The number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein 1966).

@@ -35,13 +35,16 @@ TEST(NamesElsewhere, EachStandsForAKeyThatThereIsAndIsNoneItself) {
 }
 
 TEST(NamesElsewhere, AreFoundInAnySectionAndByTheirOwn) {
-  for (const char* key : {"lr", "optimizer.lr", "training.args.lr", "lr.x"}) {
+  for (const char* key : {"lr", "optimizer.lr", "training.args.lr"}) {
     const NameElsewhere* found = find_elsewhere(key);
     ASSERT_NE(found, nullptr) << key;
     EXPECT_EQ(found->key, "optimizer.learning_rate") << key;
   }
-  EXPECT_EQ(find_elsewhere("offload_optimizer.device")->key, "zero.optimizer");
-  for (const char* key : {"", ".", "x", "clr", "lrs", "lr_", "a..b"}) EXPECT_EQ(find_elsewhere(key), nullptr) << key;
+  for (const char* key : {"offload_optimizer.device", "zero_optimization.offload_optimizer.device"})
+    EXPECT_EQ(find_elsewhere(key)->key, "zero.optimizer");
+  EXPECT_EQ(find_elsewhere("deepspeed.fp16.enabled")->key, "training.precision");
+  for (const char* key : {"", ".", "x", "clr", "lrs", "lr_", "lr.x", "lr.", ".x", "a..b"})
+    EXPECT_EQ(find_elsewhere(key), nullptr) << key;
 }
 
 TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
@@ -84,6 +87,93 @@ TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
   EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("halves with every overflow"));
   EXPECT_FAILURE(recipe_with({"fp16.initial_scal=2"}), Exit::usage, HasSubstr("did you mean fp16.initial_scale?"));
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
+}
+
+// An answer for a section would be false for its keys, unless it says so.
+TEST(NamesElsewhere, ASectionDoesNotAnswerForItsKeys) {
+  for (const char* key : {"zero_optimization.leaf_module", "tokens.foo", "pipeline.foo", "lr_scheduler.foo",
+                          "debug.foo", "fsdp_config.xla", "bf16.foo"})
+    EXPECT_EQ(find_elsewhere(key), nullptr) << key;
+  for (const char* key : {"elasticity.min_gpus", "ds.wandb.team", "optimizer.params.foo", "rope_scaling.factor"})
+    EXPECT_NE(find_elsewhere(key), nullptr) << key;
+  EXPECT_FAILURE(recipe_with({"zero_optimization.leaf_module=1"}), Exit::usage,
+                 HasSubstr("(--set): no key has a similar name"));
+}
+
+// `strata keys` and the message about an unknown key agree.
+TEST(NamesElsewhere, AKeyOfThisNameInAnotherSection) {
+  for (const auto& [asked, key] : {std::pair{"debug.seed", "training.seed"},
+                                   {"lr_scheduler.warmup_steps", "scheduler.warmup_steps"},
+                                   {"zero_optimization.stage", "zero.stage"},
+                                   {"elasticity.micro_batch_size", "training.micro_batch_size"}}) {
+    EXPECT_THAT(keys_about(asked), StartsWith(std::string(key) + " = "));
+    EXPECT_FAILURE(recipe_with({std::string(asked) + "=1"}), Exit::usage,
+                   HasSubstr("did you mean " + std::string(key) + "?"));
+  }
+}
+
+std::string answer(std::string_view key) {
+  const NameElsewhere* found = find_elsewhere(key);
+  return found ? text_of(*found) : "";
+}
+
+TEST(NamesElsewhere, ReplicasAreDistinguishedFromTheirRanks) {
+  for (const char* name :
+       {"data_parallel_replicate_degree", "dp_replicate_size", "parallelism_config_dp_replicate_size"})
+    EXPECT_EQ(answer(name),
+              "use zero.optimizer_group: the number of data ranks divided by that of copies, with "
+              "zero.stage = 3")
+        << name;
+  EXPECT_THAT(answer("num_distributed_optimizer_instances"),
+              AllOf(HasSubstr("divided by that of copies"), HasSubstr("zero.stage = 1")));
+  for (const char* name : {"data_parallel_shard_degree", "parallelism_config_dp_shard_size"})
+    EXPECT_EQ(answer(name), "use zero.optimizer_group: the same number, with zero.stage = 3") << name;
+  EXPECT_THAT(answer("fsdp_sharding_strategy"), HasSubstr("HYBRID_SHARD"));
+  EXPECT_THAT(answer("data_parallel_sharding_strategy"), HasSubstr("0 for no_shard"));
+}
+
+TEST(NamesElsewhere, OfTorchtitanMegatronNanotronAndOthers) {
+  for (const auto& [name, key] : {
+           std::pair{"tokens.sequence_length", "data.seq_len"},
+           {"tokens.train_steps", "training.max_steps"},
+           {"tokens.batch_accumulation_per_replica", "training.gradient_accumulation_steps"},
+           {"lr_scheduler.min_lr_factor", "scheduler.min_lr_ratio"},
+           {"lr_scheduler.lr_min", "scheduler.min_lr_ratio"},
+           {"lr_scheduler.decay_ratio", "scheduler.name"},
+           {"pipeline.partition", "parallel.split"},
+           {"pipeline.activation_checkpoint_interval", "training.recompute"},
+           {"tensor_parallel.tp_grain_size", ""},
+           {"aio.block_size", ""},
+           {"parallelism.pp_engine", "parallel.schedule"},
+           {"parallelism.dp", ""},
+           {"model.name", "model.path"},
+           {"parallelism.context_parallel_degree", ""},
+           {"parallel.context", ""},
+           {"parallel.expert", ""},
+           {"pipeline_parallel_last_stage_less_layers", "parallel.split"},
+           {"training.enable_cpu_offload", "zero.parameters"},
+           {"checkpoint.enable", "checkpoint.dir"},
+           {"checkpoint.initial_load_path", "model.path"},
+           {"metrics.log_freq", "report.every"},
+           {"validation.freq", "evaluation.every"},
+           {"validation.steps", "evaluation.max_sequences"},
+           {"megatron_lm_pp_degree", "parallel.stages"},
+           {"fsdp_backward_prefetch_policy", "memory.prefetch"},
+           {"ckpt-step", "checkpoint.resume"},
+           {"eod-mask-loss", "data.packing"},
+           {"exp-avg-dtype", "optimizer.moments"},
+           {"cpu-offloading", "zero.activations"},
+           {"checkpoints.checkpoint_interval", "checkpoint.every"},
+           {"num_model_chunks", "parallel.chunks"},
+           {"input_bin", "data.train"},
+           {"total_batch_size", "training.global_batch_size"},
+           {"learning_rate_decay_frac", "scheduler.min_lr_ratio"},
+           {"random_state", "training.seed"},
+       }) {
+    const NameElsewhere* found = find_elsewhere(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->key, key) << name;
+  }
 }
 
 // The search finds names, values and meanings, and invents nothing.
@@ -138,7 +228,8 @@ TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
     parts.insert(key.name.substr(key.name.rfind('.') + 1));
   }
   // Values of another key in the same cell, and what is no setting.
-  const std::set<std::string> no_names = {"AdamW", "Lion", "SGD", "Adam", "run_mlm", "run_ner", "AutoModelForMaskedLM"};
+  const std::set<std::string> no_names = {"AdamW",   "Lion",    "SGD",     "Adam",
+                                          "run_clm", "run_mlm", "run_ner", "AutoModelForMaskedLM"};
   std::ifstream file(tests::source_dir() / "docs/coming-from.md");
   ASSERT_TRUE(file);
   std::size_t names = 0;
