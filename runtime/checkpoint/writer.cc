@@ -52,7 +52,7 @@ std::vector<bool> saved_units(const StepPlan& plan) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
-                                   const std::string& base)
+                                   const std::string& base, const std::string& data_hash)
     : world_(world),
       executor_(executor),
       folder_(folder),
@@ -65,6 +65,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.tensors = tensors_of(*job.model);
   for (auto& value : values_of(job.recipe)) manifest_.recipe.insert(std::move(value));
   manifest_.base_hash = base;
+  manifest_.data_hash = data_hash;
   if (job.recipe.model.path) manifest_.base_path = job.recipe.model.path->string();
   manifest_.files.resize(records_.size());
   plan_file(job);

@@ -40,13 +40,16 @@ constexpr std::array<std::string_view, 12> kSameKeys = {
     "data.packing",        "data.seq_len",          "optimizer.name",     "training.seed",
     "training.freeze",     "training.reduce_group", "training.objective", "training.mlm_probability"};
 
+bool is_dropout(std::string_view key) {
+  return key.ends_with("_pdrop") || key.ends_with("_dropout");
+}
+
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
   constexpr std::array<std::string_view, 8> kFree = {"_name_or_path",     "architectures",   "dtype",
                                                      "torch_dtype",       "use_cache",       "transformers_version",
                                                      "initializer_range", models::kTrainedOn};
-  return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || key.ends_with("_pdrop") ||
-         key.ends_with("_dropout") || key.ends_with("_token_id");
+  return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || is_dropout(key) || key.ends_with("_token_id");
 }
 
 std::map<std::string, std::string> keys_of(const std::string& config) {
@@ -195,7 +198,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   return fmt::format("{}: the learning rate goes from {} to {} in step {}", changes, from, to, next);
 }
 
-std::string other_settings(const Manifest& manifest, const Job& job) {
+std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash) {
   // The schedule has a sentence of its own.
   constexpr std::array<std::string_view, 10> kKeys = {"data.train",
                                                       "training.precision",
@@ -218,8 +221,21 @@ std::string other_settings(const Manifest& manifest, const Job& job) {
     const auto stored = manifest.recipe.find(key.name);
     if (stored == manifest.recipe.end()) continue;
     if (key.name == "training.micro_batch_size") size = std::stoull(stored->second);
+    if (key.name == "data.train" && !manifest.data_hash.empty()) {
+      // Files may move, and other tokens may be in files of the same names.
+      if (manifest.data_hash == data_hash) continue;
+      if (stored->second == key.text(job.recipe)) {
+        changes.push_back(
+            fmt::format("the files of data.train = {} have other contents", excerpt(stored->second, kLongest)));
+        continue;
+      }
+    }
     if (std::ranges::find(kKeys, key.name) != kKeys.end()) compare(key.name, stored->second, key.text(job.recipe));
   }
+  const auto config_was = keys_of(manifest.config), config_is = keys_of(job.config().to_json());
+  for (const auto& [key, value] : config_is)
+    if (const auto was = config_was.find(key); is_dropout(key) && was != config_was.end())
+      compare("model.config." + key, was->second, value);
   const auto now = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
   compare("the number of sequences per step", std::to_string(manifest.micro_batches_per_step * size),
           std::to_string(job.plan.micro_batches() * now));
@@ -281,7 +297,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
         had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
         change = schedule_change(checkpoint.manifest(), job.recipe, progress.step);
-        settings = other_settings(checkpoint.manifest(), job);
+        settings = other_settings(checkpoint.manifest(), job, trainer.data_hash());
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads, advance);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });

@@ -1,6 +1,7 @@
 #include "runtime/run/trainer.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +53,9 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
       check_validation_data(recipe, of_validation);  // for `strata eval`: reports early what is wrong
   });
   comm::require_same(train, world);
+  std::string fingerprints;
+  for (const comm::Seen& file : train) fingerprints += file.fingerprint + '\n';
+  if (!train.empty()) data_hash_ = fmt::format("{:016x}", XXH3_64bits(fingerprints.data(), fingerprints.size()));
   comm::require_same(validation, world);
   progress_.loss_scale = scaler_.state();
 }

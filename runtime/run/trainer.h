@@ -65,6 +65,8 @@ class Trainer {
   void load_base(const std::string& hash, int threads, const Note& note, const Advance& advance);
   // The BaseHash of an adapter's base; empty if it was not read separately.
   const std::string& base() const { return base_; }
+  // XXH3-64 of the contents of data.train's files, wherever they are, 16 hex digits; empty if there are none.
+  const std::string& data_hash() const { return data_hash_; }
   // The run's state between two steps, without the tensors. restore() resumes from it.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
@@ -112,7 +114,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<Sequences> validation_;
   LossScaler scaler_;
-  std::string base_;
+  std::string base_, data_hash_;
   Progress progress_;
   std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the next step, over all ranks

@@ -38,7 +38,7 @@ void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Tra
   folder_->pass_over(start.damaged);
   folder_->on_published(
       [&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
-  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base());
+  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base(), trainer.data_hash());
 }
 
 bool Checkpoints::after(const runtime::Trainer& trainer, bool asked) {

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
@@ -148,10 +151,31 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
               ElementsAre(HasSubstr("the number of sequences per step was 4 and is 8:")));
   EXPECT_THAT(notes(1, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=2"}),
               ElementsAre(HasSubstr("training.micro_batch_size was 1 and is 2:")));
-  std::filesystem::copy(run.folder().path() / "tokens.bin", run.folder().path() / "others.bin");
-  EXPECT_THAT(notes(1, {"data.train=" + (run.folder().path() / "others.bin").string(), "optimizer.weight_decay=0"}),
-              ElementsAre(AllOf(HasSubstr("tokens.bin"), HasSubstr("others.bin"),
-                                HasSubstr("optimizer.weight_decay was 0.1 and is 0:"))));
+  EXPECT_THAT(notes(1, {"optimizer.weight_decay=0", "model.config.resid_pdrop=0.25"}),
+              ElementsAre(AllOf(HasSubstr("optimizer.weight_decay was 0.1 and is 0,"),
+                                HasSubstr("model.config.resid_pdrop was 0.0 and is 0.25:"))));
+}
+
+// What counts is what the files contain, not what they are called.
+TEST(ResumeTest, SaysThatDataHaveOtherContents) {
+  const SavedRun run;
+  run.run(1, run.sets(1), 2, {2});
+  const std::filesystem::path tokens = run.folder().path() / "tokens.bin", others = run.folder().path() / "others.bin";
+  const auto notes = [&](const std::filesystem::path& file) {
+    return run.run(1, run.sets(1, {"data.train=" + file.string()}), 3).notes;
+  };
+  std::filesystem::copy(tokens, others);
+  EXPECT_THAT(notes(others), testing::IsEmpty());
+  const auto change = [](const std::filesystem::path& file) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(-2, std::ios::end);
+    stream.write("\1\0", 2);
+  };
+  change(others);
+  EXPECT_THAT(notes(others), ElementsAre(AllOf(HasSubstr("data.train was"), HasSubstr("others.bin"))));
+  change(tokens);
+  EXPECT_THAT(notes(tokens), ElementsAre(AllOf(HasSubstr("the files of data.train = "), HasSubstr("tokens.bin"),
+                                               HasSubstr("have other contents:"))));
 }
 
 // The same sequences in micro-batches of another size: what must divide is the number of sequences.
