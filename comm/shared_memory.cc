@@ -13,8 +13,9 @@ namespace strata::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Each check reads a file of /proc per peer.
-constexpr auto kLookAfterPeers = std::chrono::milliseconds(250);
+// Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, and
+// the others must have said by then which.
+constexpr auto kLookAfterPeers = std::chrono::milliseconds(50);
 constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'

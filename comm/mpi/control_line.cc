@@ -15,7 +15,7 @@ std::int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
 }
 // Each check reads a file of /proc per neighbour.
-constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
+constexpr std::int64_t kLookAfterNeighbours = 50ms / 1ns;
 // A rank's last data may arrive later than its farewell, because they take different paths.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 

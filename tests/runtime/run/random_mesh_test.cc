@@ -37,7 +37,7 @@ class RandomMesh {
                                 "class_runs/distilbert_regression", "class_runs/roberta_multi"});
   }
   std::vector<std::string> numbers() {
-    return {fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp16"})),
+    return {fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp32", "fp16"})),
             fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "lion", "sgd"})),
             fmt::format("optimizer.moments={}", one_of<const char*>({"fp32", "bf16", "8bit"})),
             fmt::format("training.micro_batch_size={}", between(1, 3)),
