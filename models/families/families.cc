@@ -230,9 +230,13 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
 void require_gelu(const Config& config, std::string_view key) {
   require_one_of(config, key, {"gelu", "gelu_python"}, "gelu");
 }
-void require_gelu_tanh(const Config& config, std::string_view key) {
-  require_one_of(config, key, {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"},
-                 "gelu_new");
+Gelu read_gelu(const Config& config, std::string_view key) {
+  require_one_of(
+      config, key,
+      {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate", "gelu", "gelu_python"},
+      "gelu_new");
+  const std::string value = config.text_or(key, "gelu_new");
+  return value == "gelu" || value == "gelu_python" ? Gelu::erf : Gelu::tanh;
 }
 
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/files/config.h"
+#include "models/layers/linear/linear.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -40,9 +41,10 @@ std::size_t size_or_default(const Config& config, std::string_view key, std::siz
 // The one of a key's two names that the config contains, for families whose class knows both (`attribute_map`). Throws
 // Error{usage} if the config has both with different values, and the recipe sets neither or both.
 std::string_view own_or_other(const Config& config, std::string_view own, std::string_view other);
-// Throws unless the activation is GELU under one of its names in transformers: exact (erf), or the tanh approximation.
+// Throws unless the activation is the exact GELU (erf) under one of its names in transformers.
 void require_gelu(const Config& config, std::string_view key);
-void require_gelu_tanh(const Config& config, std::string_view key);
+// The GELU of a family that has the exact one and the tanh approximation. Throws for other activations.
+Gelu read_gelu(const Config& config, std::string_view key);
 // A number that is at least 0 if `zero` is allowed, otherwise above 0.
 enum class Zero { allowed, refused };
 double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero = Zero::refused);

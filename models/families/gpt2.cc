@@ -23,6 +23,7 @@ struct Gpt2Shape {
   float eps, deviation;
   float attention_dropout, residual_dropout, embedding_dropout, classifier_dropout;
   bool tied;
+  Gelu gelu = Gelu::tanh;
   bool transposed = false;  // matrices are [out, in]
 };
 
@@ -61,7 +62,7 @@ PreNormBlockSpec blocks_of(const Gpt2Shape& s) {
           .inner = s.inner,
           .norm = NormKind::layer,
           .eps = s.eps,
-          .mlp = MlpKind::gelu_tanh,
+          .mlp = s.gelu == Gelu::erf ? MlpKind::gelu_erf : MlpKind::gelu_tanh,
           .layers = std::vector<PreNormBlockSpec::Layer>(s.layers),
           .input_major = !s.transposed,
           .attention_dropout = s.attention_dropout,
@@ -85,7 +86,7 @@ Gpt2Shape read_gpt2_shape(const Config& config) {
   s.classifier_dropout = dropout_probability(config, "classifier_dropout", 0.1);
   s.tied = config.bool_or("tie_word_embeddings", true);
   if (s.hidden % s.heads != 0) fail(Exit::usage, "config key n_head={} does not divide n_embd={}", s.heads, s.hidden);
-  require_gelu_tanh(config, "activation_function");
+  s.gelu = read_gelu(config, "activation_function");
   return s;
 }
 

@@ -14,7 +14,7 @@ namespace strata::models {
 
 // The activation between an MLP's two products: GELU (tanh) of the first product; or SiLU or GELU (erf) of its first
 // half, the gate, times its second half.
-enum class MlpKind : std::uint8_t { gelu_tanh, swiglu, geglu };
+enum class MlpKind : std::uint8_t { gelu_tanh, gelu_erf, swiglu, geglu };
 
 // A pre-norm transformer block: y = h + MLP(norm(h)), with h = x + attention(norm(x)). Names are those of the tensors,
 // without "weight" and "bias".

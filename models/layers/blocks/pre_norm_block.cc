@@ -68,7 +68,7 @@ struct BlockPlan : BlockOperations {
     no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(std::max(tokens * up.out(), attention.rows_size()), t);
-    d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * shards.share(s.inner), t);
+    d_active = work.add(gelu_of(s) == Gelu::none ? tokens * shards.share(s.inner) : 0, t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
     attention.place_work(work);
     whole_input = work.add(run.divides_rows() && attention.crossing_keys() > 0 ? tokens * s.hidden : 0, t);
@@ -84,7 +84,11 @@ struct BlockPlan : BlockOperations {
     if (!s.q_norm.empty()) spec.norms = {s.eps, o.q_norm.gain, o.k_norm.gain};
     return spec;
   }
-  static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
+  // What is between the two layers of an MLP without a gate.
+  static Gelu gelu_of(const PreNormBlockSpec& s) {
+    return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : s.mlp == MlpKind::gelu_erf ? Gelu::erf : Gelu::none;
+  }
+  bool gated() const { return gelu_of(spec) == Gelu::none; }
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
   ShardRange shards;
@@ -141,8 +145,8 @@ class Block final : public BlockUnit<BlockPlan> {
       case kUp:
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
-                     s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
-        if (s.mlp != MlpKind::gelu_tanh) gated_forward(lane, gate(), stacked, width, inner, active);
+                     b.gated() ? View{} : active, adapter_dropout(c, b.up_at));
+        if (b.gated()) gated_forward(lane, gate(), stacked, width, inner, active);
         return;
       case kDown:
         if (makes_output(c, y))
@@ -189,7 +193,7 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView d_down =
             divides_rows() ? whole_rows(c, dy) : through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
-        if (s.mlp == MlpKind::gelu_tanh)
+        if (!b.gated())
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
                                  adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace),
                                  b.down_squares(saved));

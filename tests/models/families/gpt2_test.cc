@@ -32,6 +32,7 @@ struct Gpt2Shape {
   std::size_t hidden, heads, inner;
   float attention_dropout = 0, residual_dropout = 0;
   std::size_t batch = 2, seq = 11;
+  const char* activation = "gelu_new";
 };
 constexpr double kGpt2Eps = 0.03;  // large enough to see whether it is used
 constexpr std::size_t kLayer = 1;
@@ -40,13 +41,13 @@ constexpr std::size_t kLayer = 1;
 struct Block {
   Block(const Gpt2Shape& s, DType dtype, int threads = 1)
       : run{s.batch, s.seq, dtype, threads},
-        model(make_model(
-            Config::parse(fmt::format(R"({{"model_type":"gpt2","n_embd":{},"n_head":{},"n_inner":{},
+        model(make_model(Config::parse(fmt::format(R"({{"model_type":"gpt2","n_embd":{},"n_head":{},"n_inner":{},
                  "n_layer":2,"n_positions":64,"vocab_size":16,"layer_norm_epsilon":{},"attn_pdrop":{},
-                 "resid_pdrop":{},"embd_pdrop":0}})",
-                                      s.hidden, s.heads, s.inner, kGpt2Eps, s.attention_dropout, s.residual_dropout),
-                          "config.json"),
-            run)),
+                 "resid_pdrop":{},"embd_pdrop":0,"activation_function":"{}"}})",
+                                                   s.hidden, s.heads, s.inner, kGpt2Eps, s.attention_dropout,
+                                                   s.residual_dropout, s.activation),
+                                       "config.json"),
+                         run)),
         runner(*model->units[1 + kLayer], run, s.hidden, model.get()) {}
   UnitRunner* operator->() { return &runner; }
 
@@ -70,7 +71,8 @@ Doubles reference(const Gpt2Shape& s, const UnitRunner& runner, const Weights& w
   const Doubles middle = sum(x, dropped(attended, mask(s.residual_dropout, 1)));
   Doubles inner = linear(testing::layernorm(middle, w.at("ln_2.weight"), w.at("ln_2.bias"), kGpt2Eps), d,
                          w.at("mlp.c_fc.weight"), w.at("mlp.c_fc.bias"), true);
-  for (double& v : inner) v = testing::gelu_tanh(v);
+  const bool exact = std::string_view(s.activation) == "gelu";
+  for (double& v : inner) v = exact ? testing::gelu_erf(v) : testing::gelu_tanh(v);
   const Doubles down = linear(inner, s.inner, w.at("mlp.c_proj.weight"), w.at("mlp.c_proj.bias"), true);
   return sum(middle, dropped(down, mask(s.residual_dropout, 2)));
 }
@@ -88,6 +90,11 @@ TEST(Gpt2Test, BlockMatchesTheReference) {
 // Gaps behind every parameter, an inner width that is not 4 times the hidden one.
 TEST(Gpt2Test, BlockOfOddSizesMatchesTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
+}
+
+// As Cerebras-GPT has it.
+TEST(Gpt2Test, BlockWithTheExactGeluMatchesTheReference) {
+  expect_matches({.hidden = 32, .heads = 4, .inner = 128, .activation = "gelu"});
 }
 
 TEST(Gpt2Test, DropoutMatchesTheReferenceForwardAndBackward) {
