@@ -105,6 +105,8 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
   std::optional<Checkpoint> newest;
   agree(world, [&] {
     if (world.rank() != 0 || recipe.resume == "none") return;
+    if (recipe.resume != "auto" && type_at(recipe.resume) == std::filesystem::file_type::not_found)
+      (void)checkpoints_to_resume(recipe);  // refuses it by its key
     if (recipe.resume != "auto")
       path = named.emplace(ModelFolder::whole(recipe.resume, threads, note)).path().string();
     else if (recipe.dir && type_at(*recipe.dir) == std::filesystem::file_type::directory)
