@@ -19,6 +19,7 @@
 #include "base/quantity.h"
 #include "launcher/report/report.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/run_text.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 
