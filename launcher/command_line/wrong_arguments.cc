@@ -30,14 +30,15 @@ const runtime::RecipeKey* key_called(std::string_view name) {
   return found;
 }
 
-// The longest name of the command's option that has the fewest edits to `name`; empty if all are too far.
-std::string option_meant(const CLI::App& command, std::string_view name) {
+// The longest name of the command's option that has the fewest edits to `name`, at most one per `per_edit` letters;
+// empty if all are too far.
+std::string option_meant(const CLI::App& command, std::string_view name, std::size_t per_edit = 4) {
   std::string nearest;
   std::size_t fewest = name.size();
   for (const CLI::Option* option : command.get_options())
     for (const std::string& known : option->get_lnames()) {
       const std::size_t edits = runtime::edits(name, known);
-      if (edits >= fewest || !runtime::is_slip(edits, name.size(), 4)) continue;
+      if (edits >= fewest || !runtime::is_slip(edits, name.size(), per_edit)) continue;
       nearest = known;
       fewest = edits;
     }
@@ -108,7 +109,7 @@ std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& erro
 }
 
 std::string unknown_option(const CLI::App& app, std::string_view word) {
-  const std::string option = option_meant(app, name_in(word));
+  const std::string option = option_meant(app, name_in(word), 3);  // there are few
   return fmt::format("strata has no option {}{} (see strata --help)", word.substr(0, word.find('=')),
                      option.empty() ? "" : fmt::format(": did you mean --{}?", option));
 }

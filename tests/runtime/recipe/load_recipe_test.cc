@@ -209,8 +209,7 @@ TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
       "the recipe has 4 unknown keys (strata keys lists all):\n  zbase (" + path +
           ", line 1): no key has a similar name\n  ab (" + path +
           ", line 2): no key has a similar name\n  zero.stag (" + path +
-          ", line 4): did you mean zero.stage?\n  optimizer (--set) is a section of keys and takes no value" +
-          "; for other tools' key of that name, use optimizer.name");
+          ", line 4): did you mean zero.stage?\n  optimizer (--set) is a section of keys and takes no value");
   std::string many;
   for (int i = 0; i < 13; ++i) many += fmt::format("zz{} = 1\n", i);
   EXPECT_FAILURE(load_recipe(folder.write("m.toml", many), {}), Exit::usage,
