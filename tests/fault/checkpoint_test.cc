@@ -274,6 +274,9 @@ TEST_F(CheckpointCommand, AnotherModel) {
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/step-00000003")));
   EXPECT_COMPLAINT(run(train({"checkpoint.resume=" + run_.file("none")})), Exit::usage,
                    HasSubstr("there is no such checkpoint"));
+  EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
+                                             "checkpoint.resume=" + run_.file("none")})),
+                   Exit::usage, HasSubstr("there is no such checkpoint"));
 }
 
 // The run is stopped twice and restarted by the same command: exit codes 75, 75, then 0. The report has each step once.

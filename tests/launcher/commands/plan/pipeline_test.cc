@@ -11,6 +11,7 @@
 #include "launcher/commands/plan/plan.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/failure.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/scratch_folder.h"
@@ -76,6 +77,15 @@ TEST(PipelineTest, JsonHasItsStages) {
   EXPECT_THAT(planned("parallel.stages=2", true), ElementsAre(2, 4));
   EXPECT_THAT(planned("zero.stage=1", false), ElementsAre(1));
   EXPECT_THAT(planned("zero.stage=1", true), ElementsAre(4, 4));
+}
+
+TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
+  PlanOptions options;
+  options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16"};
+  options.rank = 2;
+  EXPECT_FAILURE((void)plan(options), Exit::usage, testing::EndsWith("give 0 to 0 (did you mean --ranks 2?)"));
+  options.ranks = 2;
+  EXPECT_FAILURE((void)plan(options), Exit::usage, "--rank 2 is not one of 2 ranks: give 0 to 1");
 }
 
 // The model has 6 units.
