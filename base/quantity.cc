@@ -17,6 +17,7 @@ std::string bytes_text(std::size_t bytes) {
 
 std::string count_text(std::size_t count) {
   const auto x = static_cast<double>(count);
+  if (count < 1'000) return fmt::format("{}", count);
   if (count < 1'000'000) return fmt::format("{:.1f}K", x / 1e3);
   return count < 1'000'000'000 ? fmt::format("{:.1f}M", x / 1e6) : fmt::format("{:.2f}B", x / 1e9);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/host/host_name.h"
 
 namespace strata::comm {
 namespace {
@@ -51,9 +52,9 @@ bool Process::alive() const {
 
 std::string Process::obituary() const {
   return fmt::format(
-      "rank {} (pid {} on this node) ended without a message: it crashed or was killed; its own last output, or the "
+      "rank {} (pid {} on {}) ended without a message: it crashed or was killed; its own last output, or the "
       "kernel's log if memory ran out, says why",
-      rank, pid);
+      rank, pid, host_name());
 }
 
 }  // namespace strata::comm

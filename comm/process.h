@@ -17,7 +17,7 @@ struct Process {
   // False once the process has ended, even if it has not been reaped. Also false in another container, where its PID
   // means nothing.
   bool alive() const;
-  // "rank 1 (pid 1234 on this node) ended without a word: ..."
+  // "rank 1 (pid 1234 on nB) ended without a message: ...": other nodes print it, too.
   std::string obituary() const;
 };
 

@@ -116,7 +116,18 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
   return out;
 }
 
-std::string advice(Bound bound, bool on_gpu, bool interleaved) {
+std::string pieces_to_try(const runtime::Job& job) {
+  const runtime::Recipe::Parallel& parallel = job.recipe.parallel;
+  const auto units = static_cast<std::int64_t>(job.model->units.size());
+  // parallel.split names the blocks of each piece.
+  if (parallel.stages == 1 || !parallel.split.empty() || job.plan.accumulation % parallel.stages != 0) return {};
+  if ((parallel.chunks + 1) * parallel.stages > units) return {};
+  return parallel.schedule == runtime::Schedule::interleaved
+             ? fmt::format("parallel.chunks = {}", parallel.chunks + 1)
+             : "parallel.schedule = \"interleaved\" with parallel.chunks = 2";
+}
+
+std::string advice(Bound bound, bool on_gpu, std::string_view pieces) {
   switch (bound) {
     case Bound::products:
     case Bound::attention:
@@ -132,8 +143,7 @@ std::string advice(Bound bound, bool on_gpu, bool interleaved) {
     case Bound::disk:
       return "another drive in memory.nvme";
     case Bound::stages:
-      return interleaved ? "more micro-batches per step, or more parallel.chunks"
-                         : "more micro-batches per step, or parallel.schedule = \"interleaved\"";
+      return fmt::format("more micro-batches per step{}{}", pieces.empty() ? "" : ", or ", pieces);
     case Bound::waking:
       break;
   }

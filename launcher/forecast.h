@@ -41,8 +41,10 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `interleaved`: the
-// pipeline's schedule.
-std::string advice(runtime::Bound bound, bool on_gpu = false, bool interleaved = false);
+// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `pieces`:
+// pieces_to_try().
+std::string advice(runtime::Bound bound, bool on_gpu = false, std::string_view pieces = {});
+// The keys that cut the job's pipeline into more pieces: "parallel.chunks = 3". Empty if the job cannot have more.
+std::string pieces_to_try(const runtime::Job& job);
 
 }  // namespace strata::launcher

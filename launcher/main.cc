@@ -94,8 +94,8 @@ int run(int argc, char** argv) {
     const auto command = std::find_if(commands.begin(), commands.end(), named);
     if (command == commands.end())
       return strata::launcher::refuse_as_rank(
-          {Exit::usage, fmt::format("{} (see strata --help)",
-                                    argc > 1 ? error.what() : "strata needs a command, such as strata train RECIPE")});
+          {Exit::usage, argc > 1 ? strata::launcher::unknown_option(app, argv[1])
+                                 : "strata needs a command, such as strata train RECIPE (see strata --help)"});
     const std::vector<std::string> words(argv + 2, argv + argc);
     std::string what = strata::launcher::wrong_arguments(**command, error, words);
     if (argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())

@@ -64,8 +64,9 @@ enum class Content : std::uint8_t {
   prediction
 };
 
-// Throws Error{usage} for a folder, and for a file in a folder that does not exist or belongs to a checkpoint.
-void require_place(const NamedFile& output);
+// Throws Error{usage} for a folder, and for a file in a folder that belongs to a checkpoint or does not exist, unless
+// the command makes the folder.
+void require_place(const NamedFile& output, bool makes_folder = false);
 
 // A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or a
 // user's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`. Special

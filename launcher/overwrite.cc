@@ -143,10 +143,10 @@ void require_content(const NamedFile& output, Content content, bool force) {
 
 }  // namespace
 
-void require_place(const NamedFile& output) {
+void require_place(const NamedFile& output, bool makes_folder) {
   std::error_code error;
   const fs::path folder = output.path.has_parent_path() ? output.path.parent_path() : ".";
-  if (!fs::exists(folder, error) && !error)
+  if (!makes_folder && !fs::exists(folder, error) && !error)
     fail(Exit::usage, "{} {}: there is no folder {}: make it first, or give another name", output.name,
          output.path.string(), folder.string());
   if (fs::is_directory(output.path, error))

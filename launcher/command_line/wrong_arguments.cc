@@ -30,14 +30,15 @@ const runtime::RecipeKey* key_called(std::string_view name) {
   return found;
 }
 
-// The longest name of the command's option that has the fewest edits to `name`; empty if all are too far.
-std::string option_meant(const CLI::App& command, std::string_view name) {
+// The longest name of the command's option that has the fewest edits to `name`, at most one per `per_edit` letters;
+// empty if all are too far.
+std::string option_meant(const CLI::App& command, std::string_view name, std::size_t per_edit = 4) {
   std::string nearest;
   std::size_t fewest = name.size();
   for (const CLI::Option* option : command.get_options())
     for (const std::string& known : option->get_lnames()) {
       const std::size_t edits = runtime::edits(name, known);
-      if (edits >= fewest || !runtime::is_slip(edits, name.size(), 4)) continue;
+      if (edits >= fewest || !runtime::is_slip(edits, name.size(), per_edit)) continue;
       nearest = known;
       fewest = edits;
     }
@@ -59,12 +60,36 @@ std::string meaning_of(const CLI::App& command, std::string_view word, std::stri
   return fmt::format(" (see strata {} --help)", command.get_name());
 }
 
+// "VALUE not in {a,b}" is what CLI11 says of a value that is not one of an option's. The one that was meant; empty if
+// all are too far.
+std::string value_of_list(std::string_view text) {
+  constexpr std::string_view kNotIn = " not in {";
+  const std::size_t at = text.find(kNotIn), close = text.rfind('}');
+  if (at == text.npos || close == text.npos) return "";
+  const std::size_t begin = text.find_last_of(' ', at - 1);
+  const std::string_view value = text.substr(begin == text.npos ? 0 : begin + 1, at - begin - 1);
+  std::string_view rest = text.substr(at + kNotIn.size(), close - at - kNotIn.size());
+  std::string_view nearest;
+  std::size_t fewest = value.size();
+  while (!rest.empty()) {
+    const std::string_view known = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(known.size() + 1, rest.size()));
+    const std::size_t edits = runtime::edits(value, known);
+    if (edits >= fewest || !runtime::is_slip(edits, value.size(), 4)) continue;
+    nearest = known;
+    fewest = edits;
+  }
+  return std::string(nearest);
+}
+
 }  // namespace
 
 std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& error, std::span<const std::string> words) {
   const std::string name = command.get_name(), text = error.what(), hint = fmt::format("(see strata {} --help)", name);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with("--"))
     return fmt::format("{} needs a value {}", text.substr(0, text.find(':')), hint);
+  if (const std::string value = value_of_list(text); !value.empty())
+    return fmt::format("{}: did you mean {}? {}", text, value, hint);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return fmt::format("{} {}", text, hint);
   const std::vector<std::string> extras = command.remaining(true);
   const auto unexpected = [&](const std::string& word) { return std::ranges::find(extras, word) != extras.end(); };
@@ -81,6 +106,12 @@ std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& erro
   if (const runtime::RecipeKey* key = equals == std::string::npos ? nullptr : key_called(name_in(*word)))
     return fmt::format("{}: a key of the recipe follows --set, as in --set {}={}", *word, key->name, value);
   return fmt::format("strata {} takes no further argument {} {}", name, *word, hint);
+}
+
+std::string unknown_option(const CLI::App& app, std::string_view word) {
+  const std::string option = option_meant(app, name_in(word), 3);  // there are few
+  return fmt::format("strata has no option {}{} (see strata --help)", word.substr(0, word.find('=')),
+                     option.empty() ? "" : fmt::format(": did you mean --{}?", option));
 }
 
 std::string unknown_command(std::string_view word, std::span<CLI::App* const> commands) {

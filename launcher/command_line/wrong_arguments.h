@@ -11,6 +11,8 @@ namespace strata::launcher {
 // of the recipe, or the key for another program's option). `words`: the arguments after the command's name.
 std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& error, std::span<const std::string> words);
 
+// A sentence about a word before any command that is not an option, with the nearest option.
+std::string unknown_option(const CLI::App& app, std::string_view word);
 // A sentence about a word that is not a command, with the nearest command.
 std::string unknown_command(std::string_view word, std::span<CLI::App* const> commands);
 

@@ -98,9 +98,10 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   const runtime::Job& job = planned.job;
   const std::string ranks_threads = threads_text(share, threads, world);
   if (prints) {
-    const std::vector<std::string> model = {
+    std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
         std::string(device::name_of(job.recipe.training.precision))};
+    if (job.recipe.model.quantised()) model.emplace_back("frozen matrices in nf4");
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);

@@ -67,7 +67,15 @@ class Control::Impl {
     comm::agree(world, [&] {
       if (rank_ != 0) return;
       front = open_front(asked);
-      if (!nodes) return;
+      if (!nodes) {
+        if (asked.interface.empty()) return;
+        try {
+          (void)addresses_of(asked.interface);
+        } catch (const Error& error) {
+          say(fmt::format("{}; a run on one node needs none", error.what()));
+        }
+        return;
+      }
       const std::vector<std::string> addresses = addresses_of(asked.interface);
       streams = Listener::tcp({asked.interface.empty() ? "0.0.0.0" : addresses.front(), 0}, "control.interface");
       own = make_credentials();
@@ -149,10 +157,10 @@ class Control::Impl {
     planned_ = job.plan.memory;
     board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
-    plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
-                              count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks(),
-                              job.plan.ranks() == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
-                              memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
+    plan.set_text(fmt::format(
+        "{} of {} parameters, {} on {} {}, {}\n", job.model->family, count_text(job.model->parameters()),
+        zero_text(job.recipe.zero.stage, job.plan.mesh().data(), job.plan.ranks()), memory_.map().nodes.size(),
+        memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
     plan.set_recipe(runtime::to_text(job.recipe));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));

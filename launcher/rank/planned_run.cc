@@ -68,10 +68,13 @@ runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World
 }
 
 // The checkpoint's number of virtual shards, as rank 0 sees it, if the recipe names none.
-void agree_on_shards(runtime::Recipe& recipe, comm::World& world) {
-  const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(recipe) : 0;
+void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
+  const std::int64_t seen = world.rank() == 0 && purpose != Purpose::generate ? runtime::resumed_shards(recipe) : 0;
   const std::int64_t shards = comm::exchange_value(world, seen)[0];
   std::string taken;
+  if (purpose != Purpose::train)
+    for (const std::string& text : leave_out_degrees(recipe, shards))
+      if (world.rank() == 0) note(text);
   agree(world, [&] { taken = runtime::take_shards(recipe, shards); });
   if (world.rank() == 0 && !taken.empty()) note(taken);
 }
@@ -185,13 +188,26 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   };
   // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
   if (planning.purpose == Purpose::train) settle();
-  if (!generates) agree_on_shards(workload.recipe, world);
+  agree_on_shards(workload.recipe, world, planning.purpose);
   if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
   if (planning.purpose == Purpose::evaluate) settle();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);
   require_same_plan(run.job, world);
   return run;
+}
+
+std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards) {
+  runtime::Recipe::Parallel& parallel = recipe.parallel;
+  std::vector<std::string> notes;
+  const auto add = [&](std::string_view key, int degree) {
+    if (degree > 1)
+      notes.push_back(fmt::format("{} = {} has no effect: only training divides the model over ranks", key, degree));
+  };
+  add("parallel.tensor", parallel.tensor);
+  add("parallel.stages", parallel.stages);
+  if (!parallel.tensor_shards && shards % parallel.tensor != 0) parallel.tensor = 1;
+  return notes;
 }
 
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world) {

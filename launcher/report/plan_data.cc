@@ -104,6 +104,7 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
       .add("model", job.model->family)
       .add("parameters", job.model->parameters())
       .add("ranks", plan.ranks())
+      .add("data_ranks", plan.mesh().data())
       .add("stage", job.recipe.zero.stage)
       .add("order", runtime::order_name(plan))
       .add("fits", runtime::fits(plan, capacity))

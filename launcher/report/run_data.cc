@@ -19,6 +19,7 @@
 #include "base/quantity.h"
 #include "launcher/report/report.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/run_text.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 
@@ -229,15 +230,16 @@ PlanPart plan_of(const fs::path& path) {
                {"/speeds", "/path", "/tiers", "/lanes", "/names", "/buffers", "/tasks/lane", "/tasks/name",
                 "/tasks/begin", "/tasks/end", "/tasks/waits"});
   std::string_view model;
-  std::uint64_t parameters = 0, ranks = 0, stage = 0;
+  std::uint64_t parameters = 0, ranks = 0, data_ranks = 0, stage = 0;
   simdjson::dom::array tasks;
   if (root["model"].get(model) || root["parameters"].get(parameters) || root["ranks"].get(ranks) ||
       root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
     fail(Exit::corrupt, "{} is not a run's plan", path.string());
-  return {
-      simdjson::minify(root),
-      fmt::format("{} of {} parameters, ZeRO-{} over {}", model, count_text(parameters), stage, counted(ranks, "rank")),
-      tasks.size()};
+  if (root["data_ranks"].get(data_ranks)) data_ranks = ranks;  // plans of earlier versions
+  return {simdjson::minify(root),
+          fmt::format("{} of {} parameters, {}", model, count_text(parameters),
+                      zero_text(stage, static_cast<int>(data_ranks), static_cast<int>(ranks))),
+          tasks.size()};
 }
 
 struct SummaryPart {

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "runtime/recipe/load_recipe.h"
+
 namespace strata::launcher {
 
 std::string printable(std::string_view text, bool lines) {
@@ -44,7 +46,9 @@ std::string failure_end(Exit code, EndReason reason) {
 }
 
 void print_failure(std::string_view text, Exit code, EndReason reason) {
-  std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
+  // Only texts of the program have lines of their own: a name with a line break stays on one line.
+  const bool lines = code == Exit::does_not_fit || text.find(runtime::kBeforeUnknownKeys) != text.npos;
+  std::string line = "strata: " + printable(text, lines);
   if (std::getenv("STRATA_LAUNCH")) line += failure_end(code, reason);
   print_to_stderr(line + "\n");
 }

@@ -208,6 +208,11 @@ std::string trained_text(const runtime::Job& job) {
 
 }  // namespace
 
+std::string zero_text(std::uint64_t stage, int data_ranks, int ranks) {
+  return fmt::format("ZeRO-{} over {}", stage,
+                     counted(static_cast<std::uint64_t>(data_ranks), data_ranks < ranks ? "data rank" : "rank"));
+}
+
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
                   const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
@@ -217,8 +222,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   say_wrapped("model", {fmt::format("{} of {} parameters{}", job.model->family, count_text(job.model->parameters()),
                                     trained_text(job)),
                         std::string(device::name_of(recipe.training.precision)),
-                        fmt::format("ZeRO-{} over {}", recipe.zero.stage,
-                                    plural(static_cast<std::uint64_t>(plan.mesh().data()), "rank", "ranks"))});
+                        zero_text(static_cast<std::uint64_t>(recipe.zero.stage), plan.mesh().data(), plan.ranks())});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
                fmt::format("{} of {} per rank",

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -22,6 +23,8 @@ namespace strata::launcher {
 // The model, its layout over ranks and memory, and where files go. Printed before anything is allocated.
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
                   const std::string& threads);
+// "ZeRO-3 over 2 ranks"; "over 1 data rank" if several of the run's `ranks` hold the model together.
+std::string zero_text(std::uint64_t stage, int data_ranks, int ranks);
 // The data that the run trains on, and for how long. Printed when the step at which it resumes is known.
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 

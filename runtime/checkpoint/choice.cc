@@ -53,6 +53,18 @@ std::string others_text(const std::optional<fs::path>& folder) {
 
 }  // namespace
 
+namespace {
+
+// Whether a checkpoint's shards are in the folder although its manifest is missing: it is damaged, not misnamed.
+bool has_shards(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".safetensors" && at->path().filename().string().starts_with("rank-")) return true;
+  return false;
+}
+
+}  // namespace
+
 bool is_checkpoint(const fs::path& path) {
   return type_at(path / kManifestName) != fs::file_type::not_found;
 }
@@ -71,6 +83,11 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
     out.found = list_checkpoints(out.folder);
   out.one = !choose && out.found.empty();
+  if (out.one && !is_checkpoint(out.folder) && !has_shards(out.folder))
+    fail(Exit::usage, "checkpoint.resume = {}: this {}; give a checkpoint or a folder of checkpoints{}",
+         out.folder.string(),
+         type_at(out.folder) == fs::file_type::directory ? "folder holds no checkpoint" : "is a file, not a folder",
+         others_text(recipe.dir));
   if (out.one) out.found.push_back({out.folder, 0, "", 0, {}});
   return out;
 }
@@ -80,6 +97,7 @@ std::string passed_over(const FoundCheckpoint& found) {
   const std::string folder = found.path.string() + "/";
   std::string damage = found.damage;
   for (std::size_t at = 0; (at = damage.find(folder, at)) != std::string::npos;) damage.erase(at, folder.size());
+  if (damage.ends_with(kNameOlder)) damage.resize(damage.size() - kNameOlder.size());  // one is tried now
   return fmt::format("passed over {}: {}", found.path.string(), damage);
 }
 

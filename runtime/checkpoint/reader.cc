@@ -156,7 +156,7 @@ std::span<const Extent> Checkpoint::extents(std::string_view kind, std::string_v
 
 std::span<const std::byte> Checkpoint::read_block(const Extent& extent, std::size_t block,
                                                   std::span<std::byte> buffer) const {
-  return checked_block(extent, block, buffer, "; name an older checkpoint if the folder has one");
+  return checked_block(extent, block, buffer, kNameOlder);
 }
 
 std::span<const std::byte> Checkpoint::checked_block(const Extent& extent, std::size_t block,

@@ -19,6 +19,9 @@
 
 namespace strata::runtime {
 
+// The end of an error about a damaged block that was read for itself.
+inline constexpr std::string_view kNameOlder = "; name an older checkpoint if the folder has one";
+
 // A complete checkpoint, open for reading. Its manifest and its files' headers are verified, and each kind of state
 // covers every tensor exactly once. Data is verified block by block as it is read. Thread-safe; no run removes the
 // checkpoint during this object's lifetime. Throws Error{corrupt} with file, place, expected and found; Error{failed}

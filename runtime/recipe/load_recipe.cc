@@ -3,12 +3,14 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
@@ -43,18 +45,56 @@ std::string at_most(const RecipeValue& value, const RecipeKey& key) {
   return key.most && is_above(value, key.most->value) ? fmt::format("; the maximum is {}", key.most->text) : "";
 }
 
+// A name that no key has.
+struct Unknown {
+  std::string_view begin;  // of the sentence if it stands alone
+  std::string text;
+};
+
+const RecipeKey* find_key(const std::string& name) {
+  const auto keys = recipe_keys();
+  const auto key = std::ranges::find(keys, name, &RecipeKey::name);
+  return key == keys.end() ? nullptr : &*key;
+}
+
+bool is_config(const std::string& name) {
+  return name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size();
+}
+
 class Loader {
  public:
-  void apply_sets(std::span<const std::string> sets) {
-    for (const std::string& set : sets) {
-      const Set given = parse_set(set);
-      for (const Assignment& assignment : given.assignments) apply(assignment, {});
+  // A recipe of another program has many unknown keys: all are listed at once, in the order of the lines.
+  static void require_known(std::vector<Assignment> file, std::span<const Set> sets) {
+    constexpr std::size_t kMost = 10;
+    std::ranges::stable_sort(file, {}, [](const Assignment& a) {
+      const toml::source_position at = a.node->source().begin;
+      return std::pair(at.line, at.column);
+    });
+    for (const Set& set : sets) file.insert(file.end(), set.assignments.begin(), set.assignments.end());
+    std::erase_if(file, [](const Assignment& a) { return is_config(a.key) || find_key(a.key) != nullptr; });
+    if (file.empty()) return;
+    if (file.size() == 1) {
+      const auto [begin, text] = unknown(file[0]);
+      fail(Exit::usage, "{}{}{}", begin, text, begin.empty() ? "" : " (strata keys lists all)");
     }
+    std::string lines;
+    for (const Assignment& assignment : std::span(file).first(std::min(file.size(), kMost))) {
+      std::string line = unknown(assignment).text;
+      std::erase(line, '\n');  // of a key in quotes
+      lines += (lines.empty() ? "  " : "\n  ") + line;
+    }
+    if (file.size() > kMost) lines += fmt::format("\n  and {} more", file.size() - kMost);
+    fail(Exit::usage, "the recipe has {}{}{}", file.size(), kBeforeUnknownKeys, lines);
+  }
+
+  void apply_sets(std::span<const Set> sets) {
+    for (const Set& set : sets)
+      for (const Assignment& assignment : set.assignments) apply(assignment, {});
   }
 
   void apply(const Assignment& assignment, const fs::path& folder) {
     const std::string& name = assignment.key;
-    if (name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size()) {
+    if (is_config(name)) {
       const std::string key = name.substr(kConfigPrefix.size());
       std::erase_if(recipe_.model.config, [&](const auto& old) {  // this value replaces earlier values inside it
         return old.first.starts_with(key + ".");
@@ -62,12 +102,13 @@ class Loader {
       recipe_.model.config[key] = !assignment.json.empty() ? assignment.json : json_of(*assignment.node, name);
       return;
     }
-    const auto keys = recipe_keys();
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const auto& known) { return known.name == name; });
-    if (key == keys.end()) unknown(assignment);
+    const RecipeKey* const key = find_key(name);
+    if (!key) require_known({assignment}, {});
     const auto value = value_of(*assignment.node);
     const std::optional<fs::path> earlier = recipe_.adapter.path;
     if (!value || !key->set(recipe_, *value, folder)) {
+      if (const std::string mistake = value && name == "data.train" ? mistake_in_sources(*value) : ""; !mistake.empty())
+        fail(Exit::usage, "{} ({}): {}", name, assignment.where, mistake);
       fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
            value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
@@ -85,30 +126,29 @@ class Loader {
   }
 
  private:
-  [[noreturn]] static void unknown(const Assignment& assignment) {
+  // Why no key has this name.
+  static Unknown unknown(const Assignment& assignment) {
+    const std::string named = fmt::format("{} ({})", assignment.key, assignment.where);
     if (const std::size_t dot = assignment.key.find('.', assignment.key.find('.') + 1);
         dot != std::string::npos && takes_table(assignment.key.substr(0, dot)))
-      fail(Exit::usage, "{} ({}): {} is a table, whose names may have dots: write --set {}='{{ {} = {} }}'",
-           assignment.key, assignment.where, assignment.key.substr(0, dot), assignment.key.substr(0, dot),
-           json_string(assignment.key.substr(dot + 1)), shown(*assignment.node));
+      return {"", fmt::format("{}: {} is a table, whose names may have dots: write --set {}='{{ {} = {} }}'", named,
+                              assignment.key.substr(0, dot), assignment.key.substr(0, dot),
+                              json_string(assignment.key.substr(dot + 1)), shown(*assignment.node))};
     const auto keys = recipe_keys();
     const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {
       return known.name.starts_with(assignment.key + ".") || std::string_view("model.config.") == assignment.key + ".";
     });
     const NameElsewhere* other = find_elsewhere(assignment.key);
-    if (section) {
-      fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
-           other ? "; for other tools' key of that name, " + text_of(*other) : "");
-    }
+    if (section)
+      return {"", fmt::format("{} is a section of keys and takes no value{}", named,
+                              other ? "; for other tools' key of that name, " + text_of(*other) : "")};
     const RecipeKey* const same = key_in_any_section(assignment.key.substr(assignment.key.rfind('.') + 1));
     // Another program's section says less than a key with the name of one of ours.
-    if (other && !(same && is_by_section(*other, assignment.key))) {
-      fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
-           text_of(*other));
-    }
+    if (other && !(same && is_by_section(*other, assignment.key)))
+      return {"unknown key ", fmt::format("{}: {}", named, text_of(*other))};
     const RecipeKey* similar = same ? same : similar_key(assignment.key);
-    fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
-         similar ? "did you mean " + similar->name + "?" : "no key has a similar name");
+    return {"unknown key ", fmt::format("{}: {}", named,
+                                        similar ? "did you mean " + similar->name + "?" : "no key has a similar name")};
   }
 
   bool given(const char* key) const { return given_.contains(key); }
@@ -126,9 +166,7 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
-    if (given("model.double_quant") && recipe_.model.frozen_format == FrozenFormat::compute)
-      recipe_.notes.push_back(fmt::format("model.double_quant = {} has no effect: model.frozen_format is \"compute\"",
-                                          given_.at("model.double_quant").shown));
+    note_keys_without_effect();
     if (recipe_.report.dir) name_reports(recipe_.report);
     if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
@@ -147,9 +185,11 @@ class Loader {
       not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
     if (!given("optimizer.betas")) optimizer.betas = defaults.optimizer.betas;
     const device::Algorithm algorithm = optimizer.algorithm();
-    note("optimizer.momentum", algorithm == device::Algorithm::sgd);
-    note("optimizer.betas", algorithm != device::Algorithm::sgd);
-    note("optimizer.eps", algorithm == device::Algorithm::adamw);
+    const std::string is =
+        fmt::format("optimizer.name is {}", given("optimizer.name") ? given_.at("optimizer.name").shown : "adamw");
+    note("optimizer.momentum", algorithm == device::Algorithm::sgd, is);
+    note("optimizer.betas", algorithm != device::Algorithm::sgd, is);
+    note("optimizer.eps", algorithm == device::Algorithm::adamw, is);
     const std::int64_t warmup = recipe_.scheduler.warmup_steps, steps = recipe_.training.max_steps.value_or(warmup);
     if (warmup > steps)
       recipe_.notes.push_back(fmt::format(
@@ -178,10 +218,30 @@ class Loader {
   }
 
   // Not an error: a recipe may contain keys of several optimizers, of which --set selects one.
-  void note(const char* key, bool used) {
+  void note(const char* key, bool used, std::string_view why) {
     if (given(key) && !used)
-      recipe_.notes.push_back(fmt::format("{} = {} has no effect: optimizer.name is {}", key, given_.at(key).shown,
-                                          given("optimizer.name") ? given_.at("optimizer.name").shown : "adamw"));
+      recipe_.notes.push_back(fmt::format("{} = {} has no effect: {}", key, given_.at(key).shown, why));
+  }
+
+  void note_keys_without_effect() {
+    const Recipe& r = recipe_;
+    note("model.double_quant", r.model.frozen_format != FrozenFormat::compute, "model.frozen_format is \"compute\"");
+    note("scheduler.min_lr_ratio", r.scheduler.name != Decay::constant, "scheduler.name is \"constant\"");
+    const bool fp16 = r.training.precision == device::DType::fp16;
+    const std::string precision = fmt::format("training.precision is \"{}\"", device::name_of(r.training.precision));
+    note("fp16.initial_scale", fp16, precision);
+    note("fp16.growth_interval", fp16, precision);
+    const Recipe::Zero& zero = r.zero;
+    const std::array tiers = {zero.parameters, zero.gradients, zero.optimizer, zero.activations};
+    const bool drives = std::ranges::find(tiers, Tier::nvme) != tiers.end();
+    for (const char* key : {"memory.verify", "memory.io_engine", "memory.io_direct", "memory.io_registered"})
+      note(key, drives, "no zero.* key is \"nvme\"");
+    note("data.long", r.data.packing != Packing::stream, "data.packing is \"stream\"");
+    note("checkpoint.keep", r.checkpoint.dir.has_value(), "without checkpoint.dir, no checkpoint is written");
+    note("control.metrics_public", r.control.metrics != "off", "control.metrics is \"off\"");
+    if (const std::int64_t stop = r.checkpoint.stop_after; r.training.max_steps && stop > *r.training.max_steps)
+      note("checkpoint.stop_after", *r.training.max_steps == 0,
+           fmt::format("training.max_steps is {}", *r.training.max_steps));
   }
 
   void check_adapter() {
@@ -261,16 +321,26 @@ void require_utf8(const Recipe& recipe) {
   }
 }
 
+std::vector<Set> parsed(std::span<const std::string> sets) {
+  std::vector<Set> out;
+  for (const std::string& set : sets) out.push_back(parse_set(set));
+  return out;
+}
+
 }  // namespace
 
 Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
   Loader loader;
+  toml::table table;
+  std::vector<Assignment> file;
   if (path) {
-    const toml::table table = read_toml(*path, "recipe");
-    for (const Assignment& assignment : assignments_of(table, path->string()))
-      loader.apply(assignment, path->parent_path());
+    table = read_toml(*path, "recipe");
+    file = assignments_of(table, path->string());
   }
-  loader.apply_sets(sets);
+  const std::vector<Set> given = parsed(sets);
+  Loader::require_known(file, given);
+  for (const Assignment& assignment : file) loader.apply(assignment, path->parent_path());
+  loader.apply_sets(given);
   Recipe recipe = loader.finish();
   require_utf8(recipe);
   return recipe;
@@ -282,7 +352,7 @@ Recipe stored_keys(const std::map<std::string, std::string>& stored, std::span<c
     if (const auto found = stored.find(std::string(name)); found != stored.end())
       sets.push_back(found->first + "=" + found->second);
   Loader loader;
-  loader.apply_sets(sets);
+  loader.apply_sets(parsed(sets));
   return std::move(loader).unchecked();
 }
 

@@ -67,6 +67,9 @@ struct StepRange {
 // Steps as a recipe writes them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
+// The maximum weight of a source: the sum of all sources' is finite.
+inline constexpr double kMaxSourceWeight = 1e9;
+
 // Token files, and how often sequences come from them relative to other sources.
 struct DataSource {
   std::vector<std::string> files;  // paths or globs

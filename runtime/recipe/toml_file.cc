@@ -92,6 +92,16 @@ std::string float_text(double number) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // n: of inf and nan
 }
 
+// The names of a table in the order of the text; toml++ sorts them.
+std::vector<std::string> names_of(const toml::table& table) {
+  std::vector<std::pair<toml::source_position, std::string>> names;
+  for (const auto& [name, item] : table) names.emplace_back(name.source().begin, std::string(name.str()));
+  std::ranges::stable_sort(names, {}, [](const auto& name) { return std::pair(name.first.line, name.first.column); });
+  std::vector<std::string> out;
+  for (auto& [position, name] : names) out.push_back(std::move(name));
+  return out;
+}
+
 }  // namespace
 
 std::string shown(const toml::node& node) {
@@ -103,6 +113,10 @@ std::string shown(const toml::node& node) {
   } else if (const auto* array = node.as_array()) {
     for (const toml::node& item : *array) text += (text.empty() ? "[" : ", ") + shown(item);
     text = text.empty() ? "[]" : text + "]";
+  } else if (const auto* table = node.as_table()) {
+    for (const std::string& name : names_of(*table))
+      text += fmt::format("{}{} = {}", text.empty() ? "{" : ", ", name, shown(*table->get(name)));
+    text = text.empty() ? "{}" : text + "}";
   } else {
     std::ostringstream out;
     node.visit([&](const auto& typed) { out << typed; });
@@ -131,11 +145,8 @@ std::optional<RecipeValue> value_of(const toml::node& node) {
     out.value = std::move(items);
   } else if (const auto* table = node.as_table()) {
     // Keep the order of the text, because the first pattern that matches is used.
-    std::vector<std::pair<toml::source_position, std::string>> names;
-    for (const auto& [name, item] : *table) names.emplace_back(name.source().begin, std::string(name.str()));
-    std::ranges::stable_sort(names, {}, [](const auto& name) { return std::pair(name.first.line, name.first.column); });
     RecipeTable entries;
-    for (auto& [position, name] : names) {
+    for (std::string& name : names_of(*table)) {
       auto value = value_of(*table->get(name));
       if (!value) return std::nullopt;
       entries.emplace_back(std::move(name), std::move(*value));

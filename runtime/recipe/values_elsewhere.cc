@@ -220,6 +220,34 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   return "";
 }
 
+std::string mistake_in_sources(const RecipeValue& value) {
+  const auto* list = std::get_if<std::vector<RecipeValue>>(&value.value);
+  for (std::size_t i = 0; list && i < list->size(); ++i) {
+    const auto* table = std::get_if<RecipeTable>(&(*list)[i].value);
+    if (!table) continue;
+    bool has_files = false;
+    for (const auto& [name, entry] : *table) {
+      if (name == "files") {
+        has_files = true;
+        const auto files = texts_of(entry);
+        if (!files || files->empty())
+          return fmt::format("source {} has files = {}: allowed is a path or glob, or a list of them", i + 1,
+                             entry.shown);
+      } else if (name == "weight") {
+        if (const double weight = number_of(entry).value_or(0); !(weight > 0 && weight <= kMaxSourceWeight))
+          return fmt::format("source {} has weight = {}: allowed is a number above 0, at most 1e9", i + 1, entry.shown);
+      } else {
+        std::string meant = "it has files and weight";
+        for (const char* known : {"files", "weight"})
+          if (is_slip(edits(name, known), name.size(), 4)) meant = fmt::format("did you mean {}?", known);
+        return fmt::format("source {} has the unknown key {}: {}", i + 1, name, meant);
+      }
+    }
+    if (!has_files) return fmt::format("source {} has no files: files = PATH", i + 1);
+  }
+  return "";
+}
+
 bool has_value(const RecipeKey& key, std::string_view value) {
   const std::string written = plain(value);
   return std::ranges::any_of(names_allowed(key), [&](const std::string& name) { return is_same(name, written); });

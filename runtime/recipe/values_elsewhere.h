@@ -10,6 +10,9 @@ namespace strata::runtime {
 // 5" for 5.0. Empty if that is unclear. The suggestion is an allowed value; it is never used in place of the refused
 // one.
 std::string meant_by(const RecipeValue& value, const RecipeKey& key);
+// The first mistake inside the tables of data.train, with its source: an unknown key, a weight or files that are not
+// allowed. Empty if the value is no list of tables, or none of them is wrong.
+std::string mistake_in_sources(const RecipeValue& value);
 // Whether `value` is one of the key's allowed names, however it is spelled: "Cosine", "eval-f1".
 bool has_value(const RecipeKey& key, std::string_view value);
 // Our value for another program's value of this key: "\"adamw\"" for "adamw_torch" of optimizer.name, with a note if

@@ -105,6 +105,11 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
   std::optional<Checkpoint> newest;
   agree(world, [&] {
     if (world.rank() != 0 || recipe.resume == "none") return;
+    const auto is_model = [](const std::filesystem::path& folder) {  // a Hugging Face directory is evaluated, too
+      return type_at(folder / "config.json") != std::filesystem::file_type::not_found;
+    };
+    if (recipe.resume != "auto" && !is_model(recipe.resume))
+      (void)checkpoints_to_resume(recipe);  // refuses what train would refuse
     if (recipe.resume != "auto")
       path = named.emplace(ModelFolder::whole(recipe.resume, threads, note)).path().string();
     else if (recipe.dir && type_at(*recipe.dir) == std::filesystem::file_type::directory)

@@ -95,7 +95,9 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
   const bool packing = key == "data.packing";  // this key may be unset
-  fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
+  fail(Exit::usage,
+       "{} was written with {} = {}, and {} {}{}: keep the value, give another checkpoint.dir, or start over from "
+       "exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
 }

@@ -10,6 +10,8 @@ namespace strata {
 namespace {
 
 TEST(Quantity, AmountsAsPeopleSayThem) {
+  EXPECT_EQ(count_text(64), "64");
+  EXPECT_EQ(count_text(1'000), "1.0K");
   EXPECT_EQ(count_text(12'345), "12.3K");
   EXPECT_EQ(count_text(124'439'808), "124.4M");
   EXPECT_EQ(count_text(7'615'616'512), "7.62B");

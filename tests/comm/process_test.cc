@@ -6,6 +6,9 @@
 
 #include <csignal>
 
+#include "base/error.h"
+#include "base/host/host_name.h"
+
 namespace strata::comm {
 namespace {
 
@@ -32,7 +35,7 @@ TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
   EXPECT_FALSE(process.alive());
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(process.alive());
-  EXPECT_NE(process.obituary().find("rank 1 (pid "), std::string::npos);
+  EXPECT_EQ(process.obituary().find(fmt::format("rank 1 (pid {} on {}) ended", process.pid, host_name())), 0u);
   close(ready[0]);
   close(ready[1]);
 }

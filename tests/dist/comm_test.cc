@@ -60,8 +60,7 @@ void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
 }
 
 TEST_P(Failures, KilledRankIsNamedAndEndsTheOthers) {
-  expect_survivors_name(mpirun_waits(4, "kill", GetParam()),
-                        "rank 1 .pid [0-9]+ on this node. ended without a message");
+  expect_survivors_name(mpirun_waits(4, "kill", GetParam()), "rank 1 .pid [0-9]+ on [^ ]+ ended without a message");
 }
 
 TEST_P(Failures, FirstCauseReachesAllRanks) {
@@ -102,7 +101,7 @@ TEST_P(Failures, AMessageThatComesInPart) {
     EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
   const Outcome dies = mpirun_waits(3, "killed amid a message", GetParam());
   EXPECT_NE(dies.code, 0);
-  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on this node. ended without a message"))
+  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on [^ ]+ ended without a message"))
       << dies.all();
 }
 

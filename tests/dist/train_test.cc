@@ -188,6 +188,14 @@ TEST_F(Train, KeepsToTheProcessorsOfMpirun) {
   EXPECT_THAT(run(bound).errors, testing::HasSubstr("1 thread per rank (1 core that its starter may use)"));
 }
 
+TEST_F(Train, AnUnknownInterfaceIsNotedOnOneNode) {
+  const Outcome outcome = run(run_.train({"control.interface=nope0", "training.max_steps=0"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              testing::AllOf(testing::HasSubstr("control.interface = \"nope0\": this machine has no such"),
+                             testing::HasSubstr("; a run on one node needs none")));
+}
+
 TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =

@@ -274,6 +274,9 @@ TEST_F(CheckpointCommand, AnotherModel) {
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/step-00000003")));
   EXPECT_COMPLAINT(run(train({"checkpoint.resume=" + run_.file("none")})), Exit::usage,
                    HasSubstr("there is no such checkpoint"));
+  EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
+                                             "checkpoint.resume=" + run_.file("none")})),
+                   Exit::usage, HasSubstr("there is no such checkpoint"));
 }
 
 // The run is stopped twice and restarted by the same command: exit codes 75, 75, then 0. The report has each step once.
@@ -297,7 +300,9 @@ TEST_F(CheckpointCommand, StopsAndGoesOn) {
   // Lines of later steps are dropped, and so are incomplete ones.
   std::string lines = run_.folder().read("steps.jsonl");
   run_.folder().write("steps.jsonl", lines + "{\"step\":5,\"loss\":9}\n{\"st");
-  EXPECT_EQ(run(under_mpirun(4, train(more))).code, 0);
+  const Outcome last = run(under_mpirun(4, train(more)));
+  EXPECT_EQ(last.code, 0);
+  EXPECT_THAT(last.errors, HasSubstr("checkpoint.stop_after = 4 has no effect: the run resumes after step 4"));
   EXPECT_EQ(hash(), whole);
   lines = run_.folder().read("steps.jsonl");
   std::size_t at = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/host/host_name.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {
@@ -74,7 +75,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a message", victim, dead);
+  const std::string names = fmt::format("rank {} (pid {} on {}) ended without a message", victim, dead, host_name());
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names), HasSubstr(victim ? "rank 0 ends" : "rank 1 ends"))))
       << outcome.all();
@@ -98,8 +99,8 @@ TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a message", victim,
-                                        victim ? "data 1, stage 1" : "data 0, stage 0", dead);
+  const std::string names = fmt::format("rank {} ({}, pid {} on {}) ended without a message", victim,
+                                        victim ? "data 1, stage 1" : "data 0, stage 0", dead, host_name());
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names),
                                 HasSubstr(victim ? "rank 0 (data 0, stage 0) ends" : "rank 1 (data 1, stage 0) ends"))))

@@ -94,8 +94,11 @@ const BatchSpeed* MaxBatch::fastest() const {
 MaxBatch find_max_batch(const PlanSetup& setup) {
   const auto& [workload, ranks, capacity, machine, ranks_per_node] = setup;
   const Recipe& recipe = workload.recipe;
-  MaxBatch found{
-      runtime::largest_micro_batch(workload, ranks, capacity), {}, recipe.training.global_batch_size.has_value()};
+  MaxBatch found{runtime::largest_micro_batch(workload, ranks, capacity),
+                 {},
+                 recipe.training.global_batch_size.value_or(0) / std::max(1, recipe.parallel.data_ranks(ranks)),
+                 runtime::multiple_of_micro_batches(recipe, ranks),
+                 recipe.parallel.schedule == runtime::Schedule::interleaved};
   if (!machine || !found.largest.fits) return found;
   for (const std::int64_t size : sizes_to_compare(recipe, ranks, found.largest.fits->size)) {
     Recipe of_size = recipe;
@@ -108,11 +111,22 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
   return found;
 }
 
+namespace {
+
+// Why no larger micro-batch is possible, if memory is not the reason.
+std::string no_larger(const MaxBatch& found) {
+  if (found.part == 0) return "that is as many tokens as a micro-batch may have\n";
+  const std::string part = "a rank's part of training.global_batch_size";
+  if (found.multiple == 1) return fmt::format("that is {}: a larger one would need a larger batch\n", part);
+  return fmt::format("{} is {}, and {} {} micro-batches at a time: a larger one would need a larger batch\n", part,
+                     found.part, found.interleaved ? "parallel.schedule takes" : "training.reduce_group needs",
+                     found.multiple);
+}
+
+}  // namespace
+
 std::string max_batch_text(const MaxBatch& found) {
   const auto& [fits, too_large] = found.largest;
-  const char* no_larger =
-      found.of_global ? "that is a rank's part of training.global_batch_size: a larger one would need a larger batch\n"
-                      : "that is as many tokens as a micro-batch may have\n";
   if (!fits) return "no micro-batch fits, not even of one sequence\n";
   std::string of_fits = runtime::memory_text(fits->memory), of_larger;
   if (too_large) of_larger = runtime::memory_text(too_large->memory);
@@ -121,7 +135,7 @@ std::string max_batch_text(const MaxBatch& found) {
     of_larger = exact_text(too_large->memory);
   }
   std::string text = fmt::format("largest micro-batch that fits: {} ({})\n", fits->size, of_fits);
-  text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, of_larger) : no_larger;
+  text += too_large ? fmt::format("with {} a step would take {}\n", too_large->size, of_larger) : no_larger(found);
   const BatchSpeed* fastest = found.fastest();
   if (!fastest) return text;
   text += fmt::format("{:>11}{:>12}{:>14}{:>18}{:>12}\n", "micro-batch", "peak", "a step", "speed", "order");

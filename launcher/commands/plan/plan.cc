@@ -312,8 +312,9 @@ int plan(const PlanOptions& options) {
     settle_batch(workload, ranks, seat.device);
   }
   if (options.rank && *options.rank >= ranks)
-    fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}", *options.rank,
-         counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1);
+    fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,
+         counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1,
+         options.ranks ? "" : fmt::format(" (did you mean --ranks {}?)", *options.rank));
   std::vector<PlannedStage> pipeline;
   if (recipe.parallel.stages > 1) pipeline = plan_pipeline(setup);
   const runtime::Job alone = pipeline.empty() ? runtime::make_job(workload, ranks, capacity) : runtime::Job{};

@@ -64,7 +64,7 @@ struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
-  bool interleaved;              // the pipeline's schedule
+  std::string pieces;            // pieces_to_try()
   int measured_ranks;            // ranks with which the machine file was measured
   bool measured;                 // false: computed from data sheets
   std::optional<double> spread;  // between the measurements
@@ -130,7 +130,9 @@ struct BatchSpeed {
 struct MaxBatch {
   runtime::LargestBatch largest;
   std::vector<BatchSpeed> speeds;
-  bool of_global = false;  // sizes divide a rank's part of training.global_batch_size
+  std::int64_t part = 0;     // a rank's sequences of training.global_batch_size, which sizes divide; 0: not given
+  int multiple = 1;          // of the number of micro-batches
+  bool interleaved = false;  // the multiple comes from the pipeline's schedule
 
   // The size with the most tokens per second; null without a machine, or if nothing fits.
   const BatchSpeed* fastest() const;

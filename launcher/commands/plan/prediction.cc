@@ -18,7 +18,7 @@ Prediction predict(const std::optional<std::filesystem::path>& recipe, const std
   return {std::move(of_job),
           gains(recipe, sets, job, capacity, machine, ranks_per_node),
           machine.gpu,
-          job.recipe.parallel.schedule == runtime::Schedule::interleaved,
+          pieces_to_try(job),
           machine.ranks,
           machine.measured,
           machine.spread,
@@ -52,10 +52,10 @@ void print_prediction(const Prediction& p) {
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  std::string faster = advice(f.bound(), p.gpu, p.interleaved);
+  std::string faster = advice(f.bound(), p.gpu, p.pieces);
   constexpr double kMuch = 0.15;
   if (f.bound() != runtime::Bound::stages && f.path[static_cast<std::size_t>(runtime::Bound::stages)] > kMuch * all)
-    faster += "; against waits for other stages: " + advice(runtime::Bound::stages, p.gpu, p.interleaved);
+    faster += "; against waits for other stages: " + advice(runtime::Bound::stages, p.gpu, p.pieces);
   fmt::print("{}\n", folded("to go faster: " + faster, 2));
 }
 

@@ -130,7 +130,7 @@ std::vector<std::string> keys_of_head(const runtime::ModelFolder& folder, const 
 void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
-  require_place({"--out", options.out});
+  require_place({"--out", options.out}, true);
   require_free_names(PredictPart::path_of(options.out), PredictInput::paths_of(options.out));
   if (!fs::exists(options.out, ignored)) return;
   if (!fs::is_regular_file(options.out, ignored))
@@ -310,6 +310,12 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     const text::TextTemplate& made = tokenizer->text_template();
     // An empty text has only the template's tokens.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
+    std::error_code error;
+    if (const fs::path to = options.out.parent_path(); !to.empty() && !fs::is_directory(to, error)) {
+      fs::create_directories(to, error);
+      if (error)
+        fail(Exit::failed, "--out {}: {} cannot be made: {}", options.out.string(), to.string(), error.message());
+    }
     input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });
   if (prints && input->cut() > 0)

@@ -34,6 +34,9 @@ Checkpoints::Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(
 void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer,
                        const runtime::Start& start, control::Control& control) {
   saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
+  if (world.rank() == 0 && !trainer.done() && recipe_.stop_after > 0 && recipe_.stop_after <= trainer.steps_done())
+    note(fmt::format("checkpoint.stop_after = {} has no effect: the run resumes after step {}", recipe_.stop_after,
+                     trainer.steps_done()));
   if (!folder_) return;
   folder_->pass_over(start.damaged);
   folder_->on_published(

@@ -66,7 +66,8 @@ bool is_hub_name(const fs::path& path) {
     const std::string base = base_of_adapter(path);
     fail(Exit::usage,
          "{} holds an adapter (LoRA), which is the difference to another model: give that model{}{}, and the adapter "
-         "as adapter.path (eval, generate and predict: --adapter)",
+         "as adapter.path (eval, generate and predict: --adapter); export takes a checkpoint of a run that began with "
+         "adapter.path",
          path.string(), base.empty() ? "" : ", ", base);
   }
   if (path.extension() == ".gguf")

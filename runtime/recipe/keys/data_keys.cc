@@ -11,8 +11,6 @@ namespace {
 
 using namespace kinds;
 
-constexpr double kMaxWeight = 1e9;  // the sum of all sources' is finite
-
 RecipeKey sources() {
   // A table {files, weight}; nullopt if the value is anything else.
   const auto source_of = [](const Value& v, const fs::path& folder) -> std::optional<DataSource> {
@@ -27,7 +25,7 @@ RecipeKey sources() {
       else
         return std::nullopt;
     }
-    if (out.files.empty() || !(out.weight > 0 && out.weight <= kMaxWeight)) return std::nullopt;
+    if (out.files.empty() || !(out.weight > 0 && out.weight <= kMaxSourceWeight)) return std::nullopt;
     return out;
   };
   auto set = [source_of](Recipe& recipe, const Value& v, const fs::path& folder) {

@@ -53,6 +53,33 @@ TEST(WrongArguments, OfOtherWordsPointToTheHelp) {
   EXPECT_EQ(said({"--json"}), "--json needs a value (see strata plan --help)");
 }
 
+TEST(WrongArguments, NamesTheValueThatWasMeant) {
+  CLI::App app;
+  CLI::App* ctl = app.add_subcommand("ctl");
+  std::string what;
+  ctl->add_option("WHAT", what)->check(CLI::IsMember({"status", "stop"}));
+  const auto said_of = [&](const std::string& word) {
+    try {
+      app.parse("ctl " + word);
+    } catch (const CLI::ParseError& error) {
+      return wrong_arguments(*ctl, error, std::vector{word});
+    }
+    return std::string();
+  };
+  EXPECT_THAT(said_of("stats"), testing::EndsWith("stats not in {status,stop}: did you mean status? (see strata ctl "
+                                                  "--help)"));
+  EXPECT_THAT(said_of("xxxxxx"), testing::EndsWith("xxxxxx not in {status,stop} (see strata ctl --help)"));
+}
+
+TEST(UnknownOption, NamesTheOneThatWasMeant) {
+  CLI::App app;
+  app.set_version_flag("--version", "1");
+  EXPECT_EQ(unknown_option(app, "--versoin"),
+            "strata has no option --versoin: did you mean --version? (see strata "
+            "--help)");
+  EXPECT_EQ(unknown_option(app, "--qqqq=3"), "strata has no option --qqqq (see strata --help)");
+}
+
 TEST(UnknownCommand, NamesTheOneThatWasMeant) {
   CLI::App app, *train = app.add_subcommand("train"), *plan = app.add_subcommand("plan");
   const std::vector<CLI::App*> commands = {train, plan};

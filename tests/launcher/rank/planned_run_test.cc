@@ -13,6 +13,7 @@
 #include "runtime/job/search/micro_batch.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/resume.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/opens.h"
@@ -238,6 +239,22 @@ TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
                    HasSubstr("fit"));
   });
   EXPECT_EQ(opens.count(), 1) << "a search of what would fit plans many recipes";
+}
+
+// The virtual shards of the checkpoint, or of the recipe, stay.
+TEST_F(PlannedRunTest, DegreesOfATrainingDoNotBindOtherCommands) {
+  Recipe asked = recipe({"parallel.tensor=8", "parallel.stages=2"});
+  EXPECT_THAT(leave_out_degrees(asked, 4),
+              testing::ElementsAre("parallel.tensor = 8 has no effect: only training divides the model over ranks",
+                                   "parallel.stages = 2 has no effect: only training divides the model over ranks"));
+  EXPECT_EQ(asked.parallel.tensor, 1);
+  EXPECT_EQ(runtime::take_shards(asked, 4), "parallel.tensor_shards = 4, as in the checkpoint");
+  EXPECT_EQ(asked.parallel.shards(), 4u);
+  asked = recipe({"parallel.tensor=2"});
+  EXPECT_EQ(leave_out_degrees(asked, 0).size(), 1u);
+  EXPECT_EQ(asked.parallel.shards(), 2u) << "there is no checkpoint";
+  asked = recipe();
+  EXPECT_THAT(leave_out_degrees(asked, 4), testing::IsEmpty());
 }
 
 TEST_F(PlannedRunTest, DataElsewhereAreSaidAndNotCounted) {

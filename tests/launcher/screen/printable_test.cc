@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
+
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {
 namespace {
@@ -21,6 +24,17 @@ TEST(PrintableTest, ControlCharactersAreMarked) {
 TEST(PrintableTest, IsOneLineUnlessLinesAreMeant) {
   EXPECT_EQ(printable("a\nstrata: b\r\n"), "a\\nstrata: b?\\n");
   EXPECT_EQ(printable("fits with\n  --set x=1", true), "fits with\n  --set x=1");
+}
+
+TEST(PrintFailureTest, UnknownKeysHaveLinesOfTheirOwn) {
+  const auto printed = [](const std::string& text) {
+    testing::internal::CaptureStderr();
+    print_failure(text, Exit::usage);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(printed("a\nb"), "strata: a\\nb\n");
+  EXPECT_EQ(printed("the recipe has 2" + std::string(runtime::kBeforeUnknownKeys) + "  a\n  b"),
+            "strata: the recipe has 2 unknown keys (strata keys lists all):\n  a\n  b\n");
 }
 
 TEST(PrintableStreamTest, ControlCharactersOfAnyPieceAreReplaced) {

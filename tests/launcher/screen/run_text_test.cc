@@ -68,6 +68,12 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
                           HasSubstr("cosine after 1 step of warm-up")));
 }
 
+TEST_F(RunTextTest, RanksThatHoldTheModelTogetherAreNoDataRanks) {
+  EXPECT_EQ(zero_text(3, 4, 4), "ZeRO-3 over 4 ranks");
+  EXPECT_EQ(zero_text(3, 2, 4), "ZeRO-3 over 2 data ranks");
+  EXPECT_EQ(zero_text(3, 1, 4), "ZeRO-3 over 1 data rank");
+}
+
 TEST_F(RunTextTest, TheStartSaysWhatIsTrained) {
   EXPECT_THAT(start(job()), Not(HasSubstr("are trained")));
   EXPECT_THAT(start(job({"training.freeze=[\"transformer.wte.*\"]"})),

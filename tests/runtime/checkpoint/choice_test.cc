@@ -79,9 +79,31 @@ TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
   recipe.dir = folder_.path();
   EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
                  HasSubstr(folder_.path().string() + " has step-3, step-2, step-1"));
+  recipe.resume = folder_.write("notes.txt", "mine").string();
+  EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
+                 AllOf(HasSubstr("notes.txt: this is a file, not a folder; give a checkpoint or a folder of"),
+                       HasSubstr(" has step-3, step-2, step-1")));
+  fs::create_directory(folder_.path() / "empty");
+  recipe.resume = (folder_.path() / "empty").string();
+  EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
+                 HasSubstr("empty: this folder holds no checkpoint; give a checkpoint or a folder of checkpoints"));
+  // A checkpoint whose manifest is missing or damaged is not misnamed.
+  folder_.write("empty/rank-00000-of-00001.safetensors", "x");
+  EXPECT_TRUE(checkpoints_to_resume(recipe).one);
+  fs::remove(folder_.path() / "empty/rank-00000-of-00001.safetensors");
+  folder_.write("empty/manifest.json", "x");
+  EXPECT_TRUE(checkpoints_to_resume(recipe).one);
   recipe.resume = "auto";
   recipe.dir = folder_.path() / "none";
   EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());
+}
+
+// An older one is tried already.
+TEST_F(CheckpointChoiceTest, ANoteOfOneThatWasPassedOverGivesNoAdvice) {
+  FoundCheckpoint found;
+  found.path = "/c/step-3";
+  found.damage = "/c/step-3/shard: the file is damaged" + std::string(kNameOlder);
+  EXPECT_EQ(passed_over(found), "passed over /c/step-3: shard: the file is damaged");
 }
 
 // A checkpoint that cannot be read may be intact, so no older one is used instead.

@@ -1,5 +1,6 @@
 #include "runtime/recipe/load_recipe.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,6 +147,72 @@ TEST(LoadRecipeTest, KeysOfAnotherOptimizerAreNoted) {
   EXPECT_THAT(recipe_with({"optimizer.momentum=0.5"}).notes,
               ElementsAre("optimizer.momentum = 0.5 has no effect: optimizer.name is adamw"));
   EXPECT_EQ(recipe_with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
+}
+
+TEST(LoadRecipeTest, KeysWithoutEffectAreNoted) {
+  const auto notes = [](const Sets& sets) { return recipe_with(sets).notes; };
+  EXPECT_THAT(notes({"scheduler.name=constant", "scheduler.min_lr_ratio=0.2"}),
+              ElementsAre("scheduler.min_lr_ratio = 0.2 has no effect: scheduler.name is \"constant\""));
+  EXPECT_THAT(notes({"fp16.initial_scale=8", "fp16.growth_interval=5"}),
+              ElementsAre("fp16.initial_scale = 8 has no effect: training.precision is \"bf16\"",
+                          HasSubstr("fp16.growth_interval = 5 has no effect")));
+  EXPECT_THAT(notes({"memory.verify=true", "memory.io_direct=false"}),
+              ElementsAre("memory.verify = true has no effect: no zero.* key is \"nvme\"", HasSubstr("io_direct")));
+  EXPECT_THAT(notes({"data.packing=stream", "data.long=drop"}),
+              ElementsAre("data.long = \"drop\" has no effect: data.packing is \"stream\""));
+  EXPECT_THAT(notes({"checkpoint.keep=3"}),
+              ElementsAre("checkpoint.keep = 3 has no effect: without checkpoint.dir, no checkpoint is written"));
+  EXPECT_THAT(notes({"control.metrics_public=true"}),
+              ElementsAre("control.metrics_public = true has no effect: control.metrics is \"off\""));
+  EXPECT_THAT(notes({"checkpoint.dir=c", "checkpoint.stop_after=5", "training.max_steps=2"}),
+              ElementsAre("checkpoint.stop_after = 5 has no effect: training.max_steps is 2"));
+  const Sets used = {"scheduler.min_lr_ratio=0.2",
+                     "training.precision=fp16",
+                     "fp16.initial_scale=8",
+                     "memory.verify=true",
+                     "memory.nvme=/x",
+                     "zero.optimizer=nvme",
+                     "data.long=drop",
+                     "checkpoint.keep=3",
+                     "checkpoint.dir=c",
+                     "control.metrics_public=true",
+                     "control.metrics=localhost:9",
+                     "checkpoint.stop_after=2",
+                     "training.max_steps=2"};
+  EXPECT_THAT(notes(used), testing::IsEmpty());
+}
+
+TEST(LoadRecipeTest, AMistakeInASourceIsNamed) {
+  const tests::ScratchFolder folder;
+  const auto refused = [&](const std::string& source, const std::string& why) {
+    const auto file = folder.write("r.toml", "[[data.train]]\nfiles = \"a\"\nweight = 0.7\n[[data.train]]\n" + source);
+    EXPECT_FAILURE(load_recipe(file, Sets{"model.preset=tiny-gpt2"}), Exit::usage,
+                   AllOf(testing::StartsWith("data.train (" + file.string()), testing::EndsWith(why)));
+  };
+  refused("fles = \"b\"\n", "source 2 has the unknown key fles: did you mean files?");
+  refused("files = \"b\"\nname = \"web\"\n", "source 2 has the unknown key name: it has files and weight");
+  refused("files = \"b\"\nweight = 0\n", "source 2 has weight = 0: allowed is a number above 0, at most 1e9");
+  refused("files = [3]\n", "source 2 has files = [3]: allowed is a path or glob, or a list of them");
+  refused("weight = 0.3\n", "source 2 has no files: files = PATH");
+  EXPECT_FAILURE(recipe_with({"data.train=[{files = \"a\", weight = 0.7}, 3]"}), Exit::usage,
+                 HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): allowed"));
+}
+
+// A configuration of another program.
+TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
+  const tests::ScratchFolder folder;
+  const auto file = folder.write("r.toml", "zbase = 1\n\"a\\nb\" = 2\n[zero]\nstag = 2\nstage = \"high\"\n");
+  const std::string path = file.string();
+  EXPECT_FAILURE(
+      load_recipe(file, Sets{"optimizer=3"}), Exit::usage,
+      "the recipe has 4 unknown keys (strata keys lists all):\n  zbase (" + path +
+          ", line 1): no key has a similar name\n  ab (" + path +
+          ", line 2): no key has a similar name\n  zero.stag (" + path +
+          ", line 4): did you mean zero.stage?\n  optimizer (--set) is a section of keys and takes no value");
+  std::string many;
+  for (int i = 0; i < 13; ++i) many += fmt::format("zz{} = 1\n", i);
+  EXPECT_FAILURE(load_recipe(folder.write("m.toml", many), {}), Exit::usage,
+                 AllOf(HasSubstr("zz9 ("), Not(HasSubstr("zz10")), testing::EndsWith("\n  and 3 more")));
 }
 
 TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {

@@ -93,6 +93,9 @@ TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
   const MaxBatch most =
       find_max_batch({runtime::open_workload(recipe), 2, runtime::capacity_of(recipe.memory, 1), machine, 2});
   EXPECT_EQ(sizes(most), (std::vector<std::int64_t>{1, 2, 3, 6})) << "three micro-batches of 4 are no pairs";
+  EXPECT_THAT(max_batch_text(most),
+              HasSubstr("\na rank's part of training.global_batch_size is 12, and parallel.schedule takes 2 "
+                        "micro-batches at a time: a larger one would need a larger batch\n"));
   // Their times are those of all stages together.
   for (const BatchSpeed& speed : most.speeds) {
     runtime::Recipe of_size = recipe;
