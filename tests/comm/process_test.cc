@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 
 namespace strata::comm {
 namespace {

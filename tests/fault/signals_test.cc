@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/host/host_name.h"
+#include "base/host/host.h"
 #include "tests/dist/tiny_run.h"
 
 namespace strata::tests {
