@@ -153,7 +153,7 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
               ElementsAre(HasSubstr("training.micro_batch_size was 1 and is 2:")));
   EXPECT_THAT(notes(1, {"optimizer.weight_decay=0", "model.config.resid_pdrop=0.25"}),
               ElementsAre(AllOf(HasSubstr("optimizer.weight_decay was 0.1 and is 0,"),
-                                HasSubstr("model.config.resid_pdrop was 0.0 and is 0.25:"))));
+                                HasSubstr("model.config.resid_pdrop was 0.1 and is 0.25:"))));
 }
 
 // What counts is what the files contain, not what they are called.

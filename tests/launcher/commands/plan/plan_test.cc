@@ -358,7 +358,7 @@ TEST_F(Plan, APageHasAllStages) {
   const std::string page = folder_.read("plan.html");
   EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
   for (int stage = 0; stage < 4; ++stage)
-    EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"stage\":" + std::to_string(stage) + ","));
+    EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"data_ranks\":2,\"stage\":" + std::to_string(stage) + ","));
 }
 
 // A search for what fits plans fewer micro-batches, but as many as the schedule needs.

@@ -36,7 +36,7 @@ class RecordsTest : public TokenizeCase {
     std::string out;
     bool inside = false;
     for (std::size_t i = 0; i <= all.size(); ++i) {
-      const bool counts = i < all.size() && (mask[i / 8] >> (i % 8) & 1) != 0;
+      const bool counts = i < all.size() && i / 8 < mask.size() && (mask[i / 8] >> (i % 8) & 1) != 0;
       if (counts != inside) out += counts ? '[' : ']';
       inside = counts;
       if (i < all.size()) out += all[i];

@@ -36,10 +36,17 @@ files = ["b.bin", "c.bin"]
   EXPECT_THAT(to_text(recipe_with({R"(data.train=[{files="a", weight=2}, {files="b"}])"})),
               HasSubstr(R"(data.train = [{files = ["a"], weight = 2}, {files = ["b"], weight = 1}])"));
   EXPECT_THAT(to_text(recipe_with({"data.train=a"})), Not(HasSubstr("data.train.weights")));
-  for (const char* bad : {R"([{files="a", weight=0}])", R"([{files="a", weight=-1}])", R"([{files="a", weight="b"}])",
-                          R"([{weight=1}])", R"([{files="a", wait=1}])", R"([{files="a"}, "b"])", R"([{files=[]}])"})
-    EXPECT_FAILURE(recipe_with({std::string("data.train=") + bad}), Exit::usage,
-                   AllOf(HasSubstr("data.train = "), HasSubstr("weights above 0")));
+  const auto refused = [](const char* value, const char* why) {
+    EXPECT_FAILURE(recipe_with({std::string("data.train=") + value}), Exit::usage,
+                   AllOf(HasSubstr("data.train "), HasSubstr(why)));
+  };
+  refused(R"([{files="a", weight=0}])", "source 1 has weight = 0: allowed is a number above 0");
+  refused(R"([{files="a", weight=-1}])", "source 1 has weight = -1: allowed is a number above 0");
+  refused(R"([{files="a", weight="b"}])", "source 1 has weight = \"b\": allowed is a number above 0");
+  refused(R"([{weight=1}])", "source 1 has no files");
+  refused(R"([{files="a", wait=1}])", "source 1 has the unknown key wait");
+  refused(R"([{files="a"}, "b"])", "");
+  refused(R"([{files=[]}])", "source 1 has");
 }
 
 }  // namespace
