@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -156,6 +157,10 @@ class World {
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
+  // If a rank is lost without a message, the first rank of its node that notices calls `print`, at once and on the
+  // thread that noticed: mpirun ends all ranks a tenth of a second after a loss, before a run has unwound. Call it
+  // before the first collective. Without it, and between nodes, prints_failure() decides.
+  virtual void when_lost(std::function<void(const Failure&)>) {}
   // A failure is printed once. This is true on the rank that failed first or, if that rank died or left without a
   // message, on the lowest remaining rank of each node.
   bool prints_failure() {

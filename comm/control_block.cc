@@ -88,12 +88,12 @@ ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
   return {memory, ranks};
 }
 
-void ControlBlock::report_failure(const Failure& failure) const {
+bool ControlBlock::report_failure(const Failure& failure) const {
   std::uint32_t expected = Header::none;
   if (!header_->state.compare_exchange_strong(expected, Header::being_written)) {
     // The first reporter needs a moment to write its cause. If it died while writing, it never will.
     for (int i = 0; i < 100 && !failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return;
+    return false;
   }
   header_->rank = failure.rank;
   header_->code = failure.code;
@@ -102,6 +102,7 @@ void ControlBlock::report_failure(const Failure& failure) const {
   std::memcpy(header_->cause, failure.cause.data(), size);
   header_->cause[size] = '\0';
   header_->state.store(Header::written, std::memory_order_release);
+  return true;
 }
 
 bool ControlBlock::failed() const {

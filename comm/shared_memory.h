@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,8 +71,8 @@ class ControlBlock {
   PairSlot& pair(int channel, int from, int to) const { return pairs_[(channel * ranks_ + from) * ranks_ + to]; }
 
   // The first report wins. Its cause is a sentence that names the rank. Afterwards failed() is true, unless the first
-  // rank died while it wrote its cause.
-  void report_failure(const Failure& failure) const;
+  // rank died while it wrote its cause. True for the first report.
+  bool report_failure(const Failure& failure) const;
   bool failed() const;
   Failure failure() const;
 
@@ -122,6 +123,9 @@ class SharedMemory {
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
+  // As World::when_lost().
+  void when_lost(std::function<void(const Failure&)> print) { print_loss_ = std::move(print); }
+  bool prints_losses() const { return print_loss_ != nullptr; }
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
@@ -148,6 +152,7 @@ class SharedMemory {
   ControlBlock control_;
   int rank_;
   AbortToken& token_;
+  std::function<void(const Failure&)> print_loss_;
   std::vector<Process> peers_;
   int channels_ = 0;
   // The size is fixed because lanes read the entries of earlier arenas while the host adds another.

@@ -61,18 +61,28 @@ std::string own_place(const comm::World& world, const std::string& name) {
   return world.node_size() == world.size() ? name : fmt::format("{} on {}", name, host_name());
 }
 
+// Names a rank, with its coordinates if it has some.
+using NameOfRank = std::function<std::string(int)>;
+
+std::string name_of(int rank, const NameOfRank& name) {
+  return name ? name(rank) : fmt::format("rank {}", rank);
+}
+
+void print_end(const comm::World& world, const Failure& failure, const NameOfRank& name) {
+  print_failure(fmt::format("{} ends: {}", own_place(world, name_of(world.rank(), name)),
+                            with_name(failure.cause, failure.rank, name_of(failure.rank, name))),
+                failure.code);
+}
+
 // Ends a run in which this rank or another one failed. Returns the exit code, the same on all ranks.
-int end_failed(comm::World& world, const std::exception& error, const std::function<std::string(int)>& name_of) {
+int end_failed(comm::World& world, const std::exception& error, const NameOfRank& name) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.prints_failure()) return static_cast<int>(failure.code);
-  const auto name = [&](int rank) { return name_of ? name_of(rank) : fmt::format("rank {}", rank); };
-  const std::string place = own_place(world, name(world.rank()));
   if (failure.rank != world.rank())
-    print_failure(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
-                  failure.code);
+    print_end(world, failure, name);
   else if (world.size() > 1)
-    print_failure(fmt::format("{}: {}", place, own.cause), own.code);
+    print_failure(fmt::format("{}: {}", own_place(world, name_of(world.rank(), name)), own.cause), own.code);
   else
     print_failure(own.cause, own.code);
   return static_cast<int>(failure.code);
@@ -106,10 +116,12 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
   std::unique_ptr<comm::World> world;
   try {
     world = connect(path, sets);
+    world->when_lost([&](const Failure& failure) { print_end(*world, failure, name); });
     run(*world);
     world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
+    if (world) world->when_lost({});  // mpirun may end ranks that are slow to leave
     // A rank that no mpirun has started has no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {

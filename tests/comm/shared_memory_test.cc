@@ -72,5 +72,27 @@ TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
   EXPECT_FALSE(token.is_set());
 }
 
+// Of two ranks that wait for a third, which is dead, the first to notice tells of it, at once and once.
+TEST(SharedMemory, ALossIsPrintedByTheFirstThatNotices) {
+  const Process dead{2, 0, 0};  // no process has the number 0
+  const device::Arena memory(ControlBlock::bytes(3));
+  const ControlBlock block = ControlBlock::construct(memory.data(), 3);
+  const Signal signal;
+  std::vector<Failure> printed;
+  AbortToken tokens[2];
+  {
+    SharedMemory first(block, 0, tokens[0], {dead}), second(block, 1, tokens[1], {dead});
+    for (SharedMemory* rank : {&first, &second})
+      rank->when_lost([&](const Failure& failure) { printed.push_back(failure); });
+    EXPECT_THROW(second.wait(signal, 1, 2), Aborted);
+    ASSERT_EQ(printed.size(), 1u);
+    EXPECT_EQ(printed[0].rank, 2);
+    EXPECT_NE(printed[0].cause.find("ended without a message"), std::string::npos);
+    EXPECT_THROW(first.wait(signal, 1, 2), Aborted);
+    first.report_failure("another", Exit::failed);
+  }
+  EXPECT_EQ(printed.size(), 1u);
+}
+
 }  // namespace
 }  // namespace strata::comm
