@@ -148,8 +148,9 @@ void require_targets(const models::Model& model, const Modules& modules, const m
     const ModuleNames one{{name}, {}};
     refuse_other(one, name);
     if (!folder && std::ranges::none_of(modules.linear, is_of(one)))
-      fail(Exit::usage, "adapter.target_modules: no linear layer of this {} model is called {}; the nearest are {}",
-           model.family, name, nearest(modules.linear, name));
+      fail(Exit::usage, "adapter.target_modules: no linear layer of this {} model is called {}; the nearest are {}{}",
+           model.family, name, nearest(modules.linear, name),
+           name.starts_with("all") ? ", or \"all-linear\" for all of them" : "");
   }
 }
 
