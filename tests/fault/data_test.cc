@@ -84,7 +84,7 @@ TEST_F(DataFault, DocumentsThatCannotBePacked) {
   EXPECT_COMPLAINT(train("long.bin", {"data.train=" + run_.file("tokens.bin")}), Exit::usage,
                    AllOf(HasSubstr("tokens.bin does not say where documents begin"), HasSubstr("tokenize again")));
   EXPECT_COMPLAINT(train("long.bin", {fmt::format("data.train=[{{files=\"{}\", weight=0}}]", path("long.bin"))}),
-                   Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("weights above 0")));
+                   Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("number above 0")));
   tokens.write("none.bin", {3, 3}, "100100");
   EXPECT_COMPLAINT(train("none.bin"), Exit::usage,
                    AllOf(HasSubstr("none of the 2 documents in"), HasSubstr("none.bin"), HasSubstr("counts")));
