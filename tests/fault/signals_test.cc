@@ -160,7 +160,7 @@ TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
 }
 
 // A request during a step ends the run after it. An evaluation that is due then waits until the run resumes. Some of
-// these signals come during an evaluation, which then completes.
+// these signals come during an evaluation, which then completes; they come later and later after the end of a step.
 TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
   run_.write_tokens("validation.bin", 64);
   bool before_an_evaluation = false;
@@ -168,6 +168,7 @@ TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
     Running running(train(
         {"data.validation=" + run_.file("validation.bin"), "evaluation.every=1", "training.global_batch_size=64"}));
     ASSERT_TRUE(running.wait_until(steps));
+    std::this_thread::sleep_for(i * 3ms);
     running.send(SIGUSR1);
     const Outcome outcome = running.wait();
     simdjson::dom::parser parser;
