@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// What a long operation tells its caller on the way.
+// How a long operation reports to its caller.
 
 // Receives, on rank 0, a one-line note for the user.
 using Note = std::function<void(const std::string&)>;

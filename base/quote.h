@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// What a message quotes: the beginning of a long text, words that a user can paste into a shell.
+// Quotations in messages: the beginning of a long text, and words that a user can paste into a shell.
 
 // At most the first `bytes` bytes of a text in UTF-8: a character that does not fit is left out, not cut.
 inline std::string_view beginning_of(std::string_view text, std::size_t bytes) {

@@ -16,7 +16,7 @@
 
 namespace strata::launcher {
 
-// What ranks agree on before they plan a run. Collective. A mistake that all ranks make is thrown on all of them as
+// How ranks agree before they plan a run. Collective. A mistake that all ranks make is thrown on all of them as
 // AgreedError, and printed once.
 
 // Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.

@@ -7,7 +7,7 @@
 
 namespace strata::models {
 
-// What Python makes of the files that transformers and peft read.
+// Rules of Python that the files of transformers and peft rely on.
 
 // Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they are passed to it as marked
 // strings. This returns JSON text in which every such number is marked.

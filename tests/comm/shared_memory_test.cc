@@ -72,7 +72,7 @@ TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
   EXPECT_FALSE(token.is_set());
 }
 
-// Of two ranks that wait for a third, which is dead, the first to notice tells of it, at once and once.
+// Two ranks wait for a dead third one: the first that notices prints the loss, and the other does not.
 TEST(SharedMemory, ALossIsPrintedByTheFirstThatNotices) {
   const Process dead{2, 0, 0};  // no process has the number 0
   const device::Arena memory(ControlBlock::bytes(3));

@@ -84,7 +84,7 @@ struct BlockPlan : BlockOperations {
     if (!s.q_norm.empty()) spec.norms = {s.eps, o.q_norm.gain, o.k_norm.gain};
     return spec;
   }
-  // What is between the two layers of an MLP without a gate.
+  // The GELU between the two layers of an MLP; none if the MLP has a gate.
   static Gelu gelu_of(const PreNormBlockSpec& s) {
     return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : s.mlp == MlpKind::gelu_erf ? Gelu::erf : Gelu::none;
   }

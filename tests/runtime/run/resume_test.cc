@@ -156,7 +156,7 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
                                 HasSubstr("model.config.resid_pdrop was 0.1 and is 0.25:"))));
 }
 
-// What counts is what the files contain, not what they are called.
+// The contents of the files are compared, not their names.
 TEST(ResumeTest, SaysThatDataHaveOtherContents) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {2});
