@@ -100,9 +100,10 @@ failed_pass_alone() {
 status=0
 mkdir -p "$build/logs"
 : >"$build/logs/tests.log"
-# Tests of several processes wait much of their time: one more at once than there are processors keeps these busy.
+# Tests of several processes or nodes wait much of their time, and one test builds the program at a low priority: two
+# more at once than there are processors keep these busy.
 begin_step "running the tests" "$build/logs/tests.log"
-run_tests "$results" --parallel $(($(jobs) + 1)) "${select[@]}" >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
+run_tests "$results" --parallel $(($(jobs) + 2)) "${select[@]}" >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
 if [ "$status" != 0 ] && [ -s "$results" ] && failed_pass_alone >>"$build/logs/tests.log" 2>&1 </dev/null; then
   status=0
 fi
