@@ -347,11 +347,19 @@ class CheckpointWeights final : public WeightSource {
     const auto& place = match_.places[unit][parameter];
     if (!place) return false;
     const auto extents = checkpoint_.extents("master", name_at(*place));
-    return !extents.empty() && extents[0].format == format && extents[0].box.is_whole();
+    // Pieces in virtual shards, whose scales take 32 bits, are joined to whole blocks.
+    return !extents.empty() && extents[0].format == format &&
+           (extents[0].box.is_whole() || format == device::StorageFormat::nf4_plain);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
-    checkpoint_.read_nf4_block("master", name_at(*match_.places[unit][parameter]), begin, block);
+    const std::string& name = name_at(*match_.places[unit][parameter]);
+    const Box& box = checkpoint_.extents("master", name)[0].box;
+    if (box.is_whole()) return checkpoint_.read_nf4_block("master", name, begin, block);
+    // A scale is the largest magnitude of its 64 values, and so these have the same scale and codes again.
+    std::vector<float> values(std::min(device::kNf4Block, box.of_tensor() - begin));
+    checkpoint_.read("master", name, begin, values);
+    write_nf4_block(device::StorageFormat::nf4_plain, values, 0, block);
   }
   std::vector<std::string> initialised() const override { return match_.initialised; }
   std::vector<std::string> left_out() const override {
