@@ -1,9 +1,14 @@
 #include "launcher/adapter_option.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
+#include "base/json/json_writer.h"
+#include "comm/agreement.h"
+#include "launcher/screen/printable.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
 
 namespace strata::launcher {
 
@@ -24,6 +29,19 @@ void require_sole_adapter(const std::filesystem::path& folder, const runtime::Re
          "--adapter {} and checkpoint.dir = {} contradict each other: the newest checkpoint there would be evaluated; "
          "leave --adapter out for that, or give --set checkpoint.resume=none for the adapter on model.path",
          folder.string(), checkpoint.dir->string());
+}
+
+void take_base_of(std::filesystem::path& model, std::optional<std::filesystem::path>& adapter,
+                  std::vector<std::string>& sets, comm::World& world) {
+  std::optional<std::filesystem::path> base;
+  comm::agree(world, [&] {
+    if (!adapter) base = runtime::base_folder_of(model);
+  });
+  if (!base) return;
+  adapter = std::exchange(model, *base);
+  // Before the assignments of --set.
+  sets.insert(sets.begin(), "adapter.path=" + json_string(std::filesystem::absolute(*adapter).string()));
+  if (world.rank() == 0) note(runtime::note_of_base(*adapter, model));
 }
 
 }  // namespace strata::launcher

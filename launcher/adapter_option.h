@@ -1,6 +1,10 @@
 #pragma once
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "comm/communicator.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -8,5 +12,10 @@ namespace strata::launcher {
 // Implements --adapter FOLDER of eval, generate and predict, which sets adapter.path. Throws Error{usage} if the recipe
 // names another folder, or a checkpoint that would be evaluated without it.
 void require_sole_adapter(const std::filesystem::path& folder, const runtime::Recipe& recipe);
+
+// If MODEL of generate or predict is peft's folder of an adapter whose base model is a folder here, makes it --adapter,
+// takes the base as MODEL, and prints a note. Collective; throws AgreedError.
+void take_base_of(std::filesystem::path& model, std::optional<std::filesystem::path>& adapter,
+                  std::vector<std::string>& sets, comm::World& world);
 
 }  // namespace strata::launcher

@@ -60,9 +60,9 @@ CLI::Validator records_or_table() {
 void add_generate(CLI::App& app, int& status) {
   const auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
-  auto* model =
-      add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
-          ->option_text("TEXT REQUIRED");
+  auto* model = add_path(command, "MODEL", options->model,
+                         "Hugging Face directory, checkpoint, folder of checkpoints, or peft folder")
+                    ->option_text("TEXT REQUIRED");
   add_path(command, "--model", options->model, "MODEL, by name")->excludes(model);
   add_adapter(command, *options, "a peft folder with an adapter of that model");
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
@@ -117,7 +117,8 @@ void add_predict(CLI::App& app, int& status) {
   const auto options = std::make_shared<PredictOptions>();
   auto* command = app.add_subcommand(
       "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
-  add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+  add_path(command, "MODEL", options->model,
+           "Hugging Face directory, checkpoint, folder of checkpoints, or peft folder")
       ->required();
   add_adapter(command, *options, "a peft folder with an adapter of that model");
   add_path(command, "IN", options->input,
@@ -147,7 +148,8 @@ void add_predict(CLI::App& app, int& status) {
 void add_export(CLI::App& app, int& status) {
   const auto options = std::make_shared<ExportOptions>();
   auto* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face directory");
-  add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest complete one), or a model")
+  add_path(command, "CHECKPOINT", options->from,
+           "a checkpoint, a folder of them (the newest complete one), a peft folder, or a model")
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
   auto* dtype =

@@ -1,13 +1,56 @@
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
+#include "base/json/json_writer.h"
 #include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "runtime/job/requirements.h"
+#include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {
+namespace {
+
+runtime::ExportOptions settings_of(const ExportOptions& options, Activity& exporting) {
+  return {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32,
+          .quantised = options.quantised,
+          .advance = exporting.advance()};
+}
+
+// Exports peft's folder of an adapter, merged into its base model.
+void export_adapted(const ExportOptions& options, const std::filesystem::path& base) {
+  if (options.adapter || options.quantised)
+    fail(Exit::usage, "{} is an adapter of {}, and --{} would write {} as it is: leave the option out to merge the two",
+         options.from.string(), base.string(), options.adapter ? "adapter" : "quantized",
+         options.adapter ? "it" : "that model");
+  std::vector<std::string> sets = {"model.path=" + json_string(base.string()),
+                                   "adapter.path=" + json_string(options.from.string()), "data.seq_len=1"};
+  const std::vector<std::string> head = runtime::keys_of_head(runtime::ModelFolder(base).config(), options.from);
+  sets.insert(sets.end(), head.begin(), head.end());
+  const runtime::Workload workload = runtime::open_workload(runtime::load_recipe(std::nullopt, sets));
+  note(runtime::note_of_base(options.from, base));
+  const auto model = runtime::adapted_model(workload);
+  runtime::require_adaptable(*model, *workload.recipe.adapter.shared(), options.from);
+  print_remarks([&] {
+    Activity exporting("exporting", Activity::Unit::bytes);
+    return runtime::export_merged(workload, *model, options.to, settings_of(options, exporting));
+  }());
+  say("{}, merged into {}, exported to {} in {}", options.from.string(), base.string(), options.to.string(),
+      options.dtype);
+}
+
+}  // namespace
 
 int export_model(const ExportOptions& options) {
+  if (const auto base = runtime::base_folder_of(options.from)) {
+    export_adapted(options, *base);
+    return static_cast<int>(Exit::done);
+  }
   const auto folder = [&] {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
     return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
@@ -24,10 +67,7 @@ int export_model(const ExportOptions& options) {
   }
   const auto remarks = [&] {
     Activity exporting("exporting", Activity::Unit::bytes);
-    return runtime::export_model(folder, options.to,
-                                 {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32,
-                                  .quantised = options.quantised,
-                                  .advance = exporting.advance()});
+    return runtime::export_model(folder, options.to, settings_of(options, exporting));
   }();
   print_remarks(remarks);
   if (options.quantised && folder.has_adapter())

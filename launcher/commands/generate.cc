@@ -18,6 +18,7 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
+#include "launcher/adapter_option.h"
 #include "launcher/answerer.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
@@ -155,8 +156,9 @@ void talk(Question& question, Answerer& answerer, comm::World& world, const Stop
   if (prints) fmt::print("\n");
 }
 
-void run(const GenerateOptions& options, comm::World& world, const StopSignal& stop) {
+void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
+  take_base_of(options.model, options.adapter, options.sets, world);
   Question question;
   std::optional<runtime::ReportFile> json;
   const auto require_same = [&](const char* what, const std::string& mine) {

@@ -69,6 +69,16 @@ std::uint64_t bytes_before(device::StorageFormat format, std::uint64_t element) 
   return stored_bytes(format, is_nf4(format) ? element / device::kNf4Block * device::kNf4Block : element);
 }
 
+// The smallest range of the extent's elements with all that `wanted` has of them: first and end; empty if first >= end.
+std::pair<std::uint64_t, std::uint64_t> covering(const Extent& e, const BoxRange& wanted) {
+  std::uint64_t first = e.end, end = e.begin;
+  for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t, std::uint64_t count) {
+    first = std::min(first, at);
+    end = at + count;
+  });
+  return {first, end};
+}
+
 }  // namespace
 
 Checkpoint::~Checkpoint() = default;
@@ -201,12 +211,7 @@ void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::u
                           std::uint64_t count) const {
   for (const Extent& e : extents(kind, tensor)) {
     if (e.format == device::StorageFormat::block8) continue;
-    std::uint64_t from = e.end, to = e.begin;
-    const Box whole = Box::whole(e.box.shape);
-    for_common(e.range(), {whole, begin, begin + count}, [&](std::uint64_t at, std::uint64_t, std::uint64_t n) {
-      from = std::min(from, at);
-      to = at + n;
-    });
+    const auto [from, to] = covering(e, {Box::whole(e.box.shape), begin, begin + count});
     if (from >= to) continue;
     const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
@@ -278,16 +283,17 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
   }
   std::uint64_t done = 0;
   for (const Extent& e : all) {
-    const Box whole = Box::whole(e.box.shape);
-    const auto copy = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
-      const std::uint64_t from = at - e.begin;
-      const std::vector<float> values =
-          floats_of(format, read_bytes(e, bytes_before(format, from), stored_bytes(format, from + count)));
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from % device::kNf4Block), count,
+    const BoxRange wanted{Box::whole(e.box.shape), begin, begin + out.size()};
+    const auto [first, last] = covering(e, wanted);
+    if (first >= last) continue;
+    const std::uint64_t from = (first - e.begin) / device::kNf4Block * device::kNf4Block;
+    const std::vector<float> values =
+        floats_of(format, read_bytes(e, stored_bytes(format, from), stored_bytes(format, last - e.begin)));
+    for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(at - e.begin - from), count,
                   out.begin() + static_cast<std::ptrdiff_t>(in_whole - begin));
       done += count;
-    };
-    for_common(e.range(), {whole, begin, begin + out.size()}, copy);
+    });
   }
   STRATA_CHECK_EQ(done, out.size());
 }
@@ -347,11 +353,18 @@ class CheckpointWeights final : public WeightSource {
     const auto& place = match_.places[unit][parameter];
     if (!place) return false;
     const auto extents = checkpoint_.extents("master", name_at(*place));
-    return !extents.empty() && extents[0].format == format && extents[0].box.is_whole();
+    return !extents.empty() && extents[0].format == format &&
+           (extents[0].box.is_whole() || format == device::StorageFormat::nf4_plain);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
-    checkpoint_.read_nf4_block("master", name_at(*match_.places[unit][parameter]), begin, block);
+    const std::string& name = name_at(*match_.places[unit][parameter]);
+    const Box& box = checkpoint_.extents("master", name)[0].box;
+    if (box.is_whole()) return checkpoint_.read_nf4_block("master", name, begin, block);
+    // A scale is the largest magnitude of its 64 values, and so these have the same scale and codes again.
+    std::vector<float> values(std::min(device::kNf4Block, box.of_tensor() - begin));
+    checkpoint_.read("master", name, begin, values);
+    write_nf4_block(device::StorageFormat::nf4_plain, values, 0, block);
   }
   std::vector<std::string> initialised() const override { return match_.initialised; }
   std::vector<std::string> left_out() const override {

@@ -103,6 +103,16 @@ void require_no_names(const Modules& modules, const std::string& pattern) {
          pattern, fmt::join(names, "\", \""));
 }
 
+// The module whose table a module has: another one's if the two are tied.
+std::string holder_of(const models::Model& model, const std::string& module) {
+  for (const auto& unit : model.units)
+    if (const auto& shared = unit->shared(); shared && shared->name == module + ".weight") {
+      const std::string& name = model.units[shared->unit]->parameters()[shared->parameter].name;
+      return name.substr(0, name.rfind('.'));
+    }
+  return module;
+}
+
 void require_targets(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
                      const Folder& folder) {
   const auto is_of = [](const ModuleNames& names) {
@@ -119,10 +129,12 @@ void require_targets(const models::Model& model, const Modules& modules, const m
            "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
            "(merge_and_unload, save_pretrained), and give the result",
            folder->string(), *other);
+    const std::string holder = holder_of(model, *other);
     fail(Exit::usage,
          "adapter.target_modules: {} matches {}, which is not a linear layer inside the model and cannot have an "
-         "adapter: train all of it (adapter.modules_to_save), or leave it out",
-         given, *other);
+         "adapter: leave it out, or train all of it (adapter.modules_to_save = [\"{}\"]{})",
+         given, *other, holder.substr(holder.rfind('.') + 1),
+         holder == *other ? "" : ", the table that it shares, with adapter.ensure_weight_tying = true");
   };
   const ModuleNames& targets = adapter.target_modules;
   if (targets.empty())
@@ -291,16 +303,10 @@ void require_quantised(const models::Model& model) {
               : "nothing is frozen: give training.freeze, or leave it out");
 }
 
-void require_whole_scales(const models::Model& model, std::size_t shards, bool adapted) {
+void require_whole_scales(const models::Model& model, std::size_t shards) {
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
       if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
-      if (!adapted)
-        fail(
-            Exit::usage,
-            "parallel.tensor_shards = {} supports layers in 4 bits as the base of an adapter alone: set adapter.kind = "
-            "\"lora\", or leave model.frozen_format out",
-            shards);
       const std::size_t run = p.piece(0).length;  // elements that follow each other
       if (run % device::kScaleBlock == 0) continue;
       std::size_t most = shards;

@@ -156,6 +156,13 @@ TEST_F(Predict, AdaptersAreRun) {
     const auto of = [&](const std::string& line) { return double(parser_.parse(line)["probabilities"]["yes"]); };
     EXPECT_NEAR(of(merged[i]), of(adapted[i]), 1e-6) << i;
   }
+  // The adapter names its base, and so may stand alone.
+  EXPECT_EQ(predicted("adapter", {}, "texts.jsonl", 2), adapted);
+  EXPECT_THAT(said_, HasSubstr("adapter is an adapter: it is read with its base model"));
+  EXPECT_THAT(done(run({kStrata, "export", file("adapter"), "-o", file("alone")})), HasSubstr("merged into"));
+  EXPECT_EQ(predicted("alone"), merged);
+  EXPECT_COMPLAINT(run({kStrata, "export", file("adapter"), "-o", file("again"), "--adapter"}), Exit::usage,
+                   HasSubstr("--adapter would write it as it is"));
   EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("nowhere")})), Exit::usage,
                    AllOf(HasSubstr("there is no folder"), HasSubstr("nowhere")));
   const auto with_adapter = asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("adapter")});
@@ -186,6 +193,9 @@ TEST_F(Predict, TheHeadMayBeTheAdapters) {
         line.replace(at, std::strlen(name), number);
   EXPECT_EQ(predicted("model", with_adapter), numbered);
   EXPECT_EQ(predicted("model", with_adapter, "texts.jsonl", 2), numbered);
+  EXPECT_EQ(predicted("adapter"), numbered);
+  done(run({kStrata, "export", file("adapter"), "-o", file("alone")}));
+  EXPECT_EQ(predicted("alone").size(), numbered.size()) << "a classifier";
   auto named = with_adapter;
   named.insert(named.end(), {"--set", R"(model.config.id2label={"0": "maybe", "1": "no", "2": "yes"})"});
   EXPECT_EQ(predicted("model", named), adapted);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -32,6 +33,30 @@ TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {
   folder.write("step-00000001/manifest.json", "{}");
   EXPECT_FAILURE(look_at({dir}), Exit::usage, HasSubstr("checkpoint.resume=none"));
   look_at({dir, "checkpoint.resume=none"});
+}
+
+// MODEL may be the adapter alone: its file names the base, by a path from here or from its own folder.
+TEST(AdapterOption, AnAdapterAsModelIsReadWithItsBase) {
+  const tests::ScratchFolder folder;
+  std::filesystem::create_directory(folder.path() / "base");
+  const auto taken = [&](const std::string& base, std::optional<std::filesystem::path> adapter = std::nullopt) {
+    folder.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "target_modules": ["c_attn"], )"
+                                                R"("base_model_name_or_path": ")" +
+                                                    base + "\"}");
+    std::filesystem::path model = folder.path() / "adapter";
+    std::vector<std::string> sets = {"adapter.rank=4"};
+    comm::run_threads(1, [&](comm::World& world) { take_base_of(model, adapter, sets, world); });
+    if (model != folder.path() / "adapter") {
+      EXPECT_EQ(adapter, folder.path() / "adapter");
+      EXPECT_EQ(sets.front(), "adapter.path=\"" + adapter->string() + '"');
+    }
+    EXPECT_EQ(sets.back(), "adapter.rank=4");
+    return model;
+  };
+  EXPECT_EQ(taken((folder.path() / "base").string()), folder.path() / "base");
+  EXPECT_EQ(taken("../base"), folder.path() / "base");
+  EXPECT_EQ(taken("base"), folder.path() / "adapter") << "there is none";
+  EXPECT_EQ(taken("../base", "/another"), folder.path() / "adapter") << "two adapters";
 }
 
 }  // namespace

@@ -48,33 +48,6 @@ namespace {
 namespace fs = std::filesystem;
 using comm::agree;
 
-// The layer of class scores that an adapter's files hold, for a base model that is not a classifier.
-struct AdapterHead {
-  models::Objective objective{};
-  std::size_t classes = 0;
-};
-// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a folder of peft's, or does not say what is
-// classified.
-std::optional<AdapterHead> head_of_adapter(const std::filesystem::path& folder) {
-  runtime::require_peft(folder);
-  const runtime::PeftConfig config = runtime::read_peft_config(folder);
-  const models::Safetensors file = models::Safetensors::open(folder / runtime::kPeftWeightsName);
-  for (const auto& tensor : file.tensors()) {
-    const bool of_text = tensor.name.ends_with(".classifier.out_proj.weight");  // RoBERTa's, for whole texts only
-    const bool scores =
-        of_text || tensor.name.ends_with(".classifier.weight") || tensor.name.ends_with(".score.weight");
-    if (!scores || tensor.shape.size() != 2) continue;
-    const auto classes = static_cast<std::size_t>(tensor.shape[0]);
-    if (of_text || config.task == "SEQ_CLS") return AdapterHead{models::Objective::sequence_classification, classes};
-    if (config.task == "TOKEN_CLS") return AdapterHead{models::Objective::token_classification, classes};
-    fail(Exit::usage,
-         "{} has a layer of class scores ({}), and does not say whether it classifies texts or their words: set "
-         "\"task_type\" there to \"SEQ_CLS\" or \"TOKEN_CLS\"",
-         (folder / runtime::kPeftConfigName).string(), tensor.name);
-  }
-  return std::nullopt;
-}
-
 std::string line_of(std::span<const float> scores, const models::Classes& classes, double threshold) {
   constexpr JsonLayout kLayout = JsonLayout::spaced;
   JsonObject line(kLayout), probabilities(kLayout);
@@ -108,22 +81,6 @@ runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFol
   sets.insert(sets.end(), head.begin(), head.end());
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return read_recipe(std::nullopt, sets, world, false);
-}
-
-// Keys that describe the head: none if the model has its own, else the adapter's.
-std::vector<std::string> keys_of_head(const runtime::ModelFolder& folder, const runtime::Recipe& asked) {
-  const runtime::Workload workload{asked, folder.config()};
-  const models::Config config = workload.config();
-  const auto named = models::named_objective(config);
-  const bool classifies =
-      named == models::Objective::sequence_classification || named == models::Objective::token_classification;
-  if (classifies || !asked.adapter.path || asked.training.objective) return {};
-  const auto head = head_of_adapter(*asked.adapter.path);
-  if (!head) return {};
-  std::vector<std::string> keys = {fmt::format("training.objective={}", models::name_of(head->objective))};
-  if (models::read_classes(config, head->objective).names.size() != head->classes)
-    keys.insert(keys.end(), {"model.config.id2label=null", fmt::format("model.config.num_labels={}", head->classes)});
-  return keys;
 }
 
 // Checks OUT as far as possible before anything is read.
@@ -277,8 +234,9 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
   while (text < documents.count()) end_text();
 }
 
-void run(const PredictOptions& options, comm::World& world, const StopSignal& stop) {
+void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
+  take_base_of(options.model, options.adapter, options.sets, world);
   agree(world, [&] { require_writable(options); });
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
@@ -286,7 +244,10 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   models::Config description;
   runtime::Recipe recipe = recipe_of(options, folder, {}, world);
   std::vector<std::string> keys;
-  agree(world, [&] { keys = keys_of_head(folder, recipe); });
+  agree(world, [&] {
+    if (!recipe.adapter.path || recipe.training.objective) return;
+    keys = runtime::keys_of_head(runtime::Workload{recipe, folder.config()}.config(), *recipe.adapter.path);
+  });
   if (!keys.empty()) recipe = recipe_of(options, folder, keys, world);
   agree(world, [&] {
     description = runtime::Workload{recipe, folder.config()}.config();

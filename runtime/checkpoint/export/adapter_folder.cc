@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/quote.h"
+#include "models/classes.h"
+#include "models/files/safetensors.h"
+#include "models/objective.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/peft_folder.h"
@@ -30,6 +33,33 @@ void require_peft_weights(const fs::path& folder) {
        python_command("import torch; from safetensors.torch import save_file; "
                       "save_file(torch.load(argv[1], weights_only=True), argv[2])",
                       {pickle.string(), weights.string()}));
+}
+
+// The layer of class scores that an adapter's files hold, for a base model that is not a classifier.
+struct AdapterHead {
+  models::Objective objective{};
+  std::size_t classes = 0;
+};
+// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a folder of peft's, or does not say what is
+// classified.
+std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
+  require_peft(folder);
+  const PeftConfig config = read_peft_config(folder);
+  const models::Safetensors file = models::Safetensors::open(folder / kPeftWeightsName);
+  for (const auto& tensor : file.tensors()) {
+    const bool of_text = tensor.name.ends_with(".classifier.out_proj.weight");  // RoBERTa's, for whole texts only
+    const bool scores =
+        of_text || tensor.name.ends_with(".classifier.weight") || tensor.name.ends_with(".score.weight");
+    if (!scores || tensor.shape.size() != 2) continue;
+    const auto classes = static_cast<std::size_t>(tensor.shape[0]);
+    if (of_text || config.task == "SEQ_CLS") return AdapterHead{models::Objective::sequence_classification, classes};
+    if (config.task == "TOKEN_CLS") return AdapterHead{models::Objective::token_classification, classes};
+    fail(Exit::usage,
+         "{} has a layer of class scores ({}), and does not say whether it classifies texts or their words: set "
+         "\"task_type\" there to \"SEQ_CLS\" or \"TOKEN_CLS\"",
+         (folder / kPeftConfigName).string(), tensor.name);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -71,17 +101,40 @@ void require_peft(const fs::path& folder) {
   require_peft_weights(folder);
 }
 
+std::optional<fs::path> base_folder_of(const fs::path& model) {
+  const auto has = [&](const char* file) { return type_at(model / file) != fs::file_type::not_found; };
+  if (!has(kPeftConfigName) || has("config.json") || is_checkpoint(model)) return std::nullopt;
+  const fs::path base = read_peft_config(model).base;
+  if (base.empty()) return std::nullopt;
+  if (type_at(base) == fs::file_type::directory) return base;
+  fs::path beside = (model / base).lexically_normal();
+  if (base.is_relative() && type_at(beside) == fs::file_type::directory) return beside;
+  return std::nullopt;
+}
+
+std::string note_of_base(const fs::path& adapter, const fs::path& base) {
+  return fmt::format("{} is an adapter: it is read with its base model, {} (base_model_name_or_path)", adapter.string(),
+                     base.string());
+}
+
 std::string take_base(Recipe& recipe) {
   if (!recipe.model.path || recipe.adapter.path || recipe.model.init != Init::pretrained) return {};
-  const fs::path folder = *recipe.model.path;
-  const auto has = [&](const char* file) { return type_at(folder / file) != fs::file_type::not_found; };
-  if (!has(kPeftConfigName) || has("config.json") || is_checkpoint(folder)) return {};
-  const fs::path base = read_peft_config(folder).base;
-  if (base.empty() || type_at(base) != fs::file_type::directory) return {};
-  recipe.adapter.path = folder;
-  recipe.model.path = base;
-  return fmt::format("model.path = {} is an adapter: it is read with its base model, {} (base_model_name_or_path)",
-                     folder.string(), base.string());
+  const auto base = base_folder_of(*recipe.model.path);
+  if (!base) return {};
+  recipe.adapter.path = std::exchange(recipe.model.path, base);
+  return "model.path = " + note_of_base(*recipe.adapter.path, *base);
+}
+
+std::vector<std::string> keys_of_head(const models::Config& base, const fs::path& adapter) {
+  const auto named = models::named_objective(base);
+  if (named == models::Objective::sequence_classification || named == models::Objective::token_classification)
+    return {};
+  const auto head = head_of_adapter(adapter);
+  if (!head) return {};
+  std::vector<std::string> keys = {fmt::format("training.objective={}", models::name_of(head->objective))};
+  if (models::read_classes(base, head->objective).names.size() != head->classes)
+    keys.insert(keys.end(), {"model.config.id2label=null", fmt::format("model.config.num_labels={}", head->classes)});
+  return keys;
 }
 
 std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,20 @@ void require_peft(const std::filesystem::path& folder);
 // The model that the adapter was made for, a folder or a name on the Hub; empty if its config does not say.
 std::string base_of_adapter(const std::filesystem::path& folder);
 
-// If model.path is peft's folder of an adapter whose base model is a folder here, gives both their own keys. Returns a
-// note about it, or nothing.
+// The base model of a folder of peft's that is given as a model, if that is a folder here: as
+// base_model_name_or_path says it, or relative to the adapter's folder.
+std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path& model);
+// A note that the folder `adapter`, which was given as a model, is read with its base.
+std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
+// If model.path is such a folder, gives it and its base their own keys. Returns a note about it, or nothing.
 std::string take_base(Recipe& recipe);
 
 // Takes the adapter's keys from adapter.path, a folder of peft's; keys that the recipe gives must agree with them.
 // Returns the notes about the folder.
 std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model);
+
+// Assignments of the keys that describe a classifier's head which the adapter's files hold; none if they hold none, or
+// if the base model is a classifier. Throws Error{usage} if the folder does not say what is classified.
+std::vector<std::string> keys_of_head(const models::Config& base, const std::filesystem::path& adapter);
 
 }  // namespace strata::runtime

@@ -374,16 +374,18 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
     write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, advancing);
   file.close();
   out.put((to / "").parent_path());
+  std::vector<std::string> notes;
+  if (model->objective == models::Objective::causal_lm) notes = notes_of_readers(peft.adapter);
   try {
     if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())
-      return {fmt::format(
+      notes.push_back(fmt::format(
           "{} has no {}, which the run initialised and the adapter does not hold: another program that loads the two "
           "initialises it otherwise; strata export without --adapter writes the whole model, with it",
-          folder.base().value_or("").string(), fmt::join(initialised, ", "))};
+          folder.base().value_or("").string(), fmt::join(initialised, ", ")));
   } catch (const Error&) {
     // The base is gone.
   }
-  return {};
+  return notes;
 }
 
 }  // namespace strata::runtime

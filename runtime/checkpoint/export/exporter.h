@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "models/files/safetensors.h"
 #include "models/model.h"
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/plan/job.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
@@ -41,6 +43,11 @@ void export_model(const models::Config& config, const WeightSource& weights,
 // reading the configuration found, as notes for the user.
 std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
                                       const ExportOptions& options);
+// The model of a workload whose adapter.path is set, with the adapter.
+std::unique_ptr<models::Model> adapted_model(const Workload& workload);
+// Exports that model, `adapted`, as one without adapter: A and B of adapter.path are merged into model.path as above.
+std::vector<std::string> export_merged(const Workload& workload, const models::Model& adapted,
+                                       const std::filesystem::path& to, const ExportOptions& options);
 // Exports a checkpoint's adapter as a peft folder: adapter_config.json and adapter_model.safetensors, in fp32. Returns
 // notes for the user. Throws Error{usage} if the checkpoint has no adapter.
 std::vector<std::string> export_adapter(const ModelFolder& folder, const std::filesystem::path& to,

@@ -52,6 +52,24 @@ bool is_hub_name(const fs::path& path) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
+// For an adapter that is given as a model, and whose own model is not found.
+[[noreturn]] void no_base(const fs::path& adapter) {
+  const std::string base = base_of_adapter(adapter);
+  const auto what = [&] {
+    if (base.empty()) return std::string(" and names no base_model_name_or_path");
+    if (type_at(base) == fs::file_type::directory) return " of " + base;
+    const std::string of = fmt::format(" of {}, which is no folder here", base);
+    if (!is_hub_name(base)) return of;
+    return fmt::format("{}, and nothing is downloaded (hf download {} --local-dir {})", of, shell_word(base),
+                       shell_word(base));
+  };
+  fail(
+      Exit::usage,
+      "{} holds an adapter (LoRA){}: write the folder of that model to base_model_name_or_path in its {}, or give that "
+      "model, and the adapter as adapter.path (eval, generate and predict: --adapter)",
+      adapter.string(), what(), kPeftConfigName);
+}
+
 [[noreturn]] void no_model(const fs::path& path) {
   refuse_broken_link((path / "").parent_path());
   refuse_broken_link(path / "config.json");
@@ -62,14 +80,7 @@ bool is_hub_name(const fs::path& path) {
          "from the Hugging Face Hub first: hf download {} --local-dir {}",
          path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
   }
-  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) {
-    const std::string base = base_of_adapter(path);
-    fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model: give that model{}{}, and the adapter "
-         "as adapter.path (eval, generate and predict: --adapter); export takes a checkpoint of a run that began with "
-         "adapter.path",
-         path.string(), base.empty() ? "" : ", ", base);
-  }
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) no_base(path);
   if (path.extension() == ".gguf")
     fail(
         Exit::usage,

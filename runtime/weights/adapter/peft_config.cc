@@ -347,4 +347,27 @@ std::string peft_config_json(const PeftConfig& config, const std::string& task) 
   return out.text() + "\n";
 }
 
+// llama.cpp's converter ends at any tensor other than A and B, and vLLM at use_dora and modules_to_save. llama.cpp's
+// scale is lora_alpha over the rank of each B, vLLM's is one number for all layers.
+std::vector<std::string> notes_of_readers(const models::Adapter& adapter) {
+  constexpr std::string_view kAdvice = "for it, export the merged model (strata export without --adapter)";
+  if (adapter.dora || !adapter.modules_to_save.empty())
+    return {
+        fmt::format("peft reads the folder; llama.cpp (convert_lora_to_gguf.py) and vLLM (--lora-modules) refuse {}: "
+                    "for them, export the merged model (strata export without --adapter)",
+                    adapter.dora ? "DoRA" : "adapters with modules_to_save")};
+  std::vector<std::string> notes;
+  const auto add = [&](const char* program, bool first, const char* key, bool second, const char* other) {
+    if (first || second)
+      notes.push_back(fmt::format("{} does not read {}{}{}, and would scale the adapter otherwise than peft: {}",
+                                  program, first ? key : "", first && second ? " and " : "", second ? other : "",
+                                  kAdvice));
+  };
+  add("llama.cpp (convert_lora_to_gguf.py)", adapter.rslora, "use_rslora", !adapter.alpha_pattern.empty(),
+      "alpha_pattern");
+  add("vLLM (--lora-modules)", !adapter.rank_pattern.empty(), "rank_pattern", !adapter.alpha_pattern.empty(),
+      "alpha_pattern");
+  return notes;
+}
+
 }  // namespace strata::runtime

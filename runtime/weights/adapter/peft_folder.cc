@@ -22,15 +22,18 @@ namespace fs = std::filesystem;
 // Says so if the file has the tensor under a name that save_pretrained does not write: with the adapter's own name in
 // it (a state_dict), or with another prefix (a wrapper's, or none).
 void refuse_other_names(const models::Safetensors& file, const fs::path& path, const std::string& tensor) {
+  const auto command = [&](std::string_view old, std::string_view now) {
+    return python_command(
+        "from safetensors.torch import load_file, save_file; "
+        "save_file({k.replace(argv[2], argv[3], 1): t.clone() for k, t in load_file(argv[1]).items()}, "
+        "argv[1], {'format': 'pt'})",
+        {path.string(), old, now});
+  };
   const auto renamed = [&](std::string_view what, std::string_view old, std::string_view now) {
     fail(Exit::usage,
          "{}: {}, unlike in a file of peft's save_pretrained: save the adapter with that, or rename its tensors once: "
          "{}",
-         path.string(), what,
-         python_command("from safetensors.torch import load_file, save_file; "
-                        "save_file({k.replace(argv[2], argv[3], 1): t.clone() for k, t in load_file(argv[1]).items()}, "
-                        "argv[1], {'format': 'pt'})",
-                        {path.string(), old, now}));
+         path.string(), what, command(old, now));
   };
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> names;
@@ -44,6 +47,13 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
     const std::string own(rest.substr(0, rest.find('.', 1)));
     if (own != kWeight) renamed(fmt::format("{} carries the adapter's own name, {}", name, own.substr(1)), own, "");
   }
+  // The model without its head: Hugging Face's AutoModel has no "transformer." or "model." before the layers' names.
+  const std::string first = tensor.substr(0, tensor.find('.') + 1);
+  if (file.find(kPeftPrefix + tensor.substr(first.size())))
+    fail(Exit::usage,
+         "{}: the names of its tensors lack {} after {}: the adapter was trained on a model without its head "
+         "(AutoModel); rename them once: {}",
+         path.string(), first, kPeftPrefix, command(kPeftPrefix, kPeftPrefix + first));
   const bool bare = file.find(tensor) != nullptr;
   if (const std::string prefix = prefix_of_wrapper(names, tensor); bare || !prefix.empty())
     renamed(bare ? fmt::format("the names of its tensors do not begin with {}", kPeftPrefix)

@@ -198,6 +198,8 @@ TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
   EXPECT_THAT(refused("base_model.model.", "module.base_model.model."),
               AllOf(HasSubstr("begin with module.base_model.model.,"),
                     testing::EndsWith(" module.base_model.model. base_model.model.")));
+  EXPECT_THAT(refused("base_model.model.transformer.", "base_model.model."),
+              AllOf(HasSubstr("lack transformer. after"), testing::EndsWith(" base_model.model.transformer.")));
 }
 
 // peft saves resized embeddings whole, and its configuration does not mention them.

@@ -30,8 +30,7 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
                   "model.config.num_key_value_heads=3", "model.config.hidden_size=96", "parallel.tensor_shards=4"},
                  "which have 12 heads, 3 of keys, and an MLP of 352: the largest value that this version supports for "
                  "it is 1");
-  expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
-                 "parallel.tensor_shards = 2 supports layers in 4 bits as the base of an adapter alone");
+  expect_refused({"parallel.tensor_shards=4", "model.frozen_format=nf4", "training.freeze=*.h.*"}, "use at most 2");
   expect_refused(
       {"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
       "parallel.tensor_shards = 4 cuts transformer.h.0.attn.c_attn.weight every 32 elements, and in 4 bits 64 in a row "

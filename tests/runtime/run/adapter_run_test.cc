@@ -180,7 +180,10 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({"adapter.target_modules=q_proj, v_proj"}), HasSubstr(R"(= ["q_proj", "v_proj"])"));
   EXPECT_THAT(refused({"adapter.target_modules=all"}), HasSubstr("every linear layer is \"all-linear\""));
   EXPECT_THAT(refused({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("lm_head"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}),
+              testing::EndsWith(R"(train all of it (adapter.modules_to_save = ["lm_head"]))"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
+              AllOf(HasSubstr(R"(["wte"], the table that it shares)"), HasSubstr("ensure_weight_tying = true")));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),

@@ -19,21 +19,28 @@ std::vector<std::string> with_sets(std::vector<std::string> sets, const std::vec
 
 const std::vector<std::string> kFourHeads = {"model.config.n_head=4", "model.config.attn_pdrop=0.1"};
 
-std::string weights_at_start(const SavedRun& run, const std::string& folder, int shards) {
+// One block's matrices, and half of the other's.
+const std::vector<std::string> kInFourBits = {"model.frozen_format=nf4", "model.config.n_embd=256",
+                                              R"(training.freeze=["*.h.0.*", "*.h.1.mlp.*"])"};
+
+std::string weights_at_start(const SavedRun& run, const std::string& folder, int shards,
+                             const std::vector<std::string>& more = {}) {
   const std::string dir = (run.folder().path() / folder).string();
   run.run(1,
-          run.sets(1, with_sets(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
-                                             "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
+          run.sets(1, with_sets(with_sets(kFourHeads, more),
+                                {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
+                                 "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
           1, {1});
   return dir + "/step-00000001";
 }
 
-TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
+void expect_the_whole_model(const std::vector<std::string>& more) {
   const SavedRun run;
-  const Checkpoint whole(weights_at_start(run, "one", 1)), split(weights_at_start(run, "four", 4));
+  const Checkpoint whole(weights_at_start(run, "one", 1, more)), split(weights_at_start(run, "four", 4, more));
   const auto model = models::make_model(models::Config::parse(whole.manifest().config, "config"),
                                         {1, 1, device::DType::fp32, 1, false});
   const auto a = checkpoint_weights(whole, *model), b = checkpoint_weights(split, *model);
+  std::size_t blocks = 0;
   for (std::size_t unit = 0; unit < model->units.size(); ++unit)
     for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
       const models::Parameter& parameter = model->units[unit]->parameters()[p];
@@ -44,7 +51,20 @@ TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
       if (x.size() < 20) continue;
       b->read(unit, p, 7, std::span(y).subspan(7, x.size() - 13));  // from within a stretch to within one
       EXPECT_EQ(x, y) << parameter.name;
+      constexpr device::StorageFormat kPlain = device::StorageFormat::nf4_plain;
+      const bool quantised = a->quantised(unit, p, device::StorageFormat::nf4) || a->quantised(unit, p, kPlain);
+      ASSERT_EQ(b->quantised(unit, p, kPlain), quantised) << parameter.name;
+      if (!quantised) continue;
+      read_blocks(*b, kPlain, unit, p, 7, std::span(y).subspan(7));
+      EXPECT_EQ(x, y) << parameter.name << ", by blocks";
+      blocks += a->quantised(unit, p, kPlain);
     }
+  EXPECT_EQ(blocks, more.empty() ? 0u : 6u);
+}
+
+TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
+  expect_the_whole_model({});
+  expect_the_whole_model(with_sets(kInFourBits, {"model.double_quant=false"}));
 }
 
 TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
@@ -78,7 +98,8 @@ TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
   const std::vector<std::vector<std::string>> kinds = {
       {"optimizer.name=adamw"},
       {"optimizer.name=adamw8bit"},
-      {"adapter.kind=lora", "adapter.dora=true", "adapter.dropout=0.1", "adapter.rank=3"}};
+      {"adapter.kind=lora", "adapter.dora=true", "adapter.dropout=0.1", "adapter.rank=3"},
+      kInFourBits};
   for (const auto& kind : kinds) {
     const std::vector<std::string> shards = with_sets(with_sets(kFourHeads, {"parallel.tensor_shards=4"}), kind);
     const SavedRun never;

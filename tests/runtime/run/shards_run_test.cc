@@ -66,6 +66,10 @@ const std::vector<std::string> kOnPlain4Bits =
     joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
                     "model.config.intermediate_size=512", "model.frozen_format=nf4", "model.double_quant=false",
                     "adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "down_proj"])"});
+// Without an adapter: some layers are in 4 bits, the others are trained, and blocks have both, or one of them.
+const std::vector<std::string> kPartlyIn4Bits =
+    joined(kGpt2, {"model.config.n_embd=256", "model.frozen_format=nf4",
+                   R"(training.freeze=["*.h.0.*", "*.h.1.mlp.*", "*.h.1.attn.c_attn.bias"])"});
 // Several shards read a head of keys: two do of four, or with one head all of them.
 const std::vector<std::string> kFewKeys = joined(kLlama, {"model.config.num_key_value_heads=2"});
 const std::vector<std::string> kOneKey =
@@ -90,6 +94,7 @@ const ShardsRunCase kShardsRunCases[] = {
     {"llama, adapted", joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"})},
     {"gpt2, on 4 bits", kOn4Bits},
     {"llama, on 4 bits", kOnPlain4Bits},
+    {"gpt2, partly in 4 bits", kPartlyIn4Bits},
     {"qwen2, few keys", joined(kFewKeys, {"model.config.model_type=\"qwen2\""})},
     {"qwen3, one key, some adapted",
      joined(kOneKey, {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["k_proj", "v_proj"])",

@@ -85,6 +85,29 @@ TEST(PeftConfig, OtherMathematicsIsRefusedByItsKey) {
   EXPECT_THAT(read_with(R"("layers_to_transform": [0], "layers_pattern": ["layers", "h"])").notes, IsEmpty());
 }
 
+TEST(PeftConfig, WhatOtherProgramsDoNotRead) {
+  const auto notes = [](auto&& change) {
+    models::Adapter adapter{.target_modules = {{"q_proj"}, {}}};
+    change(adapter);
+    return notes_of_readers(adapter);
+  };
+  EXPECT_THAT(notes([](models::Adapter&) {}), IsEmpty());
+  EXPECT_THAT(notes([](models::Adapter& a) { a.dora = true; }), ElementsAre(HasSubstr("refuse DoRA: for them")));
+  EXPECT_THAT(notes([](models::Adapter& a) { a.modules_to_save = {"lm_head"}; }),
+              ElementsAre(HasSubstr("refuse adapters with modules_to_save")));
+  EXPECT_THAT(notes([](models::Adapter& a) { a.rslora = true; }),
+              ElementsAre(AllOf(HasSubstr("llama.cpp"), HasSubstr("does not read use_rslora, and would"))));
+  EXPECT_THAT(notes([](models::Adapter& a) {
+                a.rank_pattern = {{"q_proj", 2}};
+              }),
+              ElementsAre(AllOf(HasSubstr("vLLM"), HasSubstr("does not read rank_pattern, and would"))));
+  EXPECT_THAT(notes([](models::Adapter& a) {
+                a.alpha_pattern = {{"q_proj", 2.0}};
+                a.rslora = true;
+              }),
+              ElementsAre(HasSubstr("does not read use_rslora and alpha_pattern"), HasSubstr("read alpha_pattern")));
+}
+
 TEST(PeftConfig, OtherAdapters) {
   const tests::ScratchFolder folder;
   folder.write(kPeftConfigName, R"({"peft_type": "IA3", "target_modules": ["k_proj"]})");

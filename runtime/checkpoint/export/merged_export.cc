@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <utility>
+
+#include "models/families/families.h"
+#include "models/objective.h"
+#include "runtime/checkpoint/export/adapter_folder.h"
+#include "runtime/checkpoint/export/exporter.h"
+#include "runtime/weights/adapter/adapter_weights.h"
+#include "runtime/weights/adapter/peft_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+// The workload's config, which names the architecture that the workload's objective asks for.
+models::Config config_of(const Workload& workload) {
+  models::Config config = workload.config();
+  if (const auto objective = workload.recipe.training.objective)
+    config.override_key("architectures", fmt::format(R"(["{}"])", models::architecture_of(config, *objective)));
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<models::Model> adapted_model(const Workload& workload) {
+  models::RunShape shape{1, 1, device::DType::fp32, 1, false};
+  shape.adapter = workload.recipe.adapter.shared();
+  return models::make_model(config_of(workload), shape);
+}
+
+std::vector<std::string> export_merged(const Workload& workload, const models::Model& adapted,
+                                       const std::filesystem::path& to, const ExportOptions& options) {
+  const models::Config config = config_of(workload);
+  const ModelFolder base(*workload.recipe.model.path);
+  const auto plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  const std::filesystem::path& folder = *workload.recipe.adapter.path;
+  require_peft(folder);
+  std::unique_ptr<WeightSource> weights = peft_weights(base.weights(adapted), folder, adapted);
+  std::vector<std::string> notes = workload.description.remarks();
+  if (const auto initialised = weights->initialised(); !initialised.empty())
+    notes.push_back(fmt::format("neither {} nor {} has {}: initialised at random", base.path().string(),
+                                folder.string(), fmt::join(initialised, ", ")));
+  export_model(config, *merged_weights(std::move(weights), adapted, *plain), base.hugging_face(), to, options);
+  return notes;
+}
+
+}  // namespace strata::runtime
