@@ -47,12 +47,6 @@ std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& 
   return plans;
 }
 
-double simulated_step_s(const std::vector<PlannedStage>& stages) {
-  double step = 0;
-  for (const PlannedStage& stage : stages) step = std::max(step, runtime::makespan_s(stage.job.plan, stage.spans));
-  return step;
-}
-
 }  // namespace
 
 std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
@@ -69,7 +63,7 @@ std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
   const runtime::MachineProfile profile = profile_for(setup.machine, stages[0].job, setup.ranks_per_node);
   const auto spans = runtime::simulate(plans, profile);
   for (std::size_t s = 0; s < plans.size(); ++s) stages[s].spans = spans[s];
-  const double step_ms = 1e3 * simulated_step_s(stages);
+  const double step_ms = 1e3 * runtime::makespan_s(simulated(stages));
   for (PlannedStage& stage : stages) {
     stage.idle_share = runtime::idle_share(stage.job.plan, stage.spans, step_ms);
     if (setup.machine) stage.step_ms = 1e3 * runtime::makespan_s(stage.job.plan, stage.spans);
@@ -126,9 +120,8 @@ std::string balance_text(const PlanSetup& setup, const std::vector<PlannedStage>
   runtime::Recipe recipe = setup.workload.recipe;
   if (std::exchange(recipe.parallel.split, {}).empty()) return "";
   const runtime::Workload workload = setup.workload.with(std::move(recipe));
-  const double asked = simulated_step_s(stages);
-  const double best =
-      simulated_step_s(plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node}));
+  const auto automatic = plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
+  const double asked = runtime::makespan_s(simulated(stages)), best = runtime::makespan_s(simulated(automatic));
   if (asked <= 1.03 * best) return "";
   return fmt::format("parallel.split = \"auto\" would balance better: its step takes {:.0f}% of the time of this one's",
                      100 * best / asked);
