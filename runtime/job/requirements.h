@@ -72,7 +72,7 @@ void require_quantised(const models::Model& model);
 
 // For a model whose layers are cut into virtual shards: throws Error{usage} if some are quantised without an adapter on
 // top, or cut within the 64 elements that share a scale.
-void require_whole_scales(const models::Model& model, std::size_t shards, bool adapted);
+void require_whole_scales(const models::Model& model, const models::ShardRange& shards, bool adapted);
 
 // A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model);
