@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace strata::comm {
 
 Levels::Levels(const Group& group, std::span<const int> nodes) {
   std::map<int, int> seen;
+  int newest = -1, node = 0;  // the last member's node of the world, and its index
+  node_of_.reserve(group.members.size());
   for (int member = 0; member < group.size(); ++member) {
     const int world_node = nodes.empty() ? 0 : nodes[static_cast<std::size_t>(group.rank(member))];
-    const int node = seen.emplace(world_node, static_cast<int>(nodes_.size())).first->second;
-    if (node == static_cast<int>(nodes_.size())) nodes_.emplace_back();
+    if (std::exchange(newest, world_node) != world_node)  // neighbours are mostly on one node
+      node = seen.emplace(world_node, static_cast<int>(nodes_.size())).first->second;
+    if (node == static_cast<int>(nodes_.size())) {
+      nodes_.emplace_back();
+      if (node > 0) nodes_.back().reserve(nodes_.front().size());
+    }
     std::vector<int>& members = nodes_[static_cast<std::size_t>(node)];
     if (member == group.index) {
       node_ = node;

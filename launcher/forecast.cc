@@ -73,7 +73,7 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
   Forecast f;
   std::vector<std::int64_t> departures;
   if (stages.size() > 1) {
-    for (const auto& [plan, spans] : stages) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*plan, spans));
+    f.step_ms = 1e3 * runtime::makespan_s(stages);
     const std::span<const runtime::Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
     f.spans.assign(own.begin(), own.end());
     departures = runtime::departures(stages, job.plan.stage);

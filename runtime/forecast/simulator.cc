@@ -303,6 +303,12 @@ double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
   return last < 0 ? 0 : static_cast<double>(spans[index(last)].end) * 1e-9;
 }
 
+double makespan_s(std::span<const SimulatedStage> stages) {
+  double most = 0;
+  for (const auto& [plan, spans] : stages) most = std::max(most, makespan_s(*plan, spans));
+  return most;
+}
+
 double idle_share(const StepPlan& plan, std::span<const Span> spans, double step_ms) {
   double busy = 0;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)

@@ -95,6 +95,8 @@ struct SimulatedStage {
   const StepPlan* plan;
   std::span<const Span> spans;
 };
+// The time until the next step can begin in all stages.
+double makespan_s(std::span<const SimulatedStage> stages);
 // When the messages that a stage receives began to be sent, by task, in ns; of other tasks 0.
 std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int stage);
 

@@ -5,9 +5,10 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <tuple>
+#include <span>
 #include <utility>
 
+#include "base/index.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/requirements.h"
 
@@ -60,7 +61,7 @@ constexpr int kMaxSplits = 64;
 constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
-// `split` with one unit less in stage `from` and one more in stage `to`; the stages between shift by a unit. Empty if
+// `split` with one unit less in piece `from` and one more in piece `to`; the pieces between shift by a unit. Empty if
 // `from` has one unit alone.
 std::vector<UnitRange> with_unit_moved(std::vector<UnitRange> split, std::size_t from, std::size_t to) {
   if (split[from].first == split[from].last) return {};
@@ -72,11 +73,48 @@ std::vector<UnitRange> with_unit_moved(std::vector<UnitRange> split, std::size_t
   return split;
 }
 
+// A stage, and the first and the last unit of each of its pieces.
+std::vector<int> stage_key(std::size_t stage, std::span<const UnitRange> split, std::size_t stages) {
+  std::vector<int> key = {static_cast<int>(stage)};
+  for (std::size_t piece = stage; piece < split.size(); piece += stages)
+    key.insert(key.end(), {split[piece].first, split[piece].last});
+  return key;
+}
+
 // The simulated step of a split's stages.
 struct SimulatedSplit {
   double step_s = 0;
   std::vector<double> idle;  // share of the step, by stage
 };
+
+// The pieces from which a unit may move, and those to which it does. Moves from busy stages to idle ones come first, as
+// they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle stages to
+// busy ones follow: how long other stages wait also depends on which of its pieces a stage has a unit in. Of the pieces
+// of two stages, the closest come first, so that few others shift.
+std::vector<std::pair<std::size_t, std::size_t>> moves_of(const std::vector<double>& idle, std::size_t pieces) {
+  const std::size_t stages = idle.size();
+  std::vector<std::size_t> by_idle(stages);
+  std::iota(by_idle.begin(), by_idle.end(), std::size_t{0});
+  std::ranges::stable_sort(by_idle, {}, [&](std::size_t stage) { return idle[stage]; });
+  std::vector<std::pair<std::size_t, std::size_t>> moves;
+  const auto add = [&](std::size_t from_stage, std::size_t to_stage) {
+    const auto begin = static_cast<std::ptrdiff_t>(moves.size());
+    for (std::size_t from = from_stage; from < pieces; from += stages)
+      for (std::size_t to = to_stage; to < pieces; to += stages)
+        if (from != to) moves.emplace_back(from, to);
+    const auto shifted = [](const auto& move) {
+      return std::max(move.first, move.second) - std::min(move.first, move.second);
+    };
+    std::ranges::stable_sort(moves.begin() + begin, moves.end(), {}, shifted);
+  };
+  for (std::size_t most_idle = stages; most_idle-- > 1;)
+    for (std::size_t busier = 0; busier < most_idle; ++busier) add(by_idle[busier], by_idle[most_idle]);
+  if (pieces == stages) return moves;
+  for (const std::size_t stage : by_idle) add(stage, stage);
+  for (std::size_t most_idle = stages; most_idle-- > 1;)
+    for (std::size_t busier = 0; busier < most_idle; ++busier) add(by_idle[most_idle], by_idle[busier]);
+  return moves;
+}
 
 }  // namespace
 
@@ -129,7 +167,7 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
     return std::ranges::none_of(too_much[static_cast<std::size_t>(piece)],
                                 [&](const Load& known) { return load_of_range(range).covers(known); });
   };
-  std::map<std::vector<int>, bool> known;  // by stage, first and last unit of each of its pieces
+  std::map<std::vector<int>, bool> known;  // by stage_key
   std::vector<UnitRange> fastest;
   for (int tried = 0; tried < kMaxSplits; ++tried) {
     std::vector<UnitRange> split = fastest_split(units, stages, chunks, time, may_have);
@@ -137,44 +175,39 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
     if (fastest.empty()) fastest = split;
     bool all = true;
     for (int stage = 0; stage < stages; ++stage) {
-      std::vector<int> key = {stage};
       int largest = stage;  // piece
-      for (int piece = stage; piece < stages * chunks; piece += stages) {
-        const UnitRange& range = split[static_cast<std::size_t>(piece)];
-        key.insert(key.end(), {range.first, range.last});
-        if (load_of_range(range).parameters > load_of_range(split[static_cast<std::size_t>(largest)]).parameters)
+      for (int piece = stage; piece < stages * chunks; piece += stages)
+        if (load_of_range(split[index(piece)]).parameters > load_of_range(split[index(largest)]).parameters)
           largest = piece;
-      }
-      const auto [it, is_new] = known.try_emplace(std::move(key));
+      const auto [it, is_new] = known.try_emplace(stage_key(index(stage), split, index(stages)));
       if (is_new) it->second = fits(stage, split);
       if (it->second) continue;
       all = false;
-      too_much[static_cast<std::size_t>(largest)].push_back(load_of_range(split[static_cast<std::size_t>(largest)]));
+      too_much[index(largest)].push_back(load_of_range(split[index(largest)]));
     }
     if (all) return split;
   }
   return fastest;
 }
 
-std::vector<UnitRange> improved_split(std::vector<UnitRange> split, std::size_t most, const PlanStage& plan_stage) {
-  const std::size_t stages = split.size();
-  std::map<std::tuple<std::size_t, int, int>, StagePlan> plans;  // by stage, its first and its last unit
+std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
+                                      const PlanStage& plan_stage) {
+  std::map<std::vector<int>, StagePlan> plans;  // by stage_key
   // Nothing if a stage does not fit.
   const auto simulated = [&](const std::vector<UnitRange>& of) -> std::optional<SimulatedSplit> {
     std::vector<const StepPlan*> all;
-    for (std::size_t stage = 0; stage < stages; ++stage) {
-      const auto key = std::make_tuple(stage, of[stage].first, of[stage].last);
+    for (int stage = 0; stage < stages; ++stage) {
+      const std::vector<int> key = stage_key(index(stage), of, index(stages));
       auto it = plans.find(key);
-      if (it == plans.end()) it = plans.emplace(key, plan_stage(static_cast<int>(stage), of)).first;
+      if (it == plans.end()) it = plans.emplace(key, plan_stage(stage, of)).first;
       if (!it->second.fits) return std::nullopt;
       all.push_back(&it->second.plan);
     }
     const auto spans = simulate(all, nominal_profile(*all[0]));
-    SimulatedSplit out;
-    for (std::size_t stage = 0; stage < stages; ++stage)
-      out.step_s = std::max(out.step_s, makespan_s(*all[stage], spans[stage]));
-    for (std::size_t stage = 0; stage < stages; ++stage)
-      out.idle.push_back(idle_share(*all[stage], spans[stage], 1e3 * out.step_s));
+    std::vector<SimulatedStage> ran;
+    for (std::size_t stage = 0; stage < all.size(); ++stage) ran.push_back({all[stage], spans[stage]});
+    SimulatedSplit out{makespan_s(ran), {}};
+    for (const SimulatedStage& stage : ran) out.idle.push_back(idle_share(*stage.plan, stage.spans, 1e3 * out.step_s));
     return out;
   };
   std::optional<SimulatedSplit> best = simulated(split);
@@ -182,20 +215,17 @@ std::vector<UnitRange> improved_split(std::vector<UnitRange> split, std::size_t 
   std::size_t tried = 1;
   for (bool improves = true; improves;) {
     improves = false;
-    std::vector<std::size_t> by_idle(stages);
-    std::iota(by_idle.begin(), by_idle.end(), std::size_t{0});
-    std::ranges::stable_sort(by_idle, {}, [&](std::size_t stage) { return best->idle[stage]; });
-    for (std::size_t most_idle = stages; most_idle-- > 1 && !improves;)
-      for (std::size_t busier = 0; busier < most_idle && !improves; ++busier) {
-        const std::vector<UnitRange> moved = with_unit_moved(split, by_idle[busier], by_idle[most_idle]);
-        if (moved.empty()) continue;
-        if (++tried > most) return split;
-        std::optional<SimulatedSplit> next = simulated(moved);
-        if (!next || next->step_s > (1 - kLeastGain) * best->step_s) continue;
-        best = std::move(next);
-        split = moved;
-        improves = true;
-      }
+    for (const auto& [from, to] : moves_of(best->idle, split.size())) {
+      const std::vector<UnitRange> moved = with_unit_moved(split, from, to);
+      if (moved.empty()) continue;
+      if (++tried > most) return split;
+      std::optional<SimulatedSplit> next = simulated(moved);
+      if (!next || next->step_s > (1 - kLeastGain) * best->step_s) continue;
+      best = std::move(next);
+      split = moved;
+      improves = true;
+      break;
+    }
   }
   return split;
 }
@@ -221,8 +251,8 @@ std::vector<UnitRange> choose_split(
   const std::vector<UnitRange> balanced = balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
       [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).fits; });
-  if (!is_short || chunks > 1) return balanced;
-  return improved_split(balanced, std::min(kMaxSimulated, kSimulatedCalls / calls), plan_few);
+  if (!is_short) return balanced;
+  return improved_split(balanced, stages, std::min(kMaxSimulated, kSimulatedCalls / calls), plan_few);
 }
 
 namespace {

@@ -46,10 +46,11 @@ struct StagePlan {
 };
 using PlanStage = std::function<StagePlan(int stage, const std::vector<UnitRange>& split)>;
 
-// Moves single units from stage to stage, of one piece each, as long as all stages fit and the simulated step becomes
-// shorter: a stage takes longer than its busiest lane if its lanes wait for each other. Simulates at most `most`
-// splits. All plans are of the same micro-batches.
-std::vector<UnitRange> improved_split(std::vector<UnitRange> split, std::size_t most, const PlanStage& plan_stage);
+// Moves single units from stage to stage as long as all stages fit and the simulated step becomes shorter: a stage
+// takes longer than its busiest lane if its lanes wait for each other. Simulates at most `most` splits. All plans are
+// of the same micro-batches.
+std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
+                                      const PlanStage& plan_stage);
 
 // The split that the recipe gives, or balanced_split(), improved if the step is short. For the latter two, `whole`
 // plans the model in one stage and `plan_stage` a stage, with a recipe of fewer micro-batches than the run's: times and

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "device/numeric/nf4.h"
-#include "models/parameter.h"
+#include "models/layers/linear/split_linear.h"
 #include "runtime/job/requirements.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 
@@ -303,16 +303,27 @@ void require_quantised(const models::Model& model) {
               : "nothing is frozen: give training.freeze, or leave it out");
 }
 
+<<<<<<< HEAD
 void require_whole_scales(const models::Model& model, std::size_t shards) {
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
       if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
+=======
+void require_whole_scales(const models::Model& model, const models::ShardRange& shards, bool adapted) {
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
+      if (!adapted)
+        fail(Exit::usage,
+             "{} supports layers in 4 bits as the base of an adapter alone: set adapter.kind = \"lora\", or leave "
+             "model.frozen_format out",
+             key_text(shards));
+>>>>>>> w2-now
       const std::size_t run = p.piece(0).length;  // elements that follow each other
       if (run % device::kScaleBlock == 0) continue;
-      std::size_t most = shards;
-      while (most > 1 && run * (shards / most) % device::kScaleBlock != 0) most /= 2;
-      fail(Exit::usage,
-           "parallel.tensor_shards = {} cuts {} every {} elements, and in 4 bits {} in a row share a scale: {}", shards,
+      std::size_t most = shards.of;
+      while (most > 1 && run * (shards.of / most) % device::kScaleBlock != 0) most /= 2;
+      fail(Exit::usage, "{} cuts {} every {} elements, and in 4 bits {} in a row share a scale: {}", key_text(shards),
            p.name, run, device::kScaleBlock,
            most > 1                   ? fmt::format("use at most {}", most)
            : model.quantised_in_files ? "use 1, or a model whose files are not in 4 bits"

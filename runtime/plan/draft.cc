@@ -26,8 +26,12 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
   plan.placement = r.placement;
   plan.layout = make_layout(model, mesh_of(r.placement, r.mesh, r.reduce_group), r.moments);
   plan.tile_bytes = r.tile_bytes;
-  const std::vector<int> nodes = plan.mesh().nodes();
-  for (std::size_t i = 0; i < kPeers; ++i) levels_.emplace_back(group_of(plan, static_cast<Peers>(i), 0), nodes);
+}
+
+const comm::Levels& Draft::levels(Peers peers) const {
+  auto& levels = levels_[static_cast<std::size_t>(peers)];
+  if (!levels) levels.emplace(group_of(plan, peers, 0), plan.mesh().nodes());
+  return *levels;
 }
 
 bool Draft::copies(int unit, PoolKind pool) const {

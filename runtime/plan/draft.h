@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,7 +73,7 @@ class Draft {
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
   std::size_t sums_size(int unit) const { return plan.sums_of(static_cast<std::size_t>(unit)).size(); }
   // How the ranks of rank 0's group are spread over nodes.
-  const comm::Levels& levels(Peers peers) const { return levels_[static_cast<std::size_t>(peers)]; }
+  const comm::Levels& levels(Peers peers) const;
   // The elements of `which` in its pool. The padding belongs to the last part that has elements in the pool.
   ElementRange range_of(const UnitPart& which) const;
   // "gathered block 3, part 1".
@@ -91,7 +93,8 @@ class Draft {
   Slice whole(int buffer) const { return {buffer, 0, plan.buffers[static_cast<std::size_t>(buffer)].bytes}; }
 
  private:
-  std::vector<comm::Levels> levels_;  // by Peers
+  // By Peers, when first asked for: a group may be of a million ranks.
+  mutable std::array<std::optional<comm::Levels>, kPeers> levels_;
 };
 
 }  // namespace strata::runtime

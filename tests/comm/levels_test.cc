@@ -18,6 +18,8 @@ TEST(Levels, AreTheGroupsMembersByNode) {
   EXPECT_TRUE(levels.even() && levels.two());
   EXPECT_TRUE(levels.far(0) && levels.far(5));
   EXPECT_FALSE(levels.far(1) || levels.far(4));
+  EXPECT_THAT(Levels(all_ranks(0, 4), std::vector<int>{0, 1, 1, 0}).nodes(),
+              ElementsAre(ElementsAre(0, 3), ElementsAre(1, 2)));
 }
 
 TEST(Levels, CountsWhatGoesToOtherNodes) {

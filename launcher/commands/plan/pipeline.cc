@@ -1,12 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/screen/printable.h"
+#include "models/layers/embedding.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/plan/proof/proof.h"
 #include "runtime/run/reports/report.h"
@@ -47,12 +50,6 @@ std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& 
   return plans;
 }
 
-double simulated_step_s(const std::vector<PlannedStage>& stages) {
-  double step = 0;
-  for (const PlannedStage& stage : stages) step = std::max(step, runtime::makespan_s(stage.job.plan, stage.spans));
-  return step;
-}
-
 }  // namespace
 
 std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
@@ -69,7 +66,7 @@ std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
   const runtime::MachineProfile profile = profile_for(setup.machine, stages[0].job, setup.ranks_per_node);
   const auto spans = runtime::simulate(plans, profile);
   for (std::size_t s = 0; s < plans.size(); ++s) stages[s].spans = spans[s];
-  const double step_ms = 1e3 * simulated_step_s(stages);
+  const double step_ms = 1e3 * runtime::makespan_s(simulated(stages));
   for (PlannedStage& stage : stages) {
     stage.idle_share = runtime::idle_share(stage.job.plan, stage.spans, step_ms);
     if (setup.machine) stage.step_ms = 1e3 * runtime::makespan_s(stage.job.plan, stage.spans);
@@ -119,16 +116,28 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
   return static_cast<std::size_t>(std::ranges::max_element(stages, {}, peak) - stages.begin());
 }
 
+std::vector<std::int64_t> split_of(const runtime::Job& job) {
+  std::vector<std::int64_t> blocks;
+  for (const auto& [first, last] : job.plan.pieces) {
+    blocks.push_back(0);
+    for (int i = first; i <= last; ++i) {
+      const models::Unit& unit = *job.model->units[index(i)];
+      if (unit.ports().input && !unit.as_loss() && !models::is_embedding_norm(unit)) ++blocks.back();
+    }
+  }
+  return blocks;
+}
+
 namespace {
 
-// Says how much faster "auto" would be than a list of parallel.split; empty if it is not.
-std::string balance_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
+// Says which split "auto" is, or how much faster it would be than a list of parallel.split; empty if it is not.
+std::string split_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   runtime::Recipe recipe = setup.workload.recipe;
-  if (std::exchange(recipe.parallel.split, {}).empty()) return "";
+  if (std::exchange(recipe.parallel.split, {}).empty())
+    return fmt::format("parallel.split = \"auto\" gives [{}]", fmt::join(split_of(stages[0].job), ", "));
   const runtime::Workload workload = setup.workload.with(std::move(recipe));
-  const double asked = simulated_step_s(stages);
-  const double best =
-      simulated_step_s(plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node}));
+  const auto automatic = plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
+  const double asked = runtime::makespan_s(simulated(stages)), best = runtime::makespan_s(simulated(automatic));
   if (asked <= 1.03 * best) return "";
   return fmt::format("parallel.split = \"auto\" would balance better: its step takes {:.0f}% of the time of this one's",
                      100 * best / asked);
@@ -154,7 +163,7 @@ std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage
                                  counted(static_cast<std::uint64_t>(plan.mesh().data()), "rank"),
                                  stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);
-  if (const std::string balance = balance_text(setup, stages); !balance.empty()) text += folded(balance, 2) + "\n";
+  if (const std::string split = split_text(setup, stages); !split.empty()) text += folded(split, 2) + "\n";
   if (plan.sharded_parameters() && plan.accumulation > 1)
     text +=
         folded("each micro-batch gathers a stage's parameters again; with zero.stage = 2 they stay on the device", 2) +

@@ -2,6 +2,7 @@
 // launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). Here: the
 // stages of a pipeline, the prediction of a machine file, and comparisons with the ZeRO stages, with other settings,
 // and with other micro-batches.
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -52,7 +53,9 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
 std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.
 std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
-// A row per stage, and whether parallel.split = "auto" would balance them better.
+// The number of blocks in each piece of the job's model, as a list of parallel.split gives them.
+std::vector<std::int64_t> split_of(const runtime::Job& job);
+// A row per stage, and the split that parallel.split = "auto" is, or whether it would be faster than a list.
 std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").
 std::string pipeline_trace(const std::vector<PlannedStage>& stages);

@@ -1,10 +1,13 @@
 #include "models/layers/blocks/split_block.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/quantity.h"
 
 namespace strata::models {
 namespace {
@@ -189,10 +192,17 @@ void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv
   if (divides(wanted)) return;
   std::size_t most = together & -together;
   while (!divides(most)) most /= 2;
-  fail(Exit::usage,
-       "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "
-       "of {}: the largest value that this version supports for it is {}",
-       wanted, heads, kv_heads, inner, most);
+  const std::size_t tensor = wanted / run.shards.count;  // ranks that share a layer
+  const std::string advice = most == 1 ? "leave it out"
+                             : run.shards.count > 1 && tensor > most
+                                 ? fmt::format("use at most {}, and as many ranks in parallel.tensor", most)
+                                 : fmt::format("use at most {}", most);
+  fail(Exit::usage, "{} cannot divide this model's blocks: it must divide their {} heads and MLP of {}{}; {}",
+       key_text(run.shards), heads, inner,
+       kv_heads == heads
+           ? ""
+           : fmt::format(", and divide their {} or be a multiple of them", counted(kv_heads, "key-value head")),
+       advice);
 }
 
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,

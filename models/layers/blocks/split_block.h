@@ -156,8 +156,8 @@ class SplitBlock : public Unit {
   std::vector<Added> added_;   // until end_block()
 };
 
-// Throws Error{usage} unless parallel.tensor_shards divides the heads and the MLP's width, and either divides the heads
-// of keys or is a multiple of them.
+// Throws Error{usage} unless the number of shards divides the heads and the MLP's width, and either divides the
+// key-value heads or is a multiple of them: a key-value head lies in one shard, or in as many as share it alone.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
 // Unit::work of a transformer block with one linear layer per part, or all of them in one part. `activation`: the bytes

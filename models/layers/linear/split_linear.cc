@@ -1,5 +1,7 @@
 #include "models/layers/linear/split_linear.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,6 +28,10 @@ View after(View scratch, std::size_t bytes) {
 }
 
 }  // namespace
+
+std::string key_text(const ShardRange& shards) {
+  return fmt::format("{} = {}", shards.count == 1 ? "parallel.tensor" : "parallel.tensor_shards", shards.of);
+}
 
 SplitLinear::SplitLinear(Linear whole) {
   shards_.push_back(std::move(whole));
@@ -77,9 +83,9 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
   width_ = spec.width > 0 ? spec.width : shards_[0].out();
   if (split() && inputs && spec.adapter_dropout > 0 && adapted_ && in_ % 4 != 0)
     fail(Exit::usage,
-         "adapter.dropout counts rows in fours, and with parallel.tensor_shards = {} a shard of this model has rows of "
-         "{}: use fewer shards, or leave adapter.dropout out",
-         all_, in_);
+         "adapter.dropout counts rows in fours, and with {} a shard of this model has rows of {}: use fewer shards, or "
+         "leave adapter.dropout out",
+         key_text(ShardRange{first_, shards_.size(), all_}), in_);
 }
 
 std::size_t SplitLinear::sums_of_shard() const {

@@ -3,14 +3,20 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/lane.h"
 #include "device/view.h"
 #include "models/flat_range.h"
 #include "models/layers/linear/linear.h"
+#include "models/parameter.h"
 
 namespace strata::models {
+
+// The recipe key that gives this number of shards, for messages: "parallel.tensor = 4" if each rank has one of four
+// (the default of parallel.tensor_shards), else "parallel.tensor_shards = 4".
+std::string key_text(const ShardRange& shards);
 
 // Which side of a linear layer virtual shards divide.
 enum class CutSide : std::uint8_t { outputs, inputs };

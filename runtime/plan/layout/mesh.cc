@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -103,10 +105,14 @@ comm::Group Mesh::group(int rank, int within, int pieces) const {
   const Coordinates own = at(rank);
   const int copies = data() / pieces, first = own.data / within * within;
   comm::Group out{{}, 0};
-  for (int i = first; i < first + within; ++i)
-    if (const int other = rank_of(i, own.tensor, own.stage); at(other).shard / copies == own.shard / copies)
-      out.members.push_back(other);
-  std::ranges::sort(out.members, {}, [&](int other) { return at(other).shard; });
+  std::vector<std::pair<int, int>> found;  // shard, rank
+  for (int i = first; i < first + within; ++i) {
+    const int other = rank_of(i, own.tensor, own.stage), shard = at(other).shard;
+    if (shard / copies == own.shard / copies) found.emplace_back(shard, other);
+  }
+  if (!std::ranges::is_sorted(found)) std::ranges::sort(found);
+  out.members.reserve(found.size());
+  for (const auto& [shard, other] : found) out.members.push_back(other);
   out.index = static_cast<int>(std::ranges::find(out.members, rank) - out.members.begin());
   return out;
 }

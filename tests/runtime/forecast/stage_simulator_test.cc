@@ -63,6 +63,8 @@ TEST(SimulatorOfStages, AMessageOnItsWayIsCommunication) {
   EXPECT_NEAR(path[static_cast<std::size_t>(Bound::stages)], 2.5, kClock);
   EXPECT_NEAR(path[static_cast<std::size_t>(Bound::communication)], 6, kClock);
   EXPECT_NEAR(sum_of(path), makespan_s(second, spans[1]), kClock);
+  EXPECT_NEAR(makespan_s(first, spans[0]), 9, kClock);
+  EXPECT_NEAR(makespan_s(stages), 10, kClock) << "all stages";
 }
 
 TEST(SimulatorOfStages, MessagesThatEndTogetherWakeBoth) {

@@ -23,21 +23,20 @@ void expect_refused(std::vector<std::string> sets, const std::string& why) {
 TEST(Shards, WhatTheyDoNotSupportIsRefused) {
   expect_refused(
       {"parallel.tensor_shards=8"},
-      "parallel.tensor_shards = 8 does not divide this model's blocks, which have 4 heads, 4 of keys, and an "
-      "MLP of 512: the largest value that this version supports for it is 4");
-  expect_refused({"model.preset=tiny-llama", "parallel.tensor_shards=8"}, "supports for it is 4");
+      "parallel.tensor_shards = 8 cannot divide this model's blocks: it must divide their 4 heads and MLP of 512; use "
+      "at most 4");
+  expect_refused({"model.preset=tiny-llama", "parallel.tensor_shards=8"}, "use at most 4");
   expect_refused({"model.preset=tiny-llama", "model.config.num_attention_heads=12",
                   "model.config.num_key_value_heads=3", "model.config.hidden_size=96", "parallel.tensor_shards=4"},
-                 "which have 12 heads, 3 of keys, and an MLP of 352: the largest value that this version supports for "
-                 "it is 1");
+                 "must divide their 12 heads and MLP of 352, and divide their 3 key-value heads or be a multiple of "
+                 "them; leave it out");
   expect_refused({"parallel.tensor_shards=4", "model.frozen_format=nf4", "training.freeze=*.h.*"}, "use at most 2");
   expect_refused(
       {"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
       "parallel.tensor_shards = 4 cuts transformer.h.0.attn.c_attn.weight every 32 elements, and in 4 bits 64 in a row "
       "share a scale: use at most 2");
   expect_refused({"model.preset=bert-base", "parallel.tensor_shards=8"},
-                 "which have 12 heads, 12 of keys, and an MLP of 3072: the largest value that this version supports "
-                 "for it is 4");
+                 "must divide their 12 heads and MLP of 3072; use at most 4");
 }
 
 TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
@@ -61,7 +60,18 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused(
       {"parallel.split=[1, 1]"}, 2,
       "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");
-  refused({"parallel.tensor=8"}, 8, "parallel.tensor_shards = 8 does not divide this model's blocks");
+  // The message names what was set: shards are as many as ranks by default.
+  refused({"parallel.tensor=8"}, 8, "parallel.tensor = 8 cannot divide this model's blocks");
+  refused({"parallel.tensor=4", "parallel.tensor_shards=8"}, 4, "parallel.tensor_shards = 8 cannot divide");
+  refused({"parallel.tensor=8", "parallel.tensor_shards=16"}, 8, "use at most 4, and as many ranks in parallel.tensor");
+  // Heads as Phi-4 has them, for each key-value head four of queries: in four shards, a key-value head would lie in
+  // two.
+  refused({"model.preset=tiny-llama", "model.config.hidden_size=320", "model.config.num_attention_heads=40",
+           "model.config.num_key_value_heads=10", "parallel.tensor=4"},
+          4,
+          "parallel.tensor = 4 cannot divide this model's blocks: it must divide their 40 heads and MLP of 352, and "
+          "divide their 10 key-value heads or be a multiple of them; use at most 2");
+  refused({"parallel.tensor=4", "model.frozen_format=nf4", "adapter.kind=lora"}, 4, "parallel.tensor = 4 cuts");
 }
 
 TEST(Shards, RowsThatRanksCannotDivideAreRefused) {

@@ -79,6 +79,36 @@ TEST(PipelineTest, JsonHasItsStages) {
   EXPECT_THAT(planned("zero.stage=1", true), ElementsAre(4, 4));
 }
 
+// As a list, the split of "auto" gives the same plan.
+TEST(PipelineTest, TheSplitIsPrinted) {
+  const tests::ScratchFolder scratch;
+  PlanOptions options;
+  options.ranks = 2;
+  options.json = scratch.path() / "plan.json";
+  options.sets = {"device.kind=cpu",        "model.preset=tiny-gpt2",
+                  "model.config.n_layer=6", "memory.device=1GiB",
+                  "memory.host=1GiB",       "data.seq_len=16",
+                  "parallel.stages=2",      "parallel.schedule=interleaved",
+                  "parallel.chunks=2",      "training.gradient_accumulation_steps=2"};
+  const auto planned = [&] {
+    testing::internal::CaptureStdout();
+    const int status = plan(options);
+    const std::string printed = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(status, 0) << printed;
+    return printed;
+  };
+  const std::string printed = planned(), json = scratch.read("plan.json");
+  const std::size_t at = json.find("\"split\":") + 8;
+  const std::string split = json.substr(at, json.find(']', at) + 1 - at);
+  std::string spaced;
+  for (const char c : split) spaced += c == ',' ? std::string(", ") : std::string(1, c);
+  EXPECT_THAT(printed, testing::HasSubstr("parallel.split = \"auto\" gives " + spaced));
+  options.sets.push_back("parallel.split=" + split);
+  options.force = true;
+  EXPECT_THAT(planned(), testing::Not(testing::HasSubstr("gives")));
+  EXPECT_EQ(scratch.read("plan.json"), json);
+}
+
 TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
   PlanOptions options;
   options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16"};
