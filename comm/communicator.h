@@ -157,17 +157,13 @@ class World {
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
-  // If a rank is lost without a message, the first rank of its node that notices calls `print`, at once and on the
-  // thread that noticed: mpirun ends all ranks a tenth of a second after a loss, before a run has unwound. Call it
-  // before the first collective. Without it, and between nodes, prints_failure() decides.
+  // If a rank is lost without a message, the first rank of a node that notices calls `print`, at once and on the thread
+  // that noticed: mpirun ends all ranks a tenth of a second after a loss, before a run has unwound. Call it before the
+  // first collective. A process that ends is noticed on its own node alone. A rank that left, or does not leave, may be
+  // missed on several nodes, which cannot agree in time; each cause then says which rank missed it.
   virtual void when_lost(std::function<void(const Failure&)>) {}
-  // A failure is printed once. This is true on the rank that failed first or, if that rank died or left without a
-  // message, on the lowest remaining rank of each node.
-  bool prints_failure() {
-    const Failure first = failure();
-    return first.rank == rank() || (!first.self_reported && lowest_left());
-  }
-  virtual bool lowest_left() const { return rank() == 0; }
+  // Whether this rank failed first, and so prints the failure.
+  bool prints_failure() { return failure().rank == rank(); }
 
  protected:
   // Collective: allocates host memory, which other ranks can reach if the world supports it.

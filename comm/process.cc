@@ -1,8 +1,12 @@
 #include "comm/process.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -55,6 +59,19 @@ std::string Process::obituary() const {
       "rank {} (pid {} on {}) ended without a message: it crashed or was killed; its own last output, or the "
       "kernel's log if memory ran out, says why",
       rank, pid, host_name());
+}
+
+bool NodeClaim::take() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // The zero before the name makes it abstract.
+  const std::size_t size = name_.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (socket.get() >= 0 && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address),
+                                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size)) != 0)
+    return errno != EADDRINUSE;
+  held_ = std::move(socket);
+  return true;
 }
 
 }  // namespace strata::comm

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+
+#include "base/files/descriptor.h"
 
 namespace strata::comm {
 
@@ -19,6 +22,19 @@ struct Process {
   bool alive() const;
   // "rank 1 (pid 1234 on nB) ended without a message: ...": other nodes print it, too.
   std::string obituary() const;
+};
+
+// What only one process of this node may do: the first that takes the claim. It is the name of an abstract socket
+// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. Ends with its holder.
+class NodeClaim {
+ public:
+  explicit NodeClaim(std::string name) : name_(std::move(name)) {}
+  // True for the first caller. Also true if the system refuses sockets: nobody could then take it.
+  bool take();
+
+ private:
+  std::string name_;
+  Descriptor held_;
 };
 
 }  // namespace strata::comm

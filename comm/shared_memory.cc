@@ -1,6 +1,5 @@
 #include "comm/shared_memory.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -218,12 +217,6 @@ void SharedMemory::report_failure(const std::string& cause, Exit code) const {
 
 Failure SharedMemory::failure() const {
   return control_.failed() ? control_.failure() : token_.failure();
-}
-
-bool SharedMemory::lowest_left() const {
-  return std::none_of(peers_.begin(), peers_.end(), [&](const Process& peer) {
-    return peer.rank < rank_ && (peer.alive() || control_.left(peer.rank));
-  });
 }
 
 void SharedMemory::poll(bool look_after_peers) const {

@@ -125,14 +125,11 @@ class SharedMemory {
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
   // As World::when_lost().
   void when_lost(std::function<void(const Failure&)> print) { print_loss_ = std::move(print); }
-  bool prints_losses() const { return print_loss_ != nullptr; }
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
   Failure failure() const;
-  // True if this is the lowest rank that has not left.
-  bool lowest_left() const;
   // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set, if
   // one of them died, or did not leave within some seconds of a failure.
   bool leave_together() const;

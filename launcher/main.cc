@@ -119,15 +119,15 @@ int main(int argc, char** argv) {
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
-  // strata help COMMAND is strata COMMAND --help.
+  // strata help COMMAND is strata COMMAND --help; strata help help is strata --help.
   std::vector<char*> words(argv, argv + argc);
   std::string help = "--help";
   if (argc > 1 && argv[1] == std::string_view("help")) {
-    words.erase(words.begin() + 1);
+    while (words.size() > 1 && words[1] == std::string_view("help")) words.erase(words.begin() + 1);
     words.push_back(help.data());
   }
   try {
-    return run(argc, words.data());
+    return run(static_cast<int>(words.size()), words.data());
   } catch (const strata::Error& error) {
     strata::launcher::print_failure(error.what(), error.code());
     return static_cast<int>(error.code());

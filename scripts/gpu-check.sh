@@ -11,6 +11,8 @@
 # gpu-DATE.md and logs.tar.gz are written after each part, so an interrupted run leaves them too.
 set -euo pipefail
 
+case ${1:-} in -h | --help) sed -n '2,12s/^# //p' "$0" && exit 0 ;; esac
+
 if [ "${1:-}" = --pack ]; then
   cd "$(dirname "$0")/.."
   to=${2:?--pack wants a folder}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,10 +20,22 @@ constexpr std::int64_t kLookAfterNeighbours = 50ms / 1ns;
 // A rank's last data may arrive later than its farewell, because they take different paths.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 
+// The same on all ranks of this run and node, and on no others.
+std::string name_for_losses(const MpiSession& session) {
+  Process lowest = Process::self(session.rank);
+  for (const Process& process : session.neighbours)
+    if (process.rank < lowest.rank) lowest = process;
+  return fmt::format("strata-loss-{}-{}-{}", lowest.rank, lowest.pid, lowest.start_time);
+}
+
 }  // namespace
 
 ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience)
-    : session_(session), token_(token), patience_(patience), left_(static_cast<std::size_t>(session.size)) {
+    : session_(session),
+      token_(token),
+      patience_(patience),
+      losses_(name_for_losses(session)),
+      left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   // Allocated now: after a failure nothing is allocated.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
@@ -81,9 +94,12 @@ void ControlLine::receive() {
 }
 
 void ControlLine::fail_with(const Failure& failure) {
-  token_.set(failure);
+  const bool is_cause = token_.set(failure);
   if (reported_) return;
   reported_ = true;
+  // Before the notices, because MPI may end this process in a call after a peer has died. Several ranks of this node
+  // may notice before the first notice arrives.
+  if (is_cause && !failure.self_reported && print_loss_ && losses_.take()) print_loss_(failure);
   failure_ = notice(Kind::failed, failure);
   send_to_others(failure_, failure_requests_);
 }
@@ -121,9 +137,9 @@ Failure ControlLine::failure() {
   return lowest_.rank >= 0 && lowest_.rank < known.rank ? lowest_ : known;
 }
 
-bool ControlLine::lowest_left() const {
-  return std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
-                      [&](const Process& process) { return process.rank < session_.rank && process.alive(); });
+void ControlLine::when_lost(std::function<void(const Failure&)> print) {
+  const std::lock_guard lock(mutex_);
+  print_loss_ = std::move(print);
 }
 
 void ControlLine::poll() {

@@ -4,12 +4,14 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/abort.h"
 #include "comm/mpi/mpi.h"
+#include "comm/process.h"
 
 namespace strata::comm {
 
@@ -35,8 +37,8 @@ class ControlLine {
   // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
   // notices. Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
-  // True if this is the lowest rank left on this node.
-  bool lowest_left() const;
+  // As World::when_lost().
+  void when_lost(std::function<void(const Failure&)> print);
   // The end of a run: notifies the other ranks that this rank leaves, and waits until they leave too. False if the run
   // failed.
   bool leave_together();
@@ -62,6 +64,8 @@ class ControlLine {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
+  std::function<void(const Failure&)> print_loss_;
+  NodeClaim losses_;  // held by the rank of this node that prints a loss
   bool reported_ = false, listened_ = false;
   bool yields_ = false;  // another rank had reported its failure before this one failed
   Failure lowest_;       // the lowest failure that other ranks reported; rank -1: none

@@ -333,7 +333,7 @@ class MessagesWorld final : public World {
   }
   void report_failure(const std::string& cause, Exit code) override { control_->report_failure(cause, code); }
   Failure failure() override { return control_->failure(); }
-  bool lowest_left() const override { return control_->lowest_left(); }
+  void when_lost(std::function<void(const Failure&)> print) override { control_->when_lost(std::move(print)); }
 
  private:
   std::unique_ptr<Collectives> over(const Group& group) {

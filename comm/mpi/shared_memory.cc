@@ -57,8 +57,6 @@ class MpiSharedMemoryWorld final : public World {
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   Failure failure() override { return memory_.failure(); }
   void when_lost(std::function<void(const Failure&)> print) override { memory_.when_lost(std::move(print)); }
-  // The rank that noticed a loss first has printed it.
-  bool lowest_left() const override { return !memory_.prints_losses() && memory_.lowest_left(); }
 
  private:
   AbortToken token_;

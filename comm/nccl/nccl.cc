@@ -63,7 +63,6 @@ class NcclWorld final : public World {
   void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }
   Failure failure() override { return world_->failure(); }
   void when_lost(std::function<void(const Failure&)> print) override { world_->when_lost(std::move(print)); }
-  bool lowest_left() const override { return world_->lowest_left(); }
 
  protected:
   device::Arena allocate_host(std::size_t bytes) override { return world_->allocate(bytes); }

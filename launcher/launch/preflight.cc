@@ -193,6 +193,18 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& rem
     }
 }
 
+// Its slots, processors and memory would be counted once for each name.
+void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const NodeCheck& node : nodes)
+    if (!node.facts.machine.empty()) names[node.facts.machine].push_back(node.host);
+  for (const auto& [machine, hosts] : names)
+    if (hosts.size() > 1)
+      remarks.push_back(
+          {fmt::format("{} are names of one node: use one name, with all of its slots", fmt::join(hosts, " and ")),
+           true});
+}
+
 void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
                const std::optional<std::string>& interface, std::vector<Remark>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
@@ -246,6 +258,7 @@ std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Re
                           const std::optional<std::string>& interface) {
   std::vector<Remark> out;
   for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
+  refuse_second_names(nodes, out);
   refuse_unseen(nodes, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
               [](const NodeCheck& node) { return node.facts.processor; });

@@ -79,9 +79,7 @@ int end_failed(comm::World& world, const std::exception& error, const NameOfRank
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.prints_failure()) return static_cast<int>(failure.code);
-  if (failure.rank != world.rank())
-    print_end(world, failure, name);
-  else if (world.size() > 1)
+  if (world.size() > 1)
     print_failure(fmt::format("{}: {}", own_place(world, name_of(world.rank(), name)), own.cause), own.code);
   else
     print_failure(own.cause, own.code);

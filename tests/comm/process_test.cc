@@ -1,13 +1,17 @@
 #include "comm/process.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <string>
 
 #include "base/error.h"
 #include "base/host/host.h"
+#include "tests/refusing_system.h"
 
 namespace strata::comm {
 namespace {
@@ -38,6 +42,29 @@ TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
   EXPECT_EQ(process.obituary().find(fmt::format("rank 1 (pid {} on {}) ended", process.pid, host_name())), 0u);
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST(NodeClaim, TheFirstOfTheProcessesTakesIt) {
+  const std::string name = fmt::format("strata-test-{}", getpid());
+  {
+    NodeClaim claim(name), other(name + "0"), late(name);
+    EXPECT_TRUE(claim.take());
+    EXPECT_FALSE(late.take());
+    EXPECT_TRUE(other.take()) << "another name";
+    const pid_t child = fork();
+    if (child == 0) _exit(NodeClaim(name).take() ? 1 : 0);
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_TRUE(NodeClaim(name).take()) << "its holder has ended";
+}
+
+// A second message is better than none.
+TEST(NodeClaim, IsTakenThoughTheSystemRefuses) {
+  NodeClaim claim("strata-test");
+  for (const long call : {SYS_socket, SYS_bind})
+    tests::with_failing({call}, EACCES, [&] { EXPECT_TRUE(claim.take()); });
 }
 
 }  // namespace

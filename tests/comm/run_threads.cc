@@ -64,7 +64,6 @@ class ThreadsWorld final : public World {
   void look_after_peers() override { memory_.look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   Failure failure() override { return memory_.failure(); }
-  bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
   int node() const { return nodes_[static_cast<std::size_t>(rank())]; }

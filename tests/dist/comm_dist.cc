@@ -219,6 +219,9 @@ int run(std::string_view mode, std::string_view transport_name) {
                        : transport_name == "nodes"
                            ? connect_nodes()
                            : connect(mode == "solo" ? Backend::solo : Backend::automatic, transport);
+    world->when_lost([&](const Failure& failure) {
+      std::fprintf(stderr, "rank %d speaks at once: %s\n", world->rank(), failure.cause.c_str());
+    });
     try {
       if (mode == "check")
         check(*world);

@@ -48,6 +48,14 @@ TEST(Nodes, CollectivesOverNodes) {
   }
 }
 
+// Ranks that print the failure, of four.
+std::size_t speakers(const Outcome& outcome) {
+  std::size_t count = 0;
+  for (const int rank : {0, 1, 2, 3})
+    count += outcome.errors.find("rank " + std::to_string(rank) + " speaks") != std::string::npos;
+  return count;
+}
+
 class Failures : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mpirun, Failures, testing::Values("shared_memory", "messages"));
 
@@ -60,7 +68,9 @@ void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
 }
 
 TEST_P(Failures, KilledRankIsNamedAndEndsTheOthers) {
-  expect_survivors_name(mpirun_waits(4, "kill", GetParam()), "rank 1 .pid [0-9]+ on [^ ]+ ended without a message");
+  const Outcome outcome = mpirun_waits(4, "kill", GetParam());
+  expect_survivors_name(outcome, "rank 1 .pid [0-9]+ on [^ ]+ ended without a message");
+  EXPECT_EQ(speakers(outcome), 1U) << outcome.all();
 }
 
 TEST_P(Failures, FirstCauseReachesAllRanks) {
@@ -79,13 +89,11 @@ TEST_P(Failures, OneOfTwoSpeaks) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
     const Outcome outcome = mpirun_waits(4, mode, GetParam());
     EXPECT_NE(outcome.code, 0);
-    std::size_t speakers = 0;
     for (const int rank : {0, 1, 2, 3}) {
-      speakers += outcome.errors.find("rank " + std::to_string(rank) + " speaks: ") != std::string::npos;
       EXPECT_THAT(outcome.errors, ContainsRegex("rank " + std::to_string(rank) +
                                                 " (speaks|is silent): (rank [12] failed: )?the disk is full"));
     }
-    EXPECT_EQ(speakers, 1U) << mode << outcome.all();
+    EXPECT_EQ(speakers(outcome), 1U) << mode << outcome.all();
     if (std::string(mode) != "both") {
       EXPECT_THAT(outcome.errors, HasSubstr("rank 2 speaks: "));
     }
@@ -101,8 +109,10 @@ TEST_P(Failures, AMessageThatComesInPart) {
     EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
   const Outcome dies = mpirun_waits(3, "killed amid a message", GetParam());
   EXPECT_NE(dies.code, 0);
-  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on [^ ]+ ended without a message"))
+  EXPECT_THAT(dies.errors,
+              ContainsRegex("rank [02] speaks at once: rank 1 .pid [0-9]+ on [^ ]+ ended without a message"))
       << dies.all();
+  EXPECT_EQ(speakers(dies), 1U) << dies.all();
 }
 
 // Data and farewells travel separately as messages. A rank that has left is not a failure while its last data is on its

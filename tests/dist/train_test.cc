@@ -260,6 +260,20 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
 }
 
+TEST_F(Train, HelpCanBeAskedForInAnyForm) {
+  const std::string all = run({kStrata, "--help"}).output, plan = run({kStrata, "plan", "--help"}).output;
+  EXPECT_THAT(all, testing::HasSubstr("calibrate"));
+  EXPECT_THAT(plan, testing::HasSubstr("--ranks"));
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"help"}, {"help", "help"}}) {
+    std::vector<std::string> command = words;
+    command.insert(command.begin(), kStrata);
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_EQ(outcome.output, all);
+  }
+  EXPECT_EQ(run({kStrata, "help", "plan"}).output, plan);
+}
+
 // The environment is left over from a run that has ended: this process is not rank 3 of anything.
 TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
   const auto under = [&](std::vector<std::string> environment, std::vector<std::string> command) {

@@ -78,6 +78,12 @@ has() {
   grep -qE "$2" "$1"/gpu-*.md || wrong "the report in $1 lacks: $2" "$(ls "$1"/gpu-*.md)"
 }
 
+# Its own text, where it is packed too.
+for option in -h --help; do
+  check/gpu-check.sh $option >help.log 2>&1 || wrong "$option ended with $?" help.log
+  if ! grep -q -- '--pack DIR' help.log || grep -q '^#\|pipefail' help.log; then wrong "$option prints" help.log; fi
+done
+
 # Everything once: as each part ended.
 status=0
 FAKE_TOKENIZE=1 OUT=$PWD/all check/gpu-check.sh >all.log 2>&1 || status=$?

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/abort.h"
@@ -69,6 +71,15 @@ std::vector<Interface> interfaces() {
   return out;
 }
 
+// The kernel's boot and this process's network: containers of one machine are different nodes if their networks are.
+std::string machine_here() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::error_code error;
+  const fs::path network = fs::read_symlink("/proc/self/ns/net", error);
+  return boot.empty() || error ? "" : fmt::format("{} {}", boot, network.string());
+}
+
 std::string text_at(simdjson::dom::element root, std::string_view key) {
   return std::string(std::string_view(root[key]));
 }
@@ -110,6 +121,7 @@ std::string another_build(const std::string& host) {
 NodeFacts facts_here(std::span<const fs::path> folders) {
   NodeFacts out;
   out.name = host_name();
+  out.machine = machine_here();
   out.program = program_hash();
   out.processor = device::cpu::describe();
   out.libraries = device::cpu::describe_libraries();
@@ -135,6 +147,7 @@ std::string to_json(const NodeFacts& facts) {
     interfaces.add(JsonObject().add("name", one.name).add("address", one.address));
   return JsonObject()
       .add("name", facts.name)
+      .add("machine", facts.machine)
       .add("program", facts.program)
       .add("processor", facts.processor)
       .add("libraries", facts.libraries)
@@ -154,6 +167,7 @@ NodeFacts parse_facts(std::string_view json) {
     const simdjson::dom::element root = parser.parse(simdjson::padded_string(json));
     NodeFacts out;
     out.name = text_at(root, "name");
+    out.machine = text_at(root, "machine");
     out.program = text_at(root, "program");
     out.processor = text_at(root, "processor");
     out.libraries = text_at(root, "libraries");

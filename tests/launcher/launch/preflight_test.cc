@@ -54,6 +54,12 @@ TEST_F(Preflight, AnotherBuildIsRefused) {
   EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has another build"), HasSubstr("install")))));
 }
 
+TEST_F(Preflight, ASecondNameOfANodeIsRefused) {
+  nodes[0].facts.machine = nodes[2].facts.machine = "a boot and a network";
+  nodes[1].facts.machine = "another network";
+  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1 and n3 are names of one node: use one name"))));
+}
+
 TEST_F(Preflight, WhatBitsDependOnIsNamed) {
   nodes[0].facts.processor = "an older one";
   nodes[1].facts.libraries = "another library";

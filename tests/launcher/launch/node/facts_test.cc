@@ -20,6 +20,8 @@ TEST(Facts, OfThisMachineComeBackAsTheyWere) {
   const std::filesystem::path folders[] = {folder.path(), folder.path() / "nowhere"};
   const NodeFacts facts = facts_here(folders);
   EXPECT_EQ(facts.name, host_name());
+  EXPECT_THAT(facts.machine, HasSubstr(" net:["));
+  EXPECT_EQ(facts.machine, facts_here({}).machine);
   EXPECT_EQ(facts.program, program_hash());
   EXPECT_EQ(facts.program.size(), 32u);
   EXPECT_GT(facts.cores, 0);
@@ -36,12 +38,14 @@ TEST(Facts, OfThisMachineComeBackAsTheyWere) {
 TEST(Facts, EveryFieldHasItsPlace) {
   NodeFacts facts;
   facts.name = "a \"node\"";
+  facts.machine = "a boot and a network";
   facts.gpus = {"one", "two"};
   facts.driver = "13.0";
   facts.memlock = ~std::uint64_t{0};
   facts.interfaces = {{"eth0", "10.0.0.1"}};
   const NodeFacts back = parse_facts(to_json(facts));
   EXPECT_EQ(back.name, facts.name);
+  EXPECT_EQ(back.machine, facts.machine);
   EXPECT_EQ(back.gpus, facts.gpus);
   EXPECT_EQ(back.driver, facts.driver);
   EXPECT_EQ(back.memlock, facts.memlock);
