@@ -1,4 +1,5 @@
 #include "runtime/execute/executor.h"
+#include "runtime/tasks/border.h"
 #include "runtime/tasks/collectives/activations.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"
@@ -7,7 +8,6 @@
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
-#include "runtime/tasks/save.h"
 #include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
 #include "runtime/tasks/update.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/scramble.h"
 #include "runtime/objective/rules.h"

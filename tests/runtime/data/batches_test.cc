@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/batch.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"

@@ -117,7 +117,7 @@ constexpr Inert kManyHeads = [](const std::string& json, const Facts&) {
   return json == "null" || json == "\"multihead\"" || json == "\"multi_head\"" || json == "\"mha\"";
 };
 
-struct Foreign {
+struct UnsupportedKey {
   std::string_view key;
   Inert inert;
   std::string_view what;
@@ -150,7 +150,7 @@ constexpr std::string_view kState = "state-space layers (Mamba) are not supporte
 constexpr std::string_view kWindows = "attention in windows of this kind is not supported";
 constexpr std::string_view kPerLayer = "layers of different shapes are not supported";
 
-constexpr Foreign kForeign[] = {
+constexpr UnsupportedKey kForeign[] = {
     {"num_experts_per_tok", kAtMostOne, kExperts},
     {"num_experts_per_token", kAtMostOne, kExperts},
     {"num_local_experts", kAtMostOne, kExperts},
@@ -283,12 +283,12 @@ constexpr Foreign kForeign[] = {
     {"num_hidden_groups", kOff, "layers that share their weights are not supported"},
 };
 // A word that occurs in any other key.
-struct ForeignWord {
+struct UnsupportedWord {
   std::string_view word;
   bool begins;  // only at the start
   std::string_view what;
 };
-constexpr ForeignWord kForeignWords[] = {
+constexpr UnsupportedWord kForeignWords[] = {
     {"expert", false, kExperts},   {"moe_", true, kExperts}, {"softcap", false, kSoftCap},
     {"soft_cap", false, kSoftCap}, {"alibi", false, kAlibi}, {"mamba_", true, kState},
     {"ssm_", true, kState},        {"eagle_", true, kDraft}, {"medusa_", true, kDraft},
@@ -339,7 +339,7 @@ void refuse_positions(const Config& config, const Facts& f) {
 
 }  // namespace
 
-void refuse_other_mathematics(const Config& config) {
+void refuse_unsupported_keys(const Config& config) {
   refuse_draft_model(config);
   const Facts facts = facts_of(config);
   refuse_positions(config, facts);
@@ -356,7 +356,7 @@ void refuse_other_mathematics(const Config& config) {
     for (const std::string& part : inside) config.ignore({fmt::format("{}.{}", key, part)});
   };
   for (const std::string& key : config.root_keys()) {
-    const auto* const known = std::ranges::find(kForeign, key, &Foreign::key);
+    const auto* const known = std::ranges::find(kForeign, key, &UnsupportedKey::key);
     if (known != std::end(kForeign)) {
       const bool by_attention_bias = facts.llama &&
                                      (key == "use_qkv_bias" || key == "qkv_bias" || key == "add_qkv_bias") &&
@@ -364,7 +364,7 @@ void refuse_other_mathematics(const Config& config) {
       judge(key, by_attention_bias ? kQkvBiasOfLlama : known->inert, known->what);
       continue;
     }
-    for (const ForeignWord& word : kForeignWords) {
+    for (const UnsupportedWord& word : kForeignWords) {
       const auto at = key.find(word.word);
       if (at == std::string::npos || (word.begins && at != 0)) continue;
       judge(key, kOff, word.what);

@@ -22,7 +22,7 @@ using testing::with;
 
 TEST(OtherMathematicsTest, ScalesOfAttentionAreComparedWithTheClassesSizesIfTheFileLeavesThemOut) {
   const auto refuse = [](const std::string& family, const std::string& more) {
-    refuse_other_mathematics(Config::parse(fmt::format(R"({{"model_type":"{}",{}}})", family, more), "config.json"));
+    refuse_unsupported_keys(Config::parse(fmt::format(R"({{"model_type":"{}",{}}})", family, more), "config.json"));
   };
   struct Sizes {
     const char *family, *head_dim, *scale, *layers_root;
@@ -53,10 +53,9 @@ TEST(OtherMathematicsTest, WhatAQuerySeesIsTheFamilysOwn) {
       const Config config =
           Config::parse(fmt::format(R"({{"model_type":"{}","is_causal":{}}})", family, value), "config.json");
       if (value == "null" || value == (decoder ? "true" : "false"))
-        EXPECT_NO_THROW(refuse_other_mathematics(config)) << family << value;
+        EXPECT_NO_THROW(refuse_unsupported_keys(config)) << family << value;
       else
-        EXPECT_FAILURE(refuse_other_mathematics(config), Exit::usage,
-                       HasSubstr("is_causal of config.json is " + value));
+        EXPECT_FAILURE(refuse_unsupported_keys(config), Exit::usage, HasSubstr("is_causal of config.json is " + value));
     }
   }
 }

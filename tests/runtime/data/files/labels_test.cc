@@ -1,4 +1,4 @@
-#include "runtime/data/files/label_column.h"
+#include "runtime/data/files/labels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <set>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 
 namespace strata::runtime {
 namespace {
