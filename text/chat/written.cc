@@ -55,7 +55,7 @@ std::optional<DecodedArguments> decoded(const Value& call) {
   if (!arguments || !arguments->is(Kind::text)) return std::nullopt;
   DecodedArguments out;
   try {
-    std::vector<OddNumber> odd;
+    std::vector<UnrepresentableNumber> odd;
     out.object = parse_json(arguments->text(), RepeatedKeys::last_counts, &odd);
     (void)exact_json(arguments->text());
   } catch (const JsonFault& fault) {  // a text of another kind stays one

@@ -67,7 +67,7 @@ InputBytes::InputBytes(const std::string& name)
   if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
     fail(Exit::usage, "{} is a folder: give the files in it", name_);
   if (input.file.get() < 0)
-    fail(Exit::usage, "{} is not a regular file: text that comes out of a pipe is read from standard input (-)", name_);
+    fail(Exit::usage, "{} is not a regular file: give - to read text from a pipe (standard input)", name_);
   file_ = std::move(input.file);
 }
 
