@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's fused AdamW beside DeepSpeed's CPUAdam (ZeRO-Offload's optimizer) on this machine; prints a Markdown table.
+"""Strata's fused AdamW compared with DeepSpeed's CPUAdam (ZeRO-Offload's optimizer) on this machine; prints a Markdown table.
 
     bench/against_deepspeed_adam.py --python PYTHON [--n 6000000] [--rounds 3] [--threads N]
 

@@ -129,7 +129,7 @@ std::string text_of(const pb::Status& s) {
   out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
                                                       duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())
-         : run.checkpoint_dir().empty() ? "none: checkpoint.dir names no folder"
+         : run.checkpoint_dir().empty() ? "none: checkpoint.dir is not set"
                                         : "none by this run yet";
   out += "\n";
   for (const pb::Node& node : s.nodes())

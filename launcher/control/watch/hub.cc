@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "launcher/control/watch/background_thread.h"
 #include "launcher/control/watch/dump.h"
-#include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -26,7 +26,7 @@ constexpr double kLooks = 5;  // if look() was not called for so long, its threa
 std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
                                   std::string text) {
   std::packaged_task<bool()> task([write = std::move(write), path = std::move(path), text = std::move(text)] {
-    be_quiet("strata-state");
+    enter_background("strata-state");
     try {
       write(path, text);
       return true;

@@ -14,9 +14,9 @@
 #include "base/progress.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/listener.h"
+#include "launcher/control/watch/background_thread.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
-#include "launcher/control/watch/quiet_thread.h"
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {

@@ -34,12 +34,12 @@ struct Preflight : testing::Test {
   runtime::Recipe recipe;
   std::optional<std::string> interface;
 
-  std::vector<Remark> remarks() const { return judge(nodes, recipe, "1234", interface); }
+  std::vector<Finding> remarks() const { return judge(nodes, recipe, "1234", interface); }
   static auto refusal(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, true));
+    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, true));
   }
   static auto warning(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, false));
+    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, false));
   }
 };
 

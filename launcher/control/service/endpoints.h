@@ -11,7 +11,7 @@ namespace strata::launcher::control {
 
 // The sockets at which a run accepts connections of users and tools. They are opened before anything else of the run
 // starts.
-struct Front {
+struct Endpoints {
   std::optional<Listener> service;  // none: control.listen = "off", or no private socket can be made
   Credentials credentials;
   ServiceAddress address;
@@ -21,10 +21,10 @@ struct Front {
   Credentials metrics_credentials;  // empty: anyone may read the metrics
 };
 // Throws Error{usage} if other machines could reach control.listen or control.metrics and the recipe names no
-// certificate, key and token. open_front() checks this first; launchers of ranks call it on its own.
+// certificate, key and token. open_endpoints() checks this first; launchers of ranks call it on its own.
 void require_guarded(const runtime::Recipe::Control& recipe);
 // Throws Error{usage} if the recipe asks for something that is not possible, or that would give access without
 // credentials.
-Front open_front(const runtime::Recipe::Control& recipe);
+Endpoints open_endpoints(const runtime::Recipe::Control& recipe);
 
 }  // namespace strata::launcher::control

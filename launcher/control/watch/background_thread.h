@@ -13,12 +13,12 @@ namespace strata::launcher::control {
 
 // Every thread of the control plane calls this first: it yields to the compute team (nice 10) and leaves signals to the
 // run's threads. Threads that libraries start from it inherit both.
-void be_quiet(const char* name);
+void enter_background(const char* name);
 
 template <typename F>
-std::jthread start_quiet_thread(const char* name, F f) {
+std::jthread start_background_thread(const char* name, F f) {
   return start_thread("a thread of the control service", [name, f = std::move(f)](const std::stop_token& stop) mutable {
-    be_quiet(name);
+    enter_background(name);
     f(stop);
   });
 }

@@ -1,4 +1,4 @@
-#include "launcher/control/watch/quiet_thread.h"
+#include "launcher/control/watch/background_thread.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

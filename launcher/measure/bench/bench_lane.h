@@ -14,10 +14,10 @@
 namespace strata::launcher {
 
 // A lane with its own memory, for timing operations.
-class Stand {
+class BenchLane {
  public:
   // bytes: the size of the arena.
-  Stand(int threads, std::size_t bytes, device::Device device = {})
+  BenchLane(int threads, std::size_t bytes, device::Device device = {})
       : lane_("bench", threads, 0, abort_, device), arena_(bytes, device) {}
 
   device::Lane& lane() { return lane_; }

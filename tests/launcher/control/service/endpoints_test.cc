@@ -1,4 +1,4 @@
-#include "launcher/control/service/front.h"
+#include "launcher/control/service/endpoints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class FrontTest : public testing::Test {
     chmod(recipe_.token_file->c_str(), 0600);
   }
   std::string refusal() {
-    const Error error = failure_of([&] { (void)open_front(recipe_); });
+    const Error error = failure_of([&] { (void)open_endpoints(recipe_); });
     EXPECT_EQ(error.code(), Exit::usage);
     return error.what();
   }
@@ -41,14 +41,14 @@ class FrontTest : public testing::Test {
 };
 
 TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
-  const Front front = open_front(recipe_);
-  ASSERT_TRUE(front.service);
-  EXPECT_EQ(front.service->path().parent_path(), folder_.path() / "strata");
+  const Endpoints endpoints = open_endpoints(recipe_);
+  ASSERT_TRUE(endpoints.service);
+  EXPECT_EQ(endpoints.service->path().parent_path(), folder_.path() / "strata");
   struct stat status {};
   ASSERT_EQ(stat((folder_.path() / "strata").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700U);
-  EXPECT_EQ(find_service("").socket, front.service->path().string()) << "the only run";
-  EXPECT_EQ(front.address.grpc_target(), "unix:" + front.service->path().string());
+  EXPECT_EQ(find_service("").socket, endpoints.service->path().string()) << "the only run";
+  EXPECT_EQ(endpoints.address.grpc_target(), "unix:" + endpoints.service->path().string());
 }
 
 TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
@@ -57,9 +57,9 @@ TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
   EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),
               HasSubstr("is not a folder that this user alone can enter"))
       << "what listens there may be another user's";
-  const Front front = open_front(recipe_);
-  EXPECT_FALSE(front.service);
-  EXPECT_THAT(front.refusal, HasSubstr("is not a folder that this user alone can enter"));
+  const Endpoints endpoints = open_endpoints(recipe_);
+  EXPECT_FALSE(endpoints.service);
+  EXPECT_THAT(endpoints.refusal, HasSubstr("is not a folder that this user alone can enter"));
 }
 
 TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
@@ -69,13 +69,13 @@ TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   recipe_.token_file.reset();
   EXPECT_THAT(refusal(), HasSubstr("lets other machines control this run"));
   secure();
-  const Front front = open_front(recipe_);
-  EXPECT_TRUE(front.address.tls);
-  EXPECT_THAT(front.address.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
+  const Endpoints endpoints = open_endpoints(recipe_);
+  EXPECT_TRUE(endpoints.address.tls);
+  EXPECT_THAT(endpoints.address.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();
-  EXPECT_FALSE(open_front(recipe_).address.tls);
+  EXPECT_FALSE(open_endpoints(recipe_).address.tls);
 }
 
 TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
@@ -83,20 +83,20 @@ TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
   recipe_.metrics = "0.0.0.0:0";
   EXPECT_THAT(refusal(), HasSubstr("control.metrics_public = true"));
   recipe_.metrics_public = true;
-  EXPECT_FALSE(open_front(recipe_).metrics_credentials.tls());
+  EXPECT_FALSE(open_endpoints(recipe_).metrics_credentials.tls());
   recipe_.metrics_public = false;
   secure();
-  const Front front = open_front(recipe_);
-  EXPECT_TRUE(front.metrics_credentials.tls());
-  EXPECT_THAT(front.metrics_at, HasSubstr("https://"));
+  const Endpoints endpoints = open_endpoints(recipe_);
+  EXPECT_TRUE(endpoints.metrics_credentials.tls());
+  EXPECT_THAT(endpoints.metrics_at, HasSubstr("https://"));
 }
 
 TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
   recipe_.listen = "unix:" + (folder_.path() / "s").string();
-  const Front first = open_front(recipe_);
+  const Endpoints first = open_endpoints(recipe_);
   EXPECT_THAT(refusal(), HasSubstr("exists already"));
   recipe_.listen = "127.0.0.1:0";
-  const Front tcp = open_front(recipe_);
+  const Endpoints tcp = open_endpoints(recipe_);
   recipe_.listen = tcp.address.address;
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
@@ -105,7 +105,7 @@ TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
   recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
   EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
   recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any that is free
-  EXPECT_TRUE(open_front(recipe_).metrics);
+  EXPECT_TRUE(open_endpoints(recipe_).metrics);
 }
 
 // Anyone may own a folder of checkpoints. Its control.json chooses no program of this machine, and gets no secret.

@@ -1,4 +1,4 @@
-#include "launcher/control/watch/quiet_thread.h"
+#include "launcher/control/watch/background_thread.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -14,7 +14,7 @@ constexpr std::size_t kMaxTexts = 64;
 
 }  // namespace
 
-void be_quiet(const char* name) {
+void enter_background(const char* name) {
   sigset_t all;
   sigfillset(&all);
   // Signals that a thread's own fault raises stay unblocked, and so does a profiler's.
@@ -26,7 +26,7 @@ void be_quiet(const char* name) {
 }
 
 MessageThread::MessageThread(Note say) : say_(std::move(say)) {
-  thread_ = start_quiet_thread("strata-print", [this](const std::stop_token& stop) {
+  thread_ = start_background_thread("strata-print", [this](const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (arrived_.wait(lock, stop, [this] { return !texts_.empty(); })) {
       const std::string text = std::move(texts_.front());

@@ -1,4 +1,4 @@
-#include "launcher/control/service/front.h"
+#include "launcher/control/service/endpoints.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -47,8 +47,8 @@ void require_guarded(const runtime::Recipe::Control& recipe) {
          recipe.metrics);
 }
 
-Front open_front(const runtime::Recipe::Control& recipe) {
-  Front out;
+Endpoints open_endpoints(const runtime::Recipe::Control& recipe) {
+  Endpoints out;
   out.credentials = read_credentials(recipe);
   require_guarded(recipe);
   out.address = {host_name(), getpid(), "", "", false};
