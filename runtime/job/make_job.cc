@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/thread.h"
 #include "models/classes.h"

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
-#include "device/ops/tree_sum.h"
+#include "device/ops/elementwise.h"
 #include "runtime/job/requirements.h"
 
 namespace strata::runtime {

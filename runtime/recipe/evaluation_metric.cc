@@ -31,17 +31,17 @@ constexpr EvaluationMetric kMetrics[] = {
 
 }  // namespace
 
-bool EvaluationMetric::is_of(Judged judged) const {
+bool EvaluationMetric::is_of(PredictionKind judged) const {
   switch (judged) {
-    case Judged::tokens:
+    case PredictionKind::tokens:
       return of_tokens;
-    case Judged::one_class:
+    case PredictionKind::one_class:
       return of_one_class;
-    case Judged::entities:
+    case PredictionKind::entities:
       return of_entities;
-    case Judged::many_classes:
+    case PredictionKind::many_classes:
       return of_many_classes;
-    case Judged::number:
+    case PredictionKind::number:
       return of_numbers;
   }
   return false;
@@ -59,7 +59,7 @@ std::vector<std::string_view> metric_names() {
   return out;
 }
 
-std::vector<std::string_view> metric_names(Judged judged) {
+std::vector<std::string_view> metric_names(PredictionKind judged) {
   std::vector<std::string_view> out;
   for (const EvaluationMetric& metric : kMetrics)
     if (metric.is_of(judged)) out.push_back(metric.name);

@@ -69,7 +69,7 @@ void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Co
   const auto directory = folder.hugging_face();
   const std::vector<std::string> own = directory ? tokenizer_hashes(*directory) : std::vector<std::string>{};
   if (!own.empty() && std::ranges::none_of(own, is_given))
-    fail(Exit::usage, "{} comes with another tokenizer than {}: leave --tokenizer out, or {}", folder.path().string(),
+    fail(Exit::usage, "{} has a different tokenizer than {}: leave --tokenizer out, or {}", folder.path().string(),
          where.string(), kAccept);
 }
 

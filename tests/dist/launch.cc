@@ -39,7 +39,7 @@ std::vector<std::string> Outcome::complaints() const {
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
   constexpr std::string_view kDescribes[] = {
       "resumes after ",        "weights read in ",          "nvme tier",
-      "nothing will be saved", "weights will not be saved", "every token is trained on, and where",
+      "nothing will be saved", "weights will not be saved", "every token is trained on, and the",
       "random weights of ",    "done after step "};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {

@@ -139,7 +139,7 @@ TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
   EXPECT_EQ(best_after(first, 4, 0.25, false), (Best{4, 0.25, 0, 4}));
 }
 
-// A metric that never has a value does not let a run with patience go on for ever.
+// A metric that never has a value does not keep a run with patience alive forever.
 TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
   std::optional<Best> best;
   std::int64_t without = 0;
