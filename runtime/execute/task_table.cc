@@ -4,7 +4,6 @@
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"
 #include "runtime/tasks/copy.h"
-#include "runtime/tasks/local_sum.h"
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"

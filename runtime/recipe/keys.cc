@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/values_elsewhere.h"
 
 namespace strata::runtime {

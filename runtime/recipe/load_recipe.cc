@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
-#include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/recipe.h"

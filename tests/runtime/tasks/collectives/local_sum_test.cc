@@ -1,9 +1,8 @@
-#include "runtime/tasks/local_sum.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "runtime/tasks/collectives/reduce.h"
 #include "tests/runtime/tasks/task_run.h"
 
 namespace strata::runtime {
