@@ -68,4 +68,4 @@ print(f"| training held | {mine['held_s']:.3f} s | {save:.2f} s blocking, {peer[
 print(f"| training lost in all (two steps during the write, of {mine['step_s']:.2f} s) | {mine['lost_s']:.2f} s | | "
       f"{mine['lost_s'] / save:.2f} | 0.3 |")
 print(f"| from the step's end until durable | {mine['durable_s']:.2f} s | | | |")
-print(f"| bytes a parameter | {mine['bytes']:.3f} | {peer['bytes']:.3f} | | 12 + 1% |")
+print(f"| bytes per parameter | {mine['bytes']:.3f} | {peer['bytes']:.3f} | | 12 + 1% |")

@@ -67,7 +67,7 @@ def main():
     least = {name: min(t for _, t in rounds) for name, rounds in times.items()}
     ours = least["Strata adamw fp32"]
     print(f"{a.n:,} parameters, {a.threads} threads, {a.rounds} rounds of {passes} passes each; triad {triad:.1f} GB/s\n")
-    print("| step | ns a parameter, median | least | least over Strata adamw fp32's |\n|---|---|---|---|")
+    print("| step | ns per parameter, median | least | least over Strata adamw fp32's |\n|---|---|---|---|")
     for name, rounds in times.items():
         print(f"| {name} | {statistics.median(t for t, _ in rounds):.3f} | {least[name]:.3f} | {least[name] / ours:.2f} |")
 

@@ -40,7 +40,7 @@ struct Dropout {
   std::uint64_t micro_batch = 0;  // g * W + rank
   const StepScalars* scalars = nullptr;
   std::uint64_t first = 0;  // the index of the operand's first element
-  // Above 0: the operand is so many columns of a matrix with rows of `stride` elements. All three are multiples of 4.
+  // Above 0: the operand is that many columns of a matrix with rows of `stride` elements. All three are multiples of 4.
   std::uint32_t columns = 0, stride = 0;
 };
 

@@ -30,6 +30,6 @@ void look_for_sidecars(Workload& workload, const LabelColumn* of_validation) {
 
 }  // namespace
 
-constinit const ObjectiveRules kCausalLm = {nullptr, all_rows, false, true, judged_by_tokens, look_for_sidecars};
+constinit const ObjectiveRules kCausalLm = {nullptr, all_rows, false, true, token_predictions, look_for_sidecars};
 
 }  // namespace strata::runtime

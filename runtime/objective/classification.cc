@@ -168,7 +168,7 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
            of_class[c] == 0 ? "nothing" : "all", classes.names[c]);
 }
 
-PredictionKind judged_of(const Workload& workload) {
+PredictionKind predictions_of(const Workload& workload) {
   const Objective objective = *workload.recipe.training.objective;
   const models::Classes classes = models::read_classes(workload.config(), objective);
   if (classes.target == device::ClassTarget::number) return PredictionKind::number;
@@ -205,9 +205,10 @@ void require_known(const Found& data, const models::Classes& own, const models::
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
-                                                          false,        judged_of, look_at_metric};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row, true, false, judged_of, look_at_metric};
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,        true,
+                                                          false,        predictions_of, look_at_metric};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row,      true,
+                                                       false,     predictions_of, look_at_metric};
 
 void settle_classes(Workload& workload) {
   Recipe& recipe = workload.recipe;

@@ -80,8 +80,8 @@ void name_architecture(Workload& workload) {
 }
 
 // The properties that determine a classifier's metrics, in addition to its objective.
-std::string_view judged_text(const Recipe& recipe, PredictionKind judged) {
-  switch (judged) {
+std::string_view predictions_text(const Recipe& recipe, PredictionKind predictions) {
+  switch (predictions) {
     case PredictionKind::tokens:
       return "";
     case PredictionKind::number:
@@ -178,11 +178,11 @@ OpenedData settle(Workload& workload, bool evaluates) {
   settle_objective(workload);
   Recipe& recipe = workload.recipe;
   const ObjectiveRules& rules = rules_of(recipe);
-  const PredictionKind judged = rules.judged(workload);
-  if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
+  const PredictionKind predictions = rules.predictions(workload);
+  if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(predictions))
     fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: use one of {}",
-         recipe.evaluation.metric, models::name_of(*recipe.training.objective), judged_text(recipe, judged),
-         fmt::join(metric_names(judged), ", "));
+         recipe.evaluation.metric, models::name_of(*recipe.training.objective), predictions_text(recipe, predictions),
+         fmt::join(metric_names(predictions), ", "));
   if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   OpenedData opened = settle_data(recipe, workload.data, evaluates, labelling_of(workload));

@@ -31,8 +31,8 @@ constexpr EvaluationMetric kMetrics[] = {
 
 }  // namespace
 
-bool EvaluationMetric::is_of(PredictionKind judged) const {
-  switch (judged) {
+bool EvaluationMetric::is_of(PredictionKind predictions) const {
+  switch (predictions) {
     case PredictionKind::tokens:
       return of_tokens;
     case PredictionKind::one_class:
@@ -59,10 +59,10 @@ std::vector<std::string_view> metric_names() {
   return out;
 }
 
-std::vector<std::string_view> metric_names(PredictionKind judged) {
+std::vector<std::string_view> metric_names(PredictionKind predictions) {
   std::vector<std::string_view> out;
   for (const EvaluationMetric& metric : kMetrics)
-    if (metric.is_of(judged)) out.push_back(metric.name);
+    if (metric.is_of(predictions)) out.push_back(metric.name);
   return out;
 }
 

@@ -50,7 +50,7 @@ std::vector<std::string> Outcome::complaints() const {
     }
     if (!text.starts_with(kSaid)) continue;
     text.remove_prefix(kSaid.size());
-    // "memory   RAM for the model 1.0 MiB a rank", and the continuation of such a line.
+    // "memory   RAM for the model 1.0 MiB per rank", and the continuation of such a line.
     const std::size_t gap = text.find("  ");
     if (gap <= 8 && text.find_first_of(" :") == gap) continue;
     if (std::none_of(std::begin(kDescribes), std::end(kDescribes),

@@ -156,7 +156,7 @@ void Hub::end_stuck(const Watch::Finding& finding) {
     ending_ = true;
   }
   dump([this, finding](const pb::Dump& dump) {
-    if (const std::lock_guard lock(mutex_); left_) return;  // the run went on meanwhile and has ended
+    if (const std::lock_guard lock(mutex_); left_) return;  // the run continued meanwhile and has ended
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
     state_file_ = {finding, path, steady_seconds(),
                    write_meanwhile(setup_.write, path, finding.text + "\n\n" + text_of(dump))};

@@ -87,13 +87,13 @@ int bench_adam(const BenchOptions& options) {
   }
   const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end()),
                ns = cases[0].median(), rate = cases[0].bytes() / ns;
-  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
+  fmt::print("{:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
              rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
-  fmt::print("best of {} rounds: {:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
+  fmt::print("best of {} rounds: {:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
              cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
   JsonArray rows;
   for (const Case& c : cases) {
-    fmt::print("  {:<11}{:>8.3f} ns a parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
+    fmt::print("  {:<11}{:>8.3f} ns per parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
                c.name(), c.median(), c.least(), c.bytes() / c.least(), c.least() / cases[0].least());
     rows.add(JsonObject()
                  .add("update", c.name())

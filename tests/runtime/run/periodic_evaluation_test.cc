@@ -162,7 +162,7 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   EXPECT_EQ(rest.resumed, "step-00000004");
   EXPECT_EQ(rest.progress.best, whole.progress.best);
   EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
-  // Over other sequences it cannot be compared.
+  // A value over other sequences cannot be compared.
   const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
   EXPECT_THAT(other.notes, ElementsAre(HasSubstr("the search for the best starts over")));
   EXPECT_EQ(other.progress.best->step, 6);

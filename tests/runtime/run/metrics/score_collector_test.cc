@@ -194,10 +194,10 @@ TEST(ScoreCollectorTest, EntitiesEndWithTheirTexts) {
 }
 
 // evaluation.metric may name what is reported, all of it and nothing else; eval_loss is the evaluator's own.
-void expect_metrics_of(const ClassReport& report, PredictionKind judged) {
+void expect_metrics_of(const ClassReport& report, PredictionKind predictions) {
   std::vector<std::string> reported = {"eval_loss"};
   for (const auto& [name, value] : report.metrics) reported.push_back(name);
-  EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(judged)));
+  EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(predictions)));
 }
 
 TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
