@@ -24,7 +24,7 @@
 #include "text/chat/part_tokenizer.h"
 #include "text/chat/record.h"
 #include "text/chat/table.h"
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/documents.h"
 #include "text/input/input_bytes.h"
 #include "text/token_writer.h"

@@ -1,4 +1,4 @@
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 
 #include <fmt/format.h>
 
