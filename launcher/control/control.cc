@@ -227,7 +227,7 @@ class Control::Impl {
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     door_.emplace(
         std::move(*endpoints.service), kMaxConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
-        Proof{kToShowToken, [this](int port) { return service_->believes(port); }});
+        Proof{kToShowToken, [this](int port) { return service_->is_authenticated(port); }});
   }
 
   void fill(pb::Status& status) {

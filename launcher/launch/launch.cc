@@ -255,7 +255,7 @@ class Launch {
     if (options_.preflight) {
       nodes = look_at(agents_, hosts, recipe_, recipe_files(command_, recipe_), interface_);
       if (nodes.size() > 1) screen_.write(true, printable(table(nodes), true));
-      refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
+      refuse_or_warn(find_problems(nodes, recipe_, program_hash(), interface_));
     } else {
       for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}, {}});
     }
@@ -270,9 +270,9 @@ class Launch {
     screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
                 others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
-  void refuse_or_warn(const std::vector<Finding>& remarks) {
+  void refuse_or_warn(const std::vector<PreflightFinding>& remarks) {
     std::vector<std::string> refused;
-    for (const Finding& remark : remarks)
+    for (const PreflightFinding& remark : remarks)
       if (remark.refuses)
         refused.push_back(remark.text);
       else

@@ -148,7 +148,7 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
 
 // Adds a remark for the nodes whose `value` differs from the usual one.
 template <typename Value>
-void note_others(const std::vector<NodeCheck>& nodes, std::vector<Finding>& remarks, std::string_view what,
+void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
                  std::string_view advice, Value&& value) {
   const std::string most = usual(nodes, value);
   for (const NodeCheck& node : nodes)
@@ -159,7 +159,7 @@ void note_others(const std::vector<NodeCheck>& nodes, std::vector<Finding>& rema
 }
 
 template <typename Value>
-void note_slow(const std::vector<NodeCheck>& nodes, std::vector<Finding>& remarks, std::string_view what,
+void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
                std::string_view unit, std::string_view advice, Value&& value) {
   const auto middle = median(nodes, value);
   for (const NodeCheck& node : nodes)
@@ -175,7 +175,7 @@ std::string gpus_of(const NodeCheck& node) {
 }
 
 // A file that no node sees does not exist; a file that some nodes see is not shared.
-void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Finding>& remarks) {
+void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
   std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
     for (const std::string& why : node.unseen) {
@@ -194,7 +194,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Finding>& re
 }
 
 void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
-               const std::optional<std::string>& interface, std::vector<Finding>& remarks) {
+               const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)
@@ -242,9 +242,9 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
   return out;
 }
 
-std::vector<Finding> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
-                           const std::optional<std::string>& interface) {
-  std::vector<Finding> out;
+std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe,
+                                            std::string_view program, const std::optional<std::string>& interface) {
+  std::vector<PreflightFinding> out;
   for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
   refuse_unseen(nodes, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
@@ -275,11 +275,11 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
   look_for_all(files, agents, nodes, Patience().files);
-  std::vector<Finding> remarks;
+  std::vector<PreflightFinding> remarks;
   judge_one(nodes[0], recipe, program_hash(), interface, remarks);
   for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
   std::string out;
-  for (const Finding& remark : remarks)
+  for (const PreflightFinding& remark : remarks)
     if (remark.refuses) out += (out.empty() ? "" : "; ") + remark.text;
   return out;
 }

@@ -56,7 +56,7 @@ const RecipeKey* similar_key(std::string_view written) {
     const std::string_view part = last_part(name);
     const std::size_t whole = edits(name, key.name), last = edits(part, last_part(key.name));
     // A wrong or missing section counts as one mistake, not as one per letter.
-    const bool of_whole = is_slip(whole, name.size(), 6), of_last = is_slip(last, part.size(), 4);
+    const bool of_whole = is_typo(whole, name.size(), 6), of_last = is_typo(last, part.size(), 4);
     if (!of_whole && !of_last) continue;
     const std::size_t distance = std::min(of_whole ? whole : last + 1, of_last ? last + 1 : whole);
     if (nearest && distance >= fewest) continue;

@@ -147,7 +147,7 @@ std::string text_of(const pb::Status& s) {
   return out;
 }
 
-void go_where_it_is(const std::string& what, const CtlOptions& options) {
+void run_on_its_host(const std::string& what, const CtlOptions& options) {
   const ServiceAddress address = find_service(options.target);
   if (address.host.empty() || address.host == host_name()) return;
   // On this machine a loopback address would reach another run, or none.
@@ -156,7 +156,7 @@ void go_where_it_is(const std::string& what, const CtlOptions& options) {
 }
 
 int ctl(const std::string& what, const CtlOptions& options) {
-  go_where_it_is(what, options);
+  run_on_its_host(what, options);
   Client client(target_of(options));
   const auto show = [&](const auto& message, const auto& text) {
     options.json ? print_json(message) : print(text(message));

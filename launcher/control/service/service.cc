@@ -93,7 +93,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     hand_over(*acceptor_, std::move(connection));
   }
 
-  bool believes(int port) const {
+  bool is_authenticated(int port) const {
     const std::lock_guard lock(mutex_);
     return believed_.test(static_cast<std::size_t>(port));
   }
@@ -355,8 +355,8 @@ Service::~Service() = default;
 void Service::adopt(Descriptor connection) {
   impl_->adopt(std::move(connection));
 }
-bool Service::believes(int port) const {
-  return impl_->believes(port);
+bool Service::is_authenticated(int port) const {
+  return impl_->is_authenticated(port);
 }
 void Service::pump() {
   impl_->pump();

@@ -129,7 +129,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::lost:
         return end({finding.text + "; the run ends", finding.rank});
       case Watch::Finding::Kind::stuck:
-        return end_stuck(finding);
+        return end_stalled_run(finding);
       default:
         messages_.print(finding.text);
     }
@@ -150,7 +150,7 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
 
 // First asks all ranks for their state, which may take some seconds. The verdict follows when the answer is written, or
 // after some seconds if it is not: the drive itself may hang.
-void Hub::end_stuck(const Watch::Finding& finding) {
+void Hub::end_stalled_run(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

@@ -80,7 +80,7 @@ class Hub {
   void begin_dump(double now);  // call with the lock held
   void finish_dump(double now);
   void end(const NodeMemory::Verdict& verdict);
-  void end_stuck(const Watch::Finding& finding);
+  void end_stalled_run(const Watch::Finding& finding);
   void finish_stuck(double now);
 
   NodeMemory& memory_;

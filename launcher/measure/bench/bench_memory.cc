@@ -258,10 +258,10 @@ int bench_memory(const BenchOptions& options) {
     write();  // what there is so far
     throw;
   }
-  fmt::print("\n{}", promise_text(rows));
+  fmt::print("\n{}", same_bits_text(rows));
   write();
   const bool failed = std::any_of(rows.begin(), rows.end(), [](const MemoryRow& row) { return !row.failure.empty(); });
-  return static_cast<int>(failed || !broken_promises(rows).empty() ? Exit::failed : Exit::done);
+  return static_cast<int>(failed || !differing_rows(rows).empty() ? Exit::failed : Exit::done);
 }
 
 }  // namespace strata::launcher

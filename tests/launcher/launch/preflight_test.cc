@@ -34,12 +34,12 @@ struct Preflight : testing::Test {
   runtime::Recipe recipe;
   std::optional<std::string> interface;
 
-  std::vector<Finding> remarks() const { return judge(nodes, recipe, "1234", interface); }
+  std::vector<PreflightFinding> remarks() const { return find_problems(nodes, recipe, "1234", interface); }
   static auto refusal(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, true));
+    return AllOf(Field(&PreflightFinding::text, text), Field(&PreflightFinding::refuses, true));
   }
   static auto warning(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Finding::text, text), Field(&Finding::refuses, false));
+    return AllOf(Field(&PreflightFinding::text, text), Field(&PreflightFinding::refuses, false));
   }
 };
 
