@@ -59,7 +59,7 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
     const std::string name = std::string("out.jsonl") + ending;
     folder_.write(name, "mine");
     EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--force"}))), Exit::usage,
-                     AllOf(HasSubstr(name), HasSubstr("in the way")));
+                     AllOf(HasSubstr(name), HasSubstr("did not write it")));
     EXPECT_EQ(folder_.read(name), "mine");
     fs::remove(file(name));
   }

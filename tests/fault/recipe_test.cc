@@ -192,7 +192,7 @@ TEST_F(RecipeFault, RanksWithDifferentCommands) {
   if (both(under_mpirun(1, {"true"}), {"true"}).signal == SIGSEGV)
     GTEST_SKIP() << "mpirun of this version (Open MPI 5.0.7 is one) crashes when it starts two commands";
   const auto eval = run_.command("eval", {"training.max_steps=3"});
-  EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("or another command"));
+  EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("a different recipe or command"));
 }
 
 }  // namespace

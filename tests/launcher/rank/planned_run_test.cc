@@ -62,7 +62,7 @@ TEST(ReadRecipe, AllRanksHaveTheSame) {
 }
 
 TEST(ReadRecipe, AllRanksHaveTheSameCommand) {
-  EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("or another command")));
+  EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("a different recipe or command")));
 }
 
 TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {
