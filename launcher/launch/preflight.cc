@@ -193,7 +193,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
     }
 }
 
-void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
+void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
                const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
@@ -245,7 +245,7 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
 std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe,
                                             std::string_view program, const std::optional<std::string>& interface) {
   std::vector<PreflightFinding> out;
-  for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
+  for (const NodeCheck& node : nodes) check_node(node, recipe, program, interface, out);
   refuse_unseen(nodes, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
               [](const NodeCheck& node) { return node.facts.processor; });
@@ -276,7 +276,7 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
   look_for_all(files, agents, nodes, Patience().files);
   std::vector<PreflightFinding> remarks;
-  judge_one(nodes[0], recipe, program_hash(), interface, remarks);
+  check_node(nodes[0], recipe, program_hash(), interface, remarks);
   for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
   std::string out;
   for (const PreflightFinding& remark : remarks)

@@ -51,7 +51,7 @@ TEST_F(Preflight, NodesThatAreAlikeAreFine) {
 
 TEST_F(Preflight, AnotherBuildIsRefused) {
   nodes[2].facts.program = "5678";
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has another build"), HasSubstr("install")))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has a different build"), HasSubstr("install")))));
 }
 
 TEST_F(Preflight, WhatBitsDependOnIsNamed) {
@@ -60,8 +60,8 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
   nodes[3].facts.gpus = {"a GPU"};
   EXPECT_THAT(
       remarks(),
-      ElementsAre(warning(AllOf(HasSubstr("n1 has another kind of processor"), HasSubstr("an older one"))),
-                  warning(HasSubstr("n2 has another library")), warning(HasSubstr("n4 has another set of GPUs"))));
+      ElementsAre(warning(AllOf(HasSubstr("n1 has a different kind of processor"), HasSubstr("an older one"))),
+                  warning(HasSubstr("n2 has a different library")), warning(HasSubstr("n4 has a different set of GPUs"))));
 }
 
 // Below 0.8 of the median, a node is slow.

@@ -295,7 +295,7 @@ TEST_F(ClassificationTest, AboveThe31BitsOfALabelClassesAreInSets) {
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt,
-                 HasSubstr("has labels of 1 document and 1 token, and "));
+                 HasSubstr("has labels of 1 document and 1 token, but "));
   folder_.write("t.bin.labels.jsonl", "{\"label\": \"b\"}\n{\"label\": \"b\"}\n");
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has the hash"));
 }
