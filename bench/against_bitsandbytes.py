@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's adamw8bit beside bitsandbytes' AdamW8bit: the loss curve of a small GPT-2 on this repository's own text.
+"""Strata's adamw8bit compared with bitsandbytes' AdamW8bit: the loss curve of a small GPT-2 on this repository's own text.
 
     bench/against_bitsandbytes.py --python PYTHON [--steps 200]
 

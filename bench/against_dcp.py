@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's checkpoints beside torch.distributed.checkpoint's on this machine: gpt2-124m, bf16, 2 ranks, ZeRO-3 / FSDP2,
+"""Strata's checkpoints compared with torch.distributed.checkpoint's on this machine: gpt2-124m, bf16, 2 ranks, ZeRO-3 / FSDP2,
 one thread a rank; in turns, medians; prints a Markdown table.
 
     bench/against_dcp.py --fsdp-checkpoint FSDP_CHECKPOINT.py --python PYTHON_WITH_TORCH [--rounds 2] [--dir DIR]
@@ -21,7 +21,7 @@ scratch = tempfile.mkdtemp(dir=a.dir)
 with open(os.path.join(scratch, "tokens.bin"), "wb") as f:  # any tokens: speed does not depend on them
     f.write(b"".join((i * 2654435761 % 50257 % 65536).to_bytes(2, "little") for i in range(300000)))
 PARAMETERS = 124_475_904
-AT = 6  # the step whose checkpoint is measured; two steps of warm-up before, and steps beside the write behind it
+AT = 6  # the step whose checkpoint is measured; two warm-up steps precede it, and steps during the write follow it
 
 
 def ours():
@@ -65,7 +65,7 @@ save = peer["blocked_s"]
 print("| figure | Strata | torch.distributed.checkpoint | of its blocking save | target |\n|---|---|---|---|---|")
 print(f"| training held | {mine['held_s']:.3f} s | {save:.2f} s blocking, {peer['async_blocked_s']:.2f} s async | "
       f"{mine['held_s'] / save:.3f} | 0.1 |")
-print(f"| training lost in all (two steps beside the write, of {mine['step_s']:.2f} s) | {mine['lost_s']:.2f} s | | "
+print(f"| training lost in all (two steps during the write, of {mine['step_s']:.2f} s) | {mine['lost_s']:.2f} s | | "
       f"{mine['lost_s'] / save:.2f} | 0.3 |")
 print(f"| from the step's end until durable | {mine['durable_s']:.2f} s | | | |")
-print(f"| bytes a parameter | {mine['bytes']:.3f} | {peer['bytes']:.3f} | | 12 + 1% |")
+print(f"| bytes per parameter | {mine['bytes']:.3f} | {peer['bytes']:.3f} | | 12 + 1% |")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's fused AdamW beside DeepSpeed's CPUAdam (ZeRO-Offload's optimizer) on this machine; prints a Markdown table.
+"""Strata's fused AdamW compared with DeepSpeed's CPUAdam (ZeRO-Offload's optimizer) on this machine; prints a Markdown table.
 
     bench/against_deepspeed_adam.py --python PYTHON [--n 6000000] [--rounds 3] [--threads N]
 
@@ -67,7 +67,7 @@ def main():
     least = {name: min(t for _, t in rounds) for name, rounds in times.items()}
     ours = least["Strata adamw fp32"]
     print(f"{a.n:,} parameters, {a.threads} threads, {a.rounds} rounds of {passes} passes each; triad {triad:.1f} GB/s\n")
-    print("| step | ns a parameter, median | least | least over Strata adamw fp32's |\n|---|---|---|---|")
+    print("| step | ns per parameter, median | least | least over Strata adamw fp32's |\n|---|---|---|---|")
     for name, rounds in times.items():
         print(f"| {name} | {statistics.median(t for t, _ in rounds):.3f} | {least[name]:.3f} | {least[name] / ours:.2f} |")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's I/O engine beside fio in the same folder: alternating, medians; prints a Markdown table.
+"""Strata's I/O engine compared with fio in the same folder: alternating, medians; prints a Markdown table.
 
     bench/against_fio.py --dir DIR [--rounds 5] [--size 1GiB] > docs/results/X.md
 
@@ -22,7 +22,7 @@ def ours(scratch):
     subprocess.run([strata, "bench", "io", "--dir", a.dir, "--size", a.size, "--rounds", "1", "--json", out], check=True,
                    stdout=subprocess.DEVNULL)
     r = json.load(open(out))
-    return r["write_gb_per_s"], r["read_gb_per_s"], r["rung"]
+    return r["write_gb_per_s"], r["read_gb_per_s"], r["mode"]
 
 
 def theirs(file, mode):
@@ -43,8 +43,8 @@ with tempfile.TemporaryDirectory(dir=a.dir) as scratch:
 median = lambda rows, i: statistics.median(row[i] for row in rows)
 cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
 fio = subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip()
-print(f"# The I/O engine beside {fio}\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
-      f"`bench/against_fio.py --rounds {a.rounds} --size {a.size}`: alternating, medians.\nRung: {mine[0][2]}.\n")
+print(f"# The I/O engine compared with {fio}\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
+      f"`bench/against_fio.py --rounds {a.rounds} --size {a.size}`: alternating, medians.\nMode of I/O: {mine[0][2]}.\n")
 print("| GB/s | Strata | fio | ratio | Strata from, to | fio from, to |\n|---|---|---|---|---|---|")
 for i, name in enumerate(["write", "read"]):
     s, f = median(mine, i), median(peer, i)

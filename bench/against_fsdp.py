@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ZeRO-3 over nodes beside PyTorch's FSDP2 on the same nodes, alternating; prints a Markdown table of tokens/s and of
+"""ZeRO-3 over nodes compared with PyTorch's FSDP2 on the same nodes, alternating; prints a Markdown table of tokens/s and of
 the bytes that enter all nodes per step.
 
     bench/against_fsdp.py --hosts n1:2,n2:2 --interface eth0 --torch-train TORCH_TRAIN.py --python PYTHON_WITH_TORCH

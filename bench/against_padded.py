@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Documents of different lengths: packed by Strata beside PyTorch with transformers, padded to the longest of a batch.
+"""Documents of different lengths: packed by Strata, compared with PyTorch and transformers, padded to the longest of a batch.
 
     bench/against_padded.py --python PYTHON_WITH_TRANSFORMERS [--rounds 3] [--steps 6] [--only NAME ...] > docs/results/X.md
 
@@ -189,7 +189,7 @@ def main():
         print(rows[-1], file=sys.stderr, flush=True)
 
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
-    print(f"# Documents of different lengths, packed, beside PyTorch with transformers, padded\n\n{datetime.date.today()}, "
+    print(f"# Documents of different lengths, packed, compared with PyTorch and transformers, padded\n\n{datetime.date.today()}, "
           f"{cpu}, {os.cpu_count()} cores; `bench/against_padded.py --rounds {options.rounds} --steps {options.steps}`: "
           "alternating, medians over rounds;\ntokens of documents per second from the third step on. The last columns "
           "are sequences of one document each, as a stream and packed.\n")

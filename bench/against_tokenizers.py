@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`strata tokenize` beside the tokenizers library: every id of a large mixed text, and speed.
+"""`strata tokenize` compared with the tokenizers library: every id of a large mixed text, and speed.
 
     bench/against_tokenizers.py [--size BYTES] [--vocab N] [--only KIND ...] [--rounds N] [--no-speed]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's step beside PyTorch's on this machine: same shapes, alternating, medians; prints a Markdown table.
+"""Strata's step compared with PyTorch's on this machine: same shapes, alternating, medians; prints a Markdown table.
 
     bench/against_torch.py --torch-train TORCH_TRAIN.py --python PYTHON_WITH_TORCH [--rounds 2] [--only NAME ...] > docs/results/X.md
 
@@ -68,7 +68,7 @@ for name, ranks, batch, dtype, mine, peer in cases:
     print(rows[-1], file=sys.stderr, flush=True)
 
 cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
-print(f"# GPT-2 124M, 4 sequences of 256 tokens a step, beside PyTorch\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
+print(f"# GPT-2 124M, 4 sequences of 256 tokens per step, compared with PyTorch\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
       f"`bench/against_torch.py --rounds {a.rounds} --steps {a.steps}`: alternating, medians of each run's median step.\n")
 print("| run | Strata tokens/s | PyTorch tokens/s | ratio | Strata peak RSS a process | PyTorch | ratio |\n|---|---|---|---|---|---|---|")
 for name, t, u, r, s in rows:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tensor parallelism and pipeline stages beside PyTorch's on this machine: two ranks of one core each, alternating,
+"""Tensor parallelism and pipeline stages compared with PyTorch's on this machine: two ranks of one core each, alternating,
 medians; prints a Markdown table, with the program's own one rank of two threads as the third column.
 
     bench/against_torch_parallel.py --torch-parallel TORCH_PARALLEL.py --python PYTHON_WITH_TORCH [--rounds 3]

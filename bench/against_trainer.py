@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README's example of classification by Strata beside transformers' Trainer: accuracy, F1 and loss over seeds.
+"""The README's example of classification by Strata, compared with transformers' Trainer: accuracy, F1 and loss over seeds.
 
     examples/languages.sh
     bench/against_trainer.py --python PYTHON_WITH_TRANSFORMERS [--seeds 3] [--epochs 1] > docs/results/X.md
@@ -96,7 +96,7 @@ def main():
             print(rows[-1], file=sys.stderr, flush=True)
 
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
-    print(f"# Classification beside transformers' Trainer\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
+    print(f"# Classification compared with transformers' Trainer\n\n{datetime.date.today()}, {cpu}, {os.cpu_count()} cores; "
           f"`bench/against_trainer.py --seeds {options.seeds} --epochs {options.epochs}`:\n{texts} texts, {steps} steps, "
           f"{batch} texts per step in the mean, fp32.\n")
     print("| | seed | accuracy | macro F1 | loss | seconds |\n|---|---|---|---|---|---|")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights and checkpoints read from a cold page cache, and written, beside plain reads and fio; prints a Markdown table.
+"""Weights and checkpoints read from a cold page cache, and written, compared with plain reads and fio; prints a Markdown table.
 
     bench/cold_reads.py --model HF_DIRECTORY --dir FOLDER [--rounds 5] > docs/results/X.md
 
@@ -59,7 +59,7 @@ def fio(mode, size):
 weights = os.path.join(a.model, "model.safetensors")
 folder, summary = os.path.join(scratch, "checkpoints"), os.path.join(scratch, "summary.json")
 common = [f"model.path={a.model}", "data.seq_len=64", "training.precision=fp32", "zero.stage=3"]
-# Nothing trains beside the write: the step's checkpoint is the run's last.
+# Nothing trains during the write: the step's checkpoint is the run's last.
 train = common + [f"data.train={scratch}/tokens.bin", "training.micro_batch_size=1", "training.max_steps=1", "device.threads=1",
                   f"checkpoint.dir={folder}", "checkpoint.every=1", f"report.summary={summary}"]
 rows = {name: [] for name in ["plain", "cold", "warm", "write", "read", "fio write", "fio read"]}

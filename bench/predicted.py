@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps as `strata plan --machine` predicts them, beside steps as they are: calibrate, plan, train, case by case.
+"""Steps as `strata plan --machine` predicts them, compared with measured steps: calibrate, plan, train, case by case.
 
     bench/predicted.py --data TOKENS.bin --dir FOLDER [--strata build/strata] [--rounds 3] [--steps 6] [--case NAME ...]
 

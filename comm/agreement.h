@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/end_reason.h"
+#include "base/abort.h"
 #include "base/error.h"
 #include "base/host/host.h"
 #include "comm/communicator.h"

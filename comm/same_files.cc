@@ -72,7 +72,7 @@ std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::spa
     if (odd[i].name != usual[i].name)
       return fmt::format("rank {} reads {}, but rank {} reads {}: {}", odd_rank, odd[i].name, usual_rank, usual[i].name,
                          kAdvice);
-    return fmt::format("rank {} sees another {} than rank {} ({}, not {}): {}", odd_rank, odd[i].name, usual_rank,
+    return fmt::format("rank {} sees a different {} than rank {} ({}, not {}): {}", odd_rank, odd[i].name, usual_rank,
                        odd[i].fingerprint, usual[i].fingerprint, kAdvice);
   }
   const bool more = odd.size() > usual.size();

@@ -92,7 +92,7 @@ AlgorithmTable AlgorithmTable::parse(std::string_view text, const std::string& o
   std::istringstream lines{std::string(text)};
   std::string line, machine;
   if (!std::getline(lines, line) || line != kTitle || !std::getline(lines, machine) || machine.empty())
-    fail(Exit::corrupt, "{} is not a table of algorithms: delete it, and it is recreated", origin);
+    fail(Exit::corrupt, "{} is not a table of algorithms: delete it; the next run writes a new one", origin);
   AlgorithmTable table(machine);
   for (int number = 3; std::getline(lines, line); ++number) {
     const std::size_t at = line.rfind(kSeparator);
@@ -100,7 +100,8 @@ AlgorithmTable AlgorithmTable::parse(std::string_view text, const std::string& o
         at == std::string::npos ? std::string_view() : std::string_view(line).substr(at + kSeparator.size());
     const auto algorithm = value == kApart ? std::string(kApart) : from_hex(value);
     if (!algorithm || at == 0 || lines.eof())  // a last line without a line end was cut off
-      fail(Exit::corrupt, "{}:{}: this is not an algorithm of a product: delete the file, and it is recreated", origin,
+      fail(Exit::corrupt,
+           "{}:{}: this is not an algorithm of a product: delete the file; the next run writes a new one", origin,
            number);
     table.lines_.insert_or_assign(line.substr(0, at), *algorithm);
   }

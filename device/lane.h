@@ -1,11 +1,10 @@
 #pragma once
 // device/ is what computes: memory (memory.h), lanes of work (here), events between lanes, and operations (ops/), each
-// on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins behind headers that name neither. backend.h and operations.h
-// are the tables through which a lane finds its own twin, and of the higher folders only comm/nccl/ uses a twin
-// directly. numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings
-// (numeric/dtype.h first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and
-// wait for nothing else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how
-// a lane runs.
+// on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins under headers that name neither. backend.h and operations.h are
+// the tables through which a lane finds its own twin, and of the higher folders only comm/nccl/ uses a twin directly.
+// numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings (numeric/dtype.h
+// first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and wait for nothing
+// else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how a lane runs.
 
 #include <cstdint>
 #include <memory>

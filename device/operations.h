@@ -1,21 +1,15 @@
 #pragma once
 #include "device/ops/activation.h"
 #include "device/ops/attention/attention.h"
-#include "device/ops/attention/cached_attention.h"
-#include "device/ops/attention/rope.h"
 #include "device/ops/dora.h"
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/losses/class_loss.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "device/ops/norm.h"
-#include "device/ops/products/matvec.h"
+#include "device/ops/products/product.h"
 #include "device/ops/step/consensus.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
-#include "device/ops/tree_sum.h"
-#include "device/ops/unpack.h"
 
 // Every operation that a twin provides, by the name that device/ops/ declares. A twin defines them in its own
 // namespace. device/dispatch/ checks the operands, once for all twins, and calls the function of the lane's twin.

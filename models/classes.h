@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/losses.h"
 #include "models/objective.h"
 
 namespace strata::models {

@@ -18,7 +18,7 @@
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/numeric/storage_format.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/ops/products/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"

@@ -18,9 +18,25 @@
 #include "offload/drive.h"
 #include "offload/io_options.h"
 #include "offload/swap_file.h"
-#include "offload/transfer.h"
 
 namespace strata::offload {
+
+inline constexpr std::size_t kMaxDrives = 32;
+inline constexpr std::size_t kMaxRanges = 8;
+
+// `size` bytes of memory, and [offset, offset + size) of a tier.
+struct Range {
+  std::uint64_t offset;
+  std::byte* memory;
+  std::size_t size;
+};
+
+// Moves the bytes of up to kMaxRanges ranges, all in flight at once, between memory and a tier that is striped over
+// `drives`, and waits for them. Any thread; several calls at once. Throws Error{failed} with file, offset and reason.
+// Throws Aborted within half a second of the abort, even if requests never complete; their memory then has to stay
+// mapped.
+void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
+              const AbortToken& abort);
 
 // One rank's bytes of a tier, over all its drives. Each drive has an unnamed, preallocated file, a ring and an I/O
 // thread; requests of 1 MiB are striped over the drives (ZeRO-Infinity, section 6.3). Offsets and sizes are multiples

@@ -23,12 +23,12 @@ if [ "${1:-}" = --pack ]; then
   }
   # The programs have the names of what they load.
   grep -q cublasLtMatmul "$build/strata" || {
-    echo "gpu-check: $build/strata is built without CUDA: build it where nvcc is" >&2
+    echo "gpu-check: $build/strata is built without CUDA: build it on a machine with nvcc" >&2
     exit 2
   }
   if ! grep -q cudnnBackendExecute "$build/strata" && [ "${3:-}" != --own-attention ]; then
-    echo "gpu-check: $build/strata is built without cuDNN, so the own attention would be measured: scripts/setup.sh --cuda," >&2
-    echo "scripts/build.sh --all, and again; or --pack $to --own-attention where that is what you want" >&2
+    echo "gpu-check: $build/strata is built without cuDNN, so Strata's own attention would be measured: scripts/setup.sh --cuda," >&2
+    echo "scripts/build.sh --all, then run this again; or use --pack $to --own-attention if that is intended" >&2
     exit 2
   fi
   mkdir -p "$to"
@@ -37,7 +37,7 @@ if [ "${1:-}" = --pack ]; then
   mkdir "$payload/bin" "$payload/lib"
   for program in strata tests/comm_gpu_test tests/device_gpu_test tests/run_test; do
     [ -x "$build/$program" ] || {
-      echo "gpu-check: there is no $build/$program: build it where nvcc and nccl.h are, scripts/build.sh --all" >&2
+      echo "gpu-check: there is no $build/$program: build it on a machine with nvcc and nccl.h, scripts/build.sh --all" >&2
       exit 2
     }
     strip -o "$payload/bin/$(basename "$program")" "$build/$program"
@@ -51,7 +51,7 @@ if [ "${1:-}" = --pack ]; then
   if [ -n "${TORCH_TRAIN:-}" ]; then
     cp "$TORCH_TRAIN" "$payload/torch_train.py"
   else
-    echo "gpu-check: nothing to compare with is packed: TORCH_TRAIN names no torch_train.py" >&2
+    echo "gpu-check: no PyTorch program is packed for comparison: TORCH_TRAIN names no torch_train.py" >&2
   fi
   cp scripts/gpu_check_report.py "$payload/"
   tar -C "$payload" -c . | xz -T0 -3 >"$to/payload.tar.xz"

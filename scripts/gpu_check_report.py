@@ -130,7 +130,7 @@ def run_tables(runs):
         if get("not_a_graph"):
             notes += f"\n{name}: steps were no graph: {r['not_a_graph']}."
     return ("\n" + table(["run", "Strata tokens/s", "MFU", "PyTorch tokens/s", "MFU", "ratio", "steps as a graph"], speed) +
-            "\nDevice memory, GB: planned, counted by the run, and taken as the driver says, beside what CUDA had before.\n\n" +
+            "\nDevice memory, GB: planned, counted by the run, and taken according to the driver in addition to what CUDA took before.\n\n" +
             table(["run", "planned", "counted", "taken", "taken / planned", "before", "PyTorch"], memory) + notes + "\n")
 
 

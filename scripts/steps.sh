@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# How many compilers at once: one a processor, and a gigabyte of memory for each.
+# How many compilers run at once: one per processor, with a gigabyte of memory each.
 jobs() {
   local processors memory
   processors=$(nproc)
@@ -55,7 +55,7 @@ begin_step() {
         told=1
       fi
     done
-    # bash speaks up if the signal comes between the start of the sleep and its wait.
+    # Bash prints a message if the signal comes between the start of the sleep and its wait.
   ) 2>/dev/null &
   steps_ticker=$!
 }
@@ -70,7 +70,7 @@ stop_ticker() {
   [ "$told" != 1 ]
 }
 end_step() {
-  # Bash may remark, on its own behalf, that the ticker is gone already.
+  # Bash may print that the ticker has already ended.
   if ! stop_ticker 2>/dev/null; then
     printf '\n%-44s%s\n' "$steps_title" "$1"
   elif [ -t 1 ]; then
@@ -86,7 +86,7 @@ step() {
   local log=$build/logs/$1.log title=$2 start=$SECONDS status=0
   shift 2
   mkdir -p "$build/logs"
-  : >"$log"  # what it says of the time before is no progress
+  : >"$log"  # what it contains from earlier runs is not progress
   begin_step "$title" "$log"
   "$@" >"$log" 2>&1 </dev/null || status=$?
   if [ "$status" = 0 ]; then

@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -29,6 +32,109 @@ std::filesystem::path own_program() {
   std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   if (path.ends_with(kReplaced)) path.resize(path.size() - kReplaced.size());
   return path;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A mount point of control groups, and the group that is mounted there. Inside a container this is often not the
+// topmost group.
+struct Mount {
+  fs::path folder, group = "/";
+};
+
+bool has_word(std::string_view list, std::string_view word) {
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (list.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+// The mounts of version 2 (`unified`), or of version 1 for the controller. Without mountinfo, the usual places.
+std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
+  std::vector<Mount> out;
+  std::ifstream table(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(table, line);) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
+    std::string skipped, group, folder, type, options;
+    if (!(before >> skipped >> skipped >> skipped >> group >> folder) || !(after >> type >> skipped >> options))
+      continue;
+    if (unified ? type == "cgroup2" : type == "cgroup" && has_word(options, controller)) out.push_back({folder, group});
+  }
+  if (!out.empty()) return out;
+  const fs::path usual = "/sys/fs/cgroup";
+  if (unified) return {{usual}, {usual / "unified"}};
+  if (controller == "cpu") return {{usual / "cpu"}, {usual / "cpu,cpuacct"}};
+  return {{usual / controller}};
+}
+
+// The path of `group` below the mount. If the group lies outside the mounted part, only the mounted group is above it.
+fs::path below(const Mount& mount, const fs::path& group) {
+  fs::path path = group.lexically_relative(mount.group);
+  if (path.empty() || *path.begin() == ".." || path == ".") return {};
+  return path;
+}
+
+}  // namespace
+
+std::vector<ControlGroup> control_groups(std::string_view controller, const fs::path& root) {
+  std::vector<ControlGroup> out;
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // ID:CONTROLLERS:GROUP
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && !has_word(controllers, controller)) continue;
+    for (const Mount& mount : mounts(controller, root, unified)) {
+      const fs::path top = root / mount.folder.relative_path();
+      for (fs::path group = below(mount, line.substr(second + 1));; group = group.parent_path()) {
+        out.push_back({group.empty() ? top : top / group, unified});
+        if (group.empty()) break;
+      }
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// The group's own quota in cores. Version 2 has one file, "QUOTA PERIOD", with "max" for no quota. Version 1 has two
+// files, with -1 for no quota.
+std::optional<double> quota_in(const ControlGroup& group) {
+  double quota = 0, period = 0;
+  if (group.unified) {
+    std::ifstream file(group.folder / "cpu.max");
+    if (!(file >> quota >> period)) return std::nullopt;
+  } else {
+    std::ifstream quota_file(group.folder / "cpu.cfs_quota_us"), period_file(group.folder / "cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) return std::nullopt;
+  }
+  return quota > 0 && period > 0 ? std::optional(quota / period) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> cpu_quota(const std::filesystem::path& root) {
+  std::optional<double> least;
+  for (const ControlGroup& group : control_groups("cpu", root))
+    if (const auto quota = quota_in(group)) least = std::min(least.value_or(*quota), *quota);
+  return least;
+}
+
+int threads_within(double quota) {
+  constexpr double kRounding = 0.01;  // 199999 of 100000 us are two cores
+  return static_cast<int>(std::clamp(quota + kRounding, 1.0, 1e6));
+}
+
+int cores_within(int cores, const std::optional<double>& quota) {
+  return quota ? std::min(cores, threads_within(*quota)) : cores;
 }
 
 }  // namespace strata

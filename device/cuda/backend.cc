@@ -1,7 +1,6 @@
 #include "device/backend.h"
 
 #include "device/cuda/backend.h"
-#include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 
 namespace strata::device {

@@ -79,7 +79,7 @@ target_include_directories(strata_device SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DI
 file(GLOB cuda_kernels CONFIGURE_DEPENDS device/cuda/*.cu device/cuda/ops/*.cu device/cuda/ops/*/*.cu)
 add_library(strata_kernels_cuda OBJECT ${cuda_kernels})
 target_include_directories(strata_kernels_cuda PRIVATE ${CMAKE_SOURCE_DIR})
-# No contraction that the source does not spell out. The macro: fmt would else use what nvcc does not compile.
+# No contraction that the source does not spell out. The macro: otherwise fmt uses what nvcc does not compile.
 target_compile_definitions(strata_kernels_cuda PRIVATE FMT_USE_CONSTEXPR=1)
 target_compile_options(strata_kernels_cuda PRIVATE -fmad=false --expt-relaxed-constexpr -Werror=all-warnings
                        "SHELL:-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas"

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "device/backend.h"
 #include "device/cuda/check.h"
-#include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
 
@@ -194,6 +193,31 @@ void StreamLane::end_host_work() {
   const std::uint64_t n = turns_;
   host_->submit_always([flag = finished_.host, n](cpu::Team&) { Flag::set(flag, n); });
   wait_for(stream(), finished_, n);
+}
+
+namespace {
+
+StreamEvent make_event(Device device) {
+  use(device);
+  return make_ordering_event();
+}
+
+}  // namespace
+
+EventTwin::EventTwin(Device device, bool host_waits) : event_(make_event(device)) {
+  if (host_waits) recorded_ = take_flag();
+}
+
+void EventTwin::record(cudaStream_t stream, std::uint64_t n) {
+  STRATA_CUDA(cudaEventRecord(event_.get(), stream));
+  if (recorded_) write(stream, *recorded_, n);
+}
+
+void EventTwin::signal(std::uint64_t n) {
+  std::erase_if(waiting_, [n](const Waiting& w) {
+    if (w.record <= n) w.flag.set(1);
+    return w.record <= n;
+  });
 }
 
 }  // namespace strata::device::cuda

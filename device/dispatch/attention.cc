@@ -2,8 +2,7 @@
 
 #include "device/backend.h"
 #include "device/operations.h"
-#include "device/ops/attention/cached_attention.h"
-#include "device/ops/attention/rope.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device {
 namespace {

@@ -7,10 +7,8 @@
 #include "device/numeric/row_blocks.h"
 #include "device/operations.h"
 #include "device/ops/activation.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/tree_sum.h"
-#include "device/ops/unpack.h"
 
 namespace strata::device {
 

@@ -1,8 +1,8 @@
+#include "device/ops/losses/losses.h"
+
 #include <bit>
 
 #include "device/operations.h"
-#include "device/ops/losses/class_loss.h"
-#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::device {
 namespace {

@@ -7,7 +7,6 @@
 #include "device/operations.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/products/matvec.h"
 
 namespace strata::device {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/losses.h"
 
 // Kernels of both twins call the functions below.
 #ifdef __CUDACC__

@@ -80,7 +80,7 @@ void add_generate(CLI::App& app, int& status) {
            "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
-  command->add_option("--max-new-tokens", options->max_new_tokens, "most tokens to write (default: 128)")
+  command->add_option("--max-new-tokens", options->max_new_tokens, "maximum number of tokens to write (default: 128)")
       ->check(integer(1, std::int64_t{1} << 20));
   command
       ->add_option("--temperature", options->temperature,
@@ -133,8 +133,9 @@ void add_predict(CLI::App& app, int& status) {
   command->add_option("--field", options->field, "record field that holds the text (default: text)");
   command->add_option("--pair", options->pair, "record field that holds the second text");
   command
-      ->add_option("--max-length", options->max_length,
-                   "most tokens of a text (default: that of training, otherwise 512 or the model's positions)")
+      ->add_option(
+          "--max-length", options->max_length,
+          "maximum number of tokens per text (default: that of training, otherwise 512 or the model's positions)")
       ->check(integer(1, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "that of training, otherwise longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
@@ -197,7 +198,9 @@ void add_tokenize(CLI::App& app, int& status) {
                                        "field(s) with the class label; also adds the tokenizer's special tokens"))
       ->delimiter(',');
   command->add_option("--pair", options->pair, "record field that holds the second text");
-  command->add_option("--max-length", options->max_length, "most tokens of a text, including those of the template")
+  command
+      ->add_option("--max-length", options->max_length,
+                   "maximum number of tokens per text, including those of the template")
       ->check(integer(1, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,

@@ -30,7 +30,7 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
   const auto options = std::make_shared<LaunchOptions>();
   auto* command = app.add_subcommand(
       "launch", "start ranks on one or more nodes; restart them on the survivors: launch -- train ...");
-  command->footer("After -- comes the command of every rank: train [RECIPE] [--set KEY=VALUE ...]");
+  command->footer("After --, give the command that every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
   command->add_option("--hosts", options->hosts,
                       "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
   command
@@ -39,11 +39,11 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
       ->check(integer(1, 4096));
   command
       ->add_option("--max-restarts", options->max_restarts,
-                   "most restarts after failures (default: 3 with checkpoint.dir, otherwise 0)")
+                   "maximum number of restarts after failures (default: 3 with checkpoint.dir, otherwise 0)")
       ->check(integer(0, 1 << 20));
   command
       ->add_option("--min-nodes", options->min_nodes,
-                   "fewest nodes to start and to continue with (default: all to start, 1 to continue)")
+                   "minimum number of nodes to start and to continue with (default: all to start, 1 to continue)")
       ->check(integer(1, 1 << 20));
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
   given_repeatedly(command->add_option(
@@ -60,7 +60,7 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
 
 void add_node_agent(CLI::App& app, int& status) {
   const auto options = std::make_shared<AgentOptions>();
-  auto* command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
+  auto* command = app.add_subcommand("node-agent", "the process that launch runs on every node")->group("");
   command->add_option("--run", options->run)->required();
   command->add_option("--host", options->host)->required();
   command->add_option("--timeout", options->timeout)->check(within(0, 1e9));

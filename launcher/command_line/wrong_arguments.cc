@@ -38,7 +38,7 @@ std::string option_meant(const CLI::App& command, std::string_view name, std::si
   for (const CLI::Option* option : command.get_options())
     for (const std::string& known : option->get_lnames()) {
       const std::size_t edits = runtime::edits(name, known);
-      if (edits >= fewest || !runtime::is_slip(edits, name.size(), per_edit)) continue;
+      if (edits >= fewest || !runtime::is_typo(edits, name.size(), per_edit)) continue;
       nearest = known;
       fewest = edits;
     }
@@ -75,7 +75,7 @@ std::string value_of_list(std::string_view text) {
     const std::string_view known = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(known.size() + 1, rest.size()));
     const std::size_t edits = runtime::edits(value, known);
-    if (edits >= fewest || !runtime::is_slip(edits, value.size(), 4)) continue;
+    if (edits >= fewest || !runtime::is_typo(edits, value.size(), 4)) continue;
     nearest = known;
     fewest = edits;
   }
@@ -117,7 +117,7 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
 std::string unknown_command(std::string_view word, std::span<CLI::App* const> commands) {
   const auto edits = [&](const CLI::App* command) { return runtime::edits(word, command->get_name()); };
   const CLI::App* const nearest = *std::ranges::min_element(commands, {}, edits);
-  const bool meant = runtime::is_slip(edits(nearest), word.size(), 2);
+  const bool meant = runtime::is_typo(edits(nearest), word.size(), 2);
   return fmt::format("there is no command {}{} (see strata --help)", word,
                      meant ? ": did you mean " + nearest->get_name() + "?" : "");
 }

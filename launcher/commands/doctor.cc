@@ -21,7 +21,7 @@
 #include "base/abort.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "device/cpu/isa.h"
 #include "device/gpu.h"
@@ -101,9 +101,8 @@ void cores(Report& report) {
   if (const auto quota = cpu_quota()) {
     text += fmt::format(", a quota of the control group allows the time of {:.4g}", *quota);
     if (threads_within(*quota) < usable) {
-      report.note("cores",
-                  fmt::format("{}: unless device.threads says otherwise, all ranks together start {}, or one each",
-                              text, number(threads_within(*quota), "thread")));
+      report.note("cores", fmt::format("{}: unless device.threads is set, all ranks together start {}, or one each",
+                                       text, number(threads_within(*quota), "thread")));
       return;
     }
   }

@@ -165,9 +165,10 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
     const std::vector<std::string> all = world.exchange(mine);
     const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
     if (other != all.end())
-      throw AgreedError(Exit::usage, fmt::format("rank {} was given another {} than rank 0: start all ranks with the "
-                                                 "same command",
-                                                 other - all.begin(), what));
+      throw AgreedError(Exit::usage,
+                        fmt::format("rank {} was given a different {} than rank 0: start all ranks with the "
+                                    "same command",
+                                    other - all.begin(), what));
   };
   require_same("model", options.model.string());
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());

@@ -14,7 +14,7 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/control/board.h"
-#include "launcher/control/service/front.h"
+#include "launcher/control/service/endpoints.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/control/service/service.h"
 #include "launcher/control/watch/hub.h"
@@ -60,13 +60,13 @@ class Control::Impl {
       : rank_(world.rank()), keeps_(recipe.checkpoint.dir.has_value()), memory_(world) {
     const runtime::Recipe::Control& asked = recipe.control;
     const bool nodes = memory_.map().nodes.size() > 1;
-    Front front;
+    Endpoints endpoints;
     std::optional<Listener> streams;
     Credentials own;
     std::string target;
     comm::agree(world, [&] {
       if (rank_ != 0) return;
-      front = open_front(asked);
+      endpoints = open_endpoints(asked);
       if (!nodes) {
         if (asked.interface.empty()) return;
         try {
@@ -82,7 +82,7 @@ class Control::Impl {
       target = grpc_target(addresses, streams->port());
     });
     const bool on =
-        front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0 || asked.stuck_after > 0;
+        endpoints.service || endpoints.metrics || asked.timeout > 0 || asked.warn_after > 0 || asked.stuck_after > 0;
     const std::vector<std::string> settings = split(world.exchange(
         rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.key, own.token, std::to_string(asked.timeout)})
                    : "")[0]);
@@ -100,10 +100,11 @@ class Control::Impl {
             fmt::format("control: ranks of one machine cannot map each other's memory, so each reports over the "
                         "network, as a node of its own ({})",
                         memory_.apart()));
-      address_ = front.address;
-      if (!front.refusal.empty()) say(fmt::format("control: off, because no socket can be made: {}", front.refusal));
-      if (front.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
-      if (front.metrics) reached_.push_back(wrapped("metrics", {front.metrics_at})[0]);
+      address_ = endpoints.address;
+      if (!endpoints.refusal.empty())
+        say(fmt::format("control: off, because no socket can be made: {}", endpoints.refusal));
+      if (endpoints.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
+      if (endpoints.metrics) reached_.push_back(wrapped("metrics", {endpoints.metrics_at})[0]);
       describe(recipe);
       Hub::Setup hub;
       hub.limits = {asked.timeout, asked.warn_after, asked.stuck_after};
@@ -117,7 +118,7 @@ class Control::Impl {
       setup.dump_number = [this] { return hub_->dump_number(); };
       // gRPC's threads are started by the rank monitor's thread, so that they inherit its low priority, and before the
       // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.
-      setup.start = [this, &front] { open(front); };
+      setup.start = [this, &endpoints] { open(endpoints); };
       setup.tick = [this](bool resumed) {
         board_.collect();
         if (service_) service_->pump();
@@ -211,22 +212,22 @@ class Control::Impl {
     board_.describe(run_, recipe.training.max_steps.value_or(0), {}, 0);
   }
 
-  void open(Front& front) {
+  void open(Endpoints& endpoints) {
     hub_->open();
-    if (front.metrics)
-      metrics_.emplace(std::move(*front.metrics), front.metrics_credentials, [this] {
+    if (endpoints.metrics)
+      metrics_.emplace(std::move(*endpoints.metrics), endpoints.metrics_credentials, [this] {
         pb::Status status = board_.status();
         fill(status);
         return status;
       });
-    if (!front.service) return;
+    if (!endpoints.service) return;
     service_.emplace(
-        board_, front.credentials,
+        board_, endpoints.credentials,
         Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     door_.emplace(
-        std::move(*front.service), kMaxConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
-        Proof{kToShowToken, [this](int port) { return service_->believes(port); }});
+        std::move(*endpoints.service), kMaxConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+        Proof{kToShowToken, [this](int port) { return service_->is_authenticated(port); }});
   }
 
   void fill(pb::Status& status) {

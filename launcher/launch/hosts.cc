@@ -69,8 +69,7 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
   if (colon == std::string_view::npos) return add_names(hosts, word, slots, where);
   const auto given = slots_of(word.substr(colon + 1));
   if (!given || slots)
-    fail(Exit::usage, "{}: \"{}\" is not understood: after the colon comes the number of slots, from 1 to 4096", where,
-         word);
+    fail(Exit::usage, "{}: \"{}\" is not valid: the number of slots, from 1 to 4096, follows the colon", where, word);
   add_names(hosts, word.substr(0, colon), given, where);
 }
 
@@ -84,8 +83,8 @@ void add_line(std::vector<Host>& hosts, std::string_view line, const std::string
     const auto value =
         word.size() > key.size() ? slots_of(std::string_view(word).substr(key.size() + 1)) : std::nullopt;
     if (!value || (key != "slots" && key != "max_slots" && key != "max-slots"))
-      fail(Exit::usage, "{}: \"{}\" is not understood: a line is NAME, NAME:N or NAME slots=N, with N from 1 to 4096",
-           where, word);
+      fail(Exit::usage, "{}: \"{}\" is not valid: a line is NAME, NAME:N or NAME slots=N, with N from 1 to 4096", where,
+           word);
     std::optional<int>& known = key == "slots" ? slots : most;
     if (known) fail(Exit::usage, "{}: \"{}\" comes after another {}: give one", where, word, key);
     known = value;
@@ -216,7 +215,8 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
 void require_network_names(const std::vector<Host>& hosts, const std::string& origin) {
   if (hosts.size() > 1 && std::ranges::any_of(hosts, [](const Host& host) { return host.name == "localhost"; }))
     fail(Exit::usage,
-         "{} names localhost next to other nodes, and each of them calls itself so: write {} instead, or another name "
+         "{} names localhost next to other nodes, each of which calls itself localhost: write {} instead, or another "
+         "name "
          "that all nodes know",
          origin, host_name());
 }

@@ -15,7 +15,7 @@
 #include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/random_name.h"
-#include "launcher/control/service/front.h"
+#include "launcher/control/service/endpoints.h"
 #include "launcher/launch/agents.h"
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
@@ -112,7 +112,7 @@ class Launch {
         sets.push_back("control.interface=" + *interface_);
       if (shares[0].host != first_node) {
         for (const std::string& one : front_sets(recipe_)) {
-          screen_.say("{}: its address is of {}, and rank 0 is on {} now", one, first_node, shares[0].host);
+          screen_.say("{}: its address belongs to {}, but rank 0 is now on {}", one, first_node, shares[0].host);
           sets.push_back(one);
         }
       }
@@ -121,7 +121,7 @@ class Launch {
           sets.insert(sets.end(), more.begin(), more.end());
       }
       ranks_run_ = true;
-      const Ended ended =
+      const Outcome ended =
           run_ranks(allocation_,
                     {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value(),
                      restarts > 0, recipe_.checkpoint.resume, mesh_of(shares)},
@@ -187,7 +187,7 @@ class Launch {
     for (const Host& host : allocation_.hosts) ranks += *host.slots;
     if (allocation_.ranks && ranks != *allocation_.ranks)
       fail(Exit::usage,
-           "{} was asked for with {}, and --ranks-per-node {} makes {}: leave it out, or ask for as many "
+           "{} was requested with {}, but --ranks-per-node {} makes {}: leave it out, or request as many "
            "(sbatch --ntasks-per-node={})",
            allocation_.origin, ranks_text(*allocation_.ranks), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
@@ -255,7 +255,7 @@ class Launch {
     if (options_.preflight) {
       nodes = look_at(agents_, hosts, recipe_, recipe_files(command_, recipe_), interface_);
       if (nodes.size() > 1) screen_.write(true, printable(table(nodes), true));
-      refuse_or_warn(judge(nodes, recipe_, program_hash(), interface_));
+      refuse_or_warn(find_problems(nodes, recipe_, program_hash(), interface_));
     } else {
       for (const Host& host : hosts) nodes.push_back({host.name, agents_.facts(host.name), {}, {}, {}, {}, {}, {}});
     }
@@ -270,9 +270,9 @@ class Launch {
     screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
                 others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
-  void refuse_or_warn(const std::vector<Remark>& remarks) {
+  void refuse_or_warn(const std::vector<PreflightFinding>& remarks) {
     std::vector<std::string> refused;
-    for (const Remark& remark : remarks)
+    for (const PreflightFinding& remark : remarks)
       if (remark.refuses)
         refused.push_back(remark.text);
       else
@@ -281,14 +281,14 @@ class Launch {
     fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }
 
-  std::string why_not_again(const Ended& ended, const std::optional<Ended>& before, int restarts) const {
+  std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
     if (restarts < most_restarts() || stop_.times() > 0) return {};
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
   }
 
   // The ranks to continue with. If there are none, the reason was printed and the result is empty.
-  std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
+  std::vector<Share> left_over(const Outcome& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked again later: it may be back
     std::set<std::string> known;
     for (const Host& host : allocation_.hosts)
@@ -365,8 +365,8 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;           // those before the first start
-  std::optional<Ended> ended_;  // how the previous start ended
+  Checkpoints found_;             // those before the first start
+  std::optional<Outcome> ended_;  // how the previous start ended
   bool ranks_run_ = false;
   std::vector<Host> absent_;  // left out at the first start, asked again at a restart
   Agents agents_;

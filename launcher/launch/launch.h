@@ -51,11 +51,11 @@ struct NodeCheck {
 };
 
 // A sentence that says what is wrong and what to do. `refuses`: the run cannot start until it is fixed.
-struct Remark {
+struct PreflightFinding {
   std::string text;
   bool refuses;
 
-  bool operator==(const Remark&) const = default;
+  bool operator==(const PreflightFinding&) const = default;
 };
 
 // Seconds that a node has for each question: to see files, to compute products for a second, to open a port, to measure
@@ -70,10 +70,10 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
                                const Patience& patience = {});
 
-// Judges the findings. `program`: the hash of the launcher's own program. A node below 0.8 of the median gets a
-// warning.
-std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
-                          const std::optional<std::string>& interface);
+// Lists what is wrong with the nodes. `program`: the hash of the launcher's own program. A node below 0.8 of the median
+// gets a warning.
+std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe,
+                                            std::string_view program, const std::optional<std::string>& interface);
 
 // Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
@@ -86,7 +86,7 @@ std::string table(const std::vector<NodeCheck>& nodes);
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
 
 // Why a run that ended like this is not restarted; empty if it is. `before`: how the previous start ended.
-std::string why_final(const Ended& ended, const std::optional<Ended>& before);
+std::string why_final(const Outcome& ended, const std::optional<Outcome>& before);
 
 // Seconds to wait before restart `number`, counted from 1; longer each time.
 double restart_wait(int number);

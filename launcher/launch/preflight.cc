@@ -148,18 +148,18 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
 
 // Adds a remark for the nodes whose `value` differs from the usual one.
 template <typename Value>
-void note_others(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks, std::string_view what,
+void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
                  std::string_view advice, Value&& value) {
   const std::string most = usual(nodes, value);
   for (const NodeCheck& node : nodes)
     if (value(node) != most)
-      remarks.push_back({fmt::format("{} has another {} than most nodes ({}, not {}): {}", node.host, what, value(node),
-                                     most, advice),
+      remarks.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
+                                     value(node), most, advice),
                          false});
 }
 
 template <typename Value>
-void note_slow(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks, std::string_view what,
+void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
                std::string_view unit, std::string_view advice, Value&& value) {
   const auto middle = median(nodes, value);
   for (const NodeCheck& node : nodes)
@@ -175,7 +175,7 @@ std::string gpus_of(const NodeCheck& node) {
 }
 
 // A file that no node sees does not exist; a file that some nodes see is not shared.
-void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
+void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
   std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
     for (const std::string& why : node.unseen) {
@@ -194,7 +194,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& rem
 }
 
 // Its slots, processors and memory would be counted once for each name.
-void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
+void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
   std::map<std::string, std::vector<std::string>> names;
   for (const NodeCheck& node : nodes)
     if (!node.facts.machine.empty()) names[node.facts.machine].push_back(node.host);
@@ -205,8 +205,8 @@ void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<Remark
            true});
 }
 
-void judge_one(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
-               const std::optional<std::string>& interface, std::vector<Remark>& remarks) {
+void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
+               const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)
@@ -254,17 +254,17 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
   return out;
 }
 
-std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
-                          const std::optional<std::string>& interface) {
-  std::vector<Remark> out;
-  for (const NodeCheck& node : nodes) judge_one(node, recipe, program, interface, out);
+std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe,
+                                            std::string_view program, const std::optional<std::string>& interface) {
+  std::vector<PreflightFinding> out;
+  for (const NodeCheck& node : nodes) check_node(node, recipe, program, interface, out);
   refuse_second_names(nodes, out);
   refuse_unseen(nodes, out);
   note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
               [](const NodeCheck& node) { return node.facts.processor; });
   note_others(nodes, out, "library", "bits may depend on it; install the same packages",
               [](const NodeCheck& node) { return node.facts.libraries; });
-  note_others(nodes, out, "set of GPUs", "bits depend on the kind of GPU; leave the node out, or expect other ones",
+  note_others(nodes, out, "set of GPUs", "bits depend on the kind of GPU; leave the node out, or expect different bits",
               gpus_of);
   note_slow(nodes, out, "of memory", "GiB", "end other programs there",
             [](const NodeCheck& node) { return std::optional(static_cast<double>(node.facts.memory) / 0x1p30); });
@@ -288,11 +288,11 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
   look_for_all(files, agents, nodes, Patience().files);
-  std::vector<Remark> remarks;
-  judge_one(nodes[0], recipe, program_hash(), interface, remarks);
+  std::vector<PreflightFinding> remarks;
+  check_node(nodes[0], recipe, program_hash(), interface, remarks);
   for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
   std::string out;
-  for (const Remark& remark : remarks)
+  for (const PreflightFinding& remark : remarks)
     if (remark.refuses) out += (out.empty() ? "" : "; ") + remark.text;
   return out;
 }

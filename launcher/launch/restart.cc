@@ -53,7 +53,7 @@ std::string replica_text(const runtime::Recipe::Parallel& parallel) {
 
 }  // namespace
 
-std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
+std::string why_final(const Outcome& ended, const std::optional<Outcome>& before) {
   switch (static_cast<Exit>(ended.code)) {
     case Exit::done:
       return "it is done";
@@ -163,7 +163,7 @@ BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::st
   const bool resumes = kept && (started || resume == "auto");
   return {kept || !started ? Exit::requeue : Exit::failed,
           fmt::format("{}: {}",
-                      times > 1 && started ? "ended at once, as it was asked to stop twice"
+                      times > 1 && started ? "ended at once, after a second request to stop"
                       : started            ? "stopped on request before a restart"
                                            : "stopped on request before any rank was started",
                       resumes    ? fmt::format("run {} to resume from the newest checkpoint", resume_command(resume))

@@ -39,7 +39,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   if (words.empty())
     fail(Exit::usage, "nothing to launch: strata launch [options] -- train RECIPE.toml (see strata launch --help)");
   if (words.size() > 1 && words[1] == "train" && (words[0] == "strata" || words[0].ends_with("/strata")))
-    fail(Exit::usage, "leave {} out: after the two dashes comes train RECIPE", words[0]);
+    fail(Exit::usage, "leave {} out: write train RECIPE after the two dashes", words[0]);
   if (words[0] != "train")
     fail(Exit::usage, "launch starts train, and not {}: mpirun -n N strata {} ... starts other commands on N ranks",
          words[0], shell_word(words[0]));

@@ -98,8 +98,9 @@ std::string wide_spreads(const std::vector<Figure>& figures) {
   for (const Figure& f : figures)
     if (f.spread > kWideSpread)
       text += fmt::format("# {}: {:.4g} {}, +-{:.0f}%\n", f.what, f.value, f.unit, 100 * f.spread);
-  return text.empty() ? ""
-                      : "\n# Measured with a wide spread, as of a machine that does something else meanwhile:\n" + text;
+  return text.empty()
+             ? ""
+             : "\n# Measured with a wide spread, probably because the machine was busy with other work:\n" + text;
 }
 
 }  // namespace strata::launcher

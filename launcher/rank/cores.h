@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "comm/communicator.h"
 
 namespace strata::launcher {

@@ -105,13 +105,15 @@ void require_same_plan(const runtime::Job& job, comm::World& world) {
   for (std::size_t r = 1; r < plans.size(); ++r) {
     const std::size_t same = first_of_stage(r);
     if (configs[r] != configs[0])
-      throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
-                                                  "same model.path on the same files",
-                                                  r));
+      throw AgreedError(Exit::failed,
+                        fmt::format("rank {} reads a different config.json than rank 0: give all ranks the "
+                                    "same model.path on the same files",
+                                    r));
     if (plans[r] != plans[same])
-      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank {} (plan {}, not {}): run the "
-                                                  "same build on all nodes, and nodes with as many cores",
-                                                  r, same, plans[r], plans[same]));
+      throw AgreedError(Exit::failed,
+                        fmt::format("rank {} plans a different step than rank {} (plan {}, not {}): run the "
+                                    "same build on all nodes, and nodes with as many cores",
+                                    r, same, plans[r], plans[same]));
   }
 }
 
@@ -151,7 +153,7 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
   for (std::size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0])
       throw AgreedError(Exit::usage,
-                        fmt::format("rank {} was given another recipe than rank 0, or another command: start all ranks "
+                        fmt::format("rank {} was given a different recipe or command than rank 0: start all ranks "
                                     "with the same command, file and --set",
                                     r));
   return recipe;

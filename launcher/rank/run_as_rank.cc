@@ -52,7 +52,7 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   }
   const bool prints = world->rank() == 0;
   return comm::nccl_world(std::move(world), device, backend, [&](const std::string& why) {
-    if (prints) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
+    if (prints) note(fmt::format("collectives go through host memory, not through NCCL: {}", why));
   });
 }
 
@@ -123,8 +123,8 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     // A rank that no mpirun has started has no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {
-      print_failure(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
-                                left_over),
+      print_failure(fmt::format("{}; or unset variables that another run has left in the environment, such as {}",
+                                error.what(), left_over),
                     error.code(), error.reason());
     } else if ((world ? world->rank() : comm::launched_rank()) == 0) {
       print_failure(error.what(), error.code(), error.reason());

@@ -214,7 +214,7 @@ std::string measured(const fs::path& path, std::size_t tasks) {
 void require_keys(const fs::path& path, const element& root, std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys)
     if (root.at_pointer(key).error())
-      fail(Exit::corrupt, "{} is not what a run writes there: it lacks {}", path.string(), key.substr(1));
+      fail(Exit::corrupt, "{} was not written by a run: it lacks {}", path.string(), key.substr(1));
 }
 
 struct PlanPart {
@@ -257,7 +257,7 @@ SummaryPart summary_of(const fs::path& path) {
   for (const auto tier : memory)
     for (const char* key : {"planned_peak_bytes", "measured_peak_bytes", "by_kind", "planned_by_kind"})
       if (tier.value[key].error())
-        fail(Exit::corrupt, "{} is not what a run writes there: it lacks memory/{}/{}", path.string(), tier.key, key);
+        fail(Exit::corrupt, "{} was not written by a run: it lacks memory/{}/{}", path.string(), tier.key, key);
   return {simdjson::minify(root), number(root, "exposed_step")};
 }
 

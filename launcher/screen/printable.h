@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/end_reason.h"
+#include "base/abort.h"
 #include "base/error.h"
 
 namespace strata::launcher {

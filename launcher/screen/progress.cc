@@ -22,7 +22,7 @@ namespace {
 // Nobody can read faster than this.
 constexpr std::chrono::milliseconds kRedraw{50};
 // The width assumed for a terminal that cannot be asked: most are at least this wide. A line that is longer than the
-// terminal would leave its first half behind with every step.
+// terminal would leave its first half on the screen after every step.
 constexpr std::size_t kNarrow = 80;
 
 // The width of the terminal at `fd`; 0 if `fd` is no terminal or the width is unknown.

@@ -62,19 +62,20 @@ std::vector<std::string> places(const runtime::Recipe& recipe) {
 }
 
 // One part of a step's time, in ms, measured and predicted.
-struct Went {
+struct StepPart {
   std::string_view to;
   double measured, predicted;
 };
 
 // All parts of a step's time: those of its critical path, and the time in none of its tasks; the largest first.
-std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
-  std::vector<Went> out;
+std::vector<StepPart> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
+  std::vector<StepPart> out;
   for (std::size_t b = 0; b < summary.path.size(); ++b)
     out.push_back({runtime::kBoundWords[b], summary.path[b] * 1e3, predicted ? predicted->path[b] * 1e3 : 0});
   out.push_back({"in no task", runtime::in_no_task_ms(summary),
                  predicted ? std::max(0.0, predicted->step_ms - runtime::sum_of(predicted->path) * 1e3) : 0});
-  std::stable_sort(out.begin(), out.end(), [](const Went& a, const Went& b) { return a.measured > b.measured; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const StepPart& a, const StepPart& b) { return a.measured > b.measured; });
   return out;
 }
 
@@ -126,13 +127,13 @@ void describe_step(const runtime::Job& job, const runtime::Summary& summary,
   if (summary.spans.empty() || summary.steps == 0) return;
   std::optional<Forecast> predicted;
   if (machine) predicted = forecast(job, *machine, ranks_per_node);
-  const std::vector<Went> rows = parts_of_step(summary, predicted);
+  const std::vector<StepPart> rows = parts_of_step(summary, predicted);
   double whole = 0;
-  for (const Went& row : rows) whole += row.measured;
+  for (const StepPart& row : rows) whole += row.measured;
   if (whole <= 0) return;
   if (!predicted) {
     std::vector<std::string> parts;
-    for (const Went& row : rows)
+    for (const StepPart& row : rows)
       if (row.measured >= 0.005 * whole) parts.push_back(fmt::format("{} {:.0f}%", row.to, 100 * row.measured / whole));
     if (!parts.empty())
       parts[0] = fmt::format("step {} took {}: {}", summary.timed_step, step_time_text(whole), parts[0]);
@@ -140,7 +141,7 @@ void describe_step(const runtime::Job& job, const runtime::Summary& summary,
     return;
   }
   say("{:<{}}{:<24}{:>10}{:>11}", "time", kLabel, "of a step, in ms", "measured", "predicted");
-  for (const Went& row : rows)
+  for (const StepPart& row : rows)
     if (row.measured >= 0.005 * whole || row.predicted >= 0.005 * predicted->step_ms)
       say("{:<{}}{:<24}{:>10.1f}{:>11.1f}", "", kLabel, row.to, row.measured, row.predicted);
   say("{:<{}}{:<24}{:>10.1f}{:>11.1f}{}", "", kLabel, fmt::format("step {}", summary.timed_step), whole,

@@ -41,7 +41,7 @@ const Family& family_of(const Config& config) {
   const std::string family = config.require_text("model_type");
   const Family* const known = std::ranges::find(kFamilies, family, &Family::name);
   if (known != std::end(kFamilies)) {
-    refuse_other_mathematics(config);
+    refuse_unsupported_keys(config);
     return *known;
   }
   std::string names;
@@ -323,7 +323,8 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
       fail(Exit::usage, "training.class_weights has {}, and the model has {}: give one for each",
            counted(run.class_weights.size(), "number"), counted(classes, "class", "classes"));
     if (std::ranges::all_of(run.class_weights, [](const auto& weight) { return weight == 0; }))
-      fail(Exit::usage, "training.class_weights are all 0: nothing would be learned; give at least one class more");
+      fail(Exit::usage,
+           "training.class_weights are all 0: nothing would be learned; give at least one class a larger weight");
     model->class_weights = run.class_weights;
     model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);

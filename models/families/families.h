@@ -61,6 +61,6 @@ void require_objective(const RunShape& run, std::string_view family, std::initia
 // scalings and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key
 // (or architecture), unless its value changes nothing, whether or not transformers' class for that model_type reads the
 // key. Marks the other keys as read.
-void refuse_other_mathematics(const Config& config);
+void refuse_unsupported_keys(const Config& config);
 
 }  // namespace strata::models

@@ -75,7 +75,8 @@ void flatten(element node, const std::string& key, Values& out) {
 // Parses `json` and passes its root to `use`, within the limits of size and depth.
 template <typename Use>
 void with_document(std::string_view json, Use&& use) {
-  if (json.size() > kMaxBytes) throw Malformed{fmt::format("has {} bytes; at most 1 MiB is a config", json.size())};
+  if (json.size() > kMaxBytes)
+    throw Malformed{fmt::format("has {} bytes, but a config has at most 1 MiB", json.size())};
   simdjson::dom::parser parser;
   element root;
   const std::string text = without_python_numbers(json);

@@ -19,7 +19,7 @@ struct Quantisation {
   device::StorageFormat format;      // nf4, or nf4_plain without double quantisation
   std::vector<std::string> skipped;  // modules that are not quantised
 };
-// nullopt if nothing is quantised, or in a way that is refused elsewhere (families/other_mathematics.cc). Throws
+// nullopt if nothing is quantised, or in a way that is refused elsewhere (families/unsupported_keys.cc). Throws
 // Error{usage} for bitsandbytes' other formats.
 std::optional<Quantisation> quantisation_of(const Config& config);
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
 #include "models/layers/norm_part.h"

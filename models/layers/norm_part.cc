@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 
 namespace strata::models {
 

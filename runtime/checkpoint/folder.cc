@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +17,7 @@
 #include "base/random_name.h"
 #include "comm/agreement.h"
 #include "runtime/checkpoint/file_system.h"
-#include "runtime/checkpoint/hold.h"
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 
 namespace strata::runtime {
@@ -85,7 +87,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
         for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
       found.serial = manifest.serial;
       found.step = manifest.progress.step;
-      found.claim = best_claim(manifest);
+      found.claim = best_checkpoint(manifest);
     } catch (const Error& error) {
       if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
@@ -114,7 +116,7 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   run_ = world.exchange(random_name().substr(0, kRunDigits))[0];
 }
 
-// A run that ends before its first checkpoint, for example during its start, leaves nothing behind.
+// A run that ends before its first checkpoint, for example during its start, leaves no file.
 CheckpointFolder::~CheckpointFolder() {
   if (serial_ != 0 || !holds_lock()) return;
   std::error_code ignored;
@@ -243,7 +245,7 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
     const fs::path place = fs::weakly_canonical(found.path, ignored);
     return !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
   });
-  std::vector<Claimant> claimants;
+  std::vector<RankedCheckpoint> claimants;
   for (const FoundCheckpoint& found : whole) claimants.push_back({found.step, found.serial, found.claim});
   const std::vector<std::size_t> best_ones = best_by_measure(claimants);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -270,6 +272,28 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
       remove_tree(going);
     });
   }
+}
+
+std::optional<CheckpointHold> CheckpointHold::to_read(const fs::path& checkpoint) {
+  const fs::path manifest = checkpoint / kManifestName;
+  CheckpointHold hold(::open(manifest.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (hold.manifest_.get() < 0) return hold;
+  while (::flock(hold.manifest_.get(), LOCK_SH) != 0 && errno == EINTR) {
+  }
+  struct stat held {
+  }, there{};
+  const bool same = ::fstat(hold.manifest_.get(), &held) == 0 && ::stat(manifest.c_str(), &there) == 0 &&
+                    held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+  if (!same) return std::nullopt;
+  return hold;
+}
+
+// NFS grants an exclusive lock only on a file that is open for writing.
+std::optional<CheckpointHold> CheckpointHold::to_remove(const fs::path& checkpoint) {
+  CheckpointHold hold(::open((checkpoint / kManifestName).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (hold.manifest_.get() >= 0 && ::flock(hold.manifest_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return std::nullopt;
+  return hold;
 }
 
 }  // namespace strata::runtime

@@ -39,7 +39,7 @@ struct FoundCheckpoint {
   std::uint64_t serial = 0;
   std::string damage;     // empty if it passed the test
   std::int64_t step = 0;  // by its manifest
-  std::optional<BestClaim> claim = {};
+  std::optional<BestCheckpoint> claim = {};
 };
 
 // How much of a checkpoint is checked: its manifest, or also the existence, sizes and headers of its files.
@@ -107,6 +107,22 @@ class CheckpointFolder {
   bool made_ = false;                           // the folder did not exist before
   std::uint64_t serial_ = 0;                    // the newest checkpoint's
   std::string run_;                             // makes this run's temporary names unique
+};
+
+// Keeps a checkpoint from being removed while it is read, and from being read while it is removed: a lock (flock) on
+// its manifest, shared among readers. It ends with the object or the process. On file systems without flock it protects
+// nothing.
+class CheckpointHold {
+ public:
+  // Waits while the checkpoint is being removed. nullopt if it is gone.
+  static std::optional<CheckpointHold> to_read(const std::filesystem::path& checkpoint);
+  // Does not wait. nullopt if the checkpoint is being read.
+  static std::optional<CheckpointHold> to_remove(const std::filesystem::path& checkpoint);
+
+ private:
+  explicit CheckpointHold(int fd) : manifest_(fd) {}
+
+  Descriptor manifest_;  // invalid if it could not be opened; reading then reports why
 };
 
 }  // namespace strata::runtime

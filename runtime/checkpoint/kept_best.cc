@@ -42,20 +42,20 @@ std::string measure_of(const Recipe& recipe) {
   return measure_of(std::map<std::string, std::string>(values.begin(), values.end()));
 }
 
-std::optional<BestClaim> best_claim(const Manifest& manifest) {
+std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest) {
   const std::optional<Best>& best = manifest.progress.best;
   if (!best || std::isnan(best->value) || value_of(manifest.recipe, "checkpoint.keep_best") != "true")
     return std::nullopt;
-  return BestClaim{measure_of(manifest.recipe), greater_is_better(manifest.recipe), best->step, best->value};
+  return BestCheckpoint{measure_of(manifest.recipe), greater_is_better(manifest.recipe), best->step, best->value};
 }
 
-std::vector<std::size_t> best_by_measure(const std::vector<Claimant>& all) {
+std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all) {
   struct Kept {
     std::size_t index;
     double value;
   };
   std::map<std::string, Kept> kept;
-  for (const Claimant& by : all) {
+  for (const RankedCheckpoint& by : all) {
     if (!by.claim) continue;
     // A later run that started over may have written the same step again.
     std::optional<std::size_t> there;

@@ -16,23 +16,23 @@ std::string measure_of(const std::map<std::string, std::string>& recipe);
 std::string measure_of(const Recipe& recipe);
 
 // The checkpoint that a run with checkpoint.keep_best considers the best of its folder.
-struct BestClaim {
+struct BestCheckpoint {
   std::string measure;
   bool greater = false;  // is better
   std::int64_t step = 0;
   double value = 0;
 };
 // nullopt if the run keeps no best checkpoint, or had none yet.
-std::optional<BestClaim> best_claim(const Manifest& manifest);
+std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest);
 
 // The properties of a checkpoint that best_by_measure() uses.
-struct Claimant {
+struct RankedCheckpoint {
   std::int64_t step = 0;
   std::uint64_t serial = 0;
-  std::optional<BestClaim> claim;
+  std::optional<BestCheckpoint> claim;
 };
 // Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
 // best is included even if the current run has another measure or keeps none.
-std::vector<std::size_t> best_by_measure(const std::vector<Claimant>& all);
+std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all);
 
 }  // namespace strata::runtime

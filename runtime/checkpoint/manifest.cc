@@ -245,7 +245,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
          json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
   const std::uint64_t version = fields.whole("version");
   if (version < 1 || version > kVersion)
-    fail(Exit::usage, "{} has version {} of the format, and this program reads up to version {}: use a newer Strata",
+    fail(Exit::usage, "{} has version {} of the format, but this program reads versions up to {}: use a newer Strata",
          path.string(), version, kVersion);
 
   Manifest m;

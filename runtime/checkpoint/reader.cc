@@ -338,7 +338,7 @@ class CheckpointWeights final : public WeightSource {
       for (const auto& place : places) {
         const TensorEntry& tensor = wanted[next++];
         if (place && stored[*place].shape != tensor.shape)
-          other_model("its {} is {}, and that of this model is {}", tensor.name, stored[*place].shape, tensor.shape);
+          other_model("its {} is {}, but this model's is {}", tensor.name, stored[*place].shape, tensor.shape);
       }
   }
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {

@@ -12,7 +12,7 @@
 
 #include "base/progress.h"
 #include "models/model.h"
-#include "runtime/checkpoint/hold.h"
+#include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/weights/weights.h"

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "runtime/data/files/documents.h"
-#include "runtime/data/files/label_file.h"
+#include "runtime/data/files/labels.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/data/sequences/stream_sequences.h"
 
@@ -65,42 +65,43 @@ std::vector<TokenFile> open_files(std::span<const std::string> patterns, const c
   return files;
 }
 
-// How a source is cut into sequences.
-struct Cut {
+// The options with which a source is divided into sequences.
+struct SequenceOptions {
   std::uint64_t stream;
   std::uint64_t most = kAllSequences;
   bool every_label = false;  // for a stream
   PackedSequences::Pack pack = PackedSequences::Pack::in_its_memory;
 };
 
-Cut training_cut(std::size_t source) {
+SequenceOptions training_options(std::size_t source) {
   return {source};
 }
-Cut validation_cut(const Recipe& recipe) {
+SequenceOptions validation_options(const Recipe& recipe) {
   return {kValidationStream, most_validation_sequences(recipe), true};
 }
 
 std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Recipe::Data& data, Packing packing,
-                                        const MakeLabelling& make, const Cut& cut) {
-  auto labelling = make ? make(files, cut.stream) : nullptr;
+                                        const MakeLabelling& make, const SequenceOptions& options) {
+  auto labelling = make ? make(files, options.stream) : nullptr;
   if (packing == Packing::documents)
     return std::make_unique<PackedSequences>(std::move(files), static_cast<std::uint32_t>(data.seq_len),
-                                             data.long_documents, std::move(labelling), cut.pack, cut.most);
+                                             data.long_documents, std::move(labelling), options.pack, options.most);
   refuse_masks(files);
-  return cut.every_label ? every_label(std::move(files), data.seq_len, std::move(labelling), cut.most)
-                         : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
+  return options.every_label ? every_label(std::move(files), data.seq_len, std::move(labelling), options.most)
+                             : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
 // Moves the sequences into the run's memory for them. If they were opened before, their files are checked like new
 // ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
-                                   const char* key, const Recipe::Data& data, const Opening& opening, const Cut& cut) {
+                                   const char* key, const Recipe::Data& data, const Opening& opening,
+                                   const SequenceOptions& options) {
   if (opened) {
     opened->limit_to(opening.vocabulary);
     check_token_files(opened->files(), key, opening.seen);
     opening.check(opened->files());
   } else {
-    opened = sequences_of(open_files(patterns, key, opening), data, packing_of(data), opening.labelling, cut);
+    opened = sequences_of(open_files(patterns, key, opening), data, packing_of(data), opening.labelling, options);
   }
   opened->keep_in(opening.memory);
   return opened;
@@ -135,22 +136,22 @@ OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const M
   if (!packs && !labelling) return opened;
   // The size of the head depends on what is found in the sequences, so pack now.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
-  const auto open = [&](const std::vector<std::string>& patterns, const char* key, Cut cut) {
-    cut.pack = pack;
+  const auto open = [&](const std::vector<std::string>& patterns, const char* key, SequenceOptions options) {
+    options.pack = pack;
     std::vector<TokenFile> files;
     for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
-    return sequences_of(std::move(files), data, data.packing, labelling, cut);
+    return sequences_of(std::move(files), data, data.packing, labelling, options);
   };
   std::uint64_t most = 0, most_of_validation = 0;
   PackingFigures sum;
   if (!data.validation.empty() && (evaluates || recipe.evaluation.asked())) {
-    opened.validation = open(data.validation, "data.validation", validation_cut(recipe));
+    opened.validation = open(data.validation, "data.validation", validation_options(recipe));
     facts.validation_index_bytes = opened.validation->index_bytes();
     if (packs && evaluates) sum = *opened.validation->packing();
     most_of_validation = opened.validation->most_labels();
   }
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
-    const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_cut(i)));
+    const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_options(i)));
     facts.index_bytes += source.index_bytes();
     if (packs) sum += *source.packing();
     most = std::max(most, source.most_labels());
@@ -188,15 +189,16 @@ Batches open_training_data(const Recipe& recipe, const Opening& opening,
   opened.resize(data.train.size());
   std::vector<Source> sources;
   for (std::size_t i = 0; i < data.train.size(); ++i)
-    sources.push_back({take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_cut(i)),
-                       data.train[i].weight});
+    sources.push_back(
+        {take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_options(i)),
+         data.train[i].weight});
   return {std::move(sources), data.seq_len, recipe.training.micro_batch_size, data.order, recipe.training.seed};
 }
 
 std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
                                                 std::unique_ptr<Sequences> opened) {
   return take_up(std::move(opened), recipe.data.validation, "data.validation", recipe.data, opening,
-                 validation_cut(recipe));
+                 validation_options(recipe));
 }
 
 void check_validation_data(const Recipe& recipe, const Opening& opening) {

@@ -26,7 +26,6 @@
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
 #include "runtime/tasks/border.h"
-#include "runtime/tasks/save.h"
 #include "runtime/tasks/site.h"
 
 namespace strata::runtime {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "comm/staged.h"
 #include "device/backend.h"
 #include "device/cpu/isa.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/thread.h"
 #include "models/classes.h"
@@ -260,7 +260,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,
-         "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
+         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, mesh, workload.nodes);

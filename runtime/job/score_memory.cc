@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/losses.h"
 
 namespace strata::runtime {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
-#include "device/ops/tree_sum.h"
+#include "device/ops/elementwise.h"
 #include "runtime/job/requirements.h"
 
 namespace strata::runtime {
@@ -178,7 +178,7 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
   if (node <= 1) return {};
   return fmt::format(
       "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
-      "summed; with {} each node would send its sum alone (another value rounds otherwise)",
+      "summed; with {} each node would send its sum alone (a different value rounds differently)",
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 

@@ -23,13 +23,13 @@ void look_for_sidecars(Workload& workload, const LabelColumn* of_validation) {
   if (bare.empty()) return;
   const bool one = bare.size() == 1;
   workload.data.notes.push_back(
-      fmt::format("{}{} {} no sidecar ({}): every token is trained on, and where documents begin is not known",
+      fmt::format("{}{} {} no sidecar ({}): every token is trained on, and the beginnings of documents are unknown",
                   bare[0].string(), one ? "" : fmt::format(" and {} more", bare.size() - 1), one ? "has" : "have",
                   sidecar_path(bare[0]).filename().string()));
 }
 
 }  // namespace
 
-constinit const ObjectiveRules kCausalLm = {nullptr, all_rows, false, true, judged_by_tokens, look_for_sidecars};
+constinit const ObjectiveRules kCausalLm = {nullptr, all_rows, false, true, token_predictions, look_for_sidecars};
 
 }  // namespace strata::runtime

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/classes.h"
 #include "models/files/config.h"
-#include "runtime/data/files/label_file.h"
+#include "runtime/data/files/labels.h"
 #include "runtime/objective/rules.h"
 #include "runtime/recipe/value.h"
 
@@ -110,7 +110,7 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
       if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
       if (out->length != length_of(*sidecar->labels)) out->length.reset();
       if (out->problem != sidecar->labels->problem)
-        fail(Exit::usage, "{} is for {}, and {} for {}: train one at a time", out->file, out->problem, path.string(),
+        fail(Exit::usage, "{} is for {}, but {} is for {}: train one at a time", out->file, out->problem, path.string(),
              sidecar->labels->problem);
       for (const std::string& name : sidecar->labels->names)
         if (std::find(out->names.begin(), out->names.end(), name) == out->names.end()) out->names.push_back(name);
@@ -168,13 +168,13 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
            of_class[c] == 0 ? "nothing" : "all", classes.names[c]);
 }
 
-Judged judged_of(const Workload& workload) {
+PredictionKind predictions_of(const Workload& workload) {
   const Objective objective = *workload.recipe.training.objective;
   const models::Classes classes = models::read_classes(workload.config(), objective);
-  if (classes.target == device::ClassTarget::number) return Judged::number;
-  if (classes.target == device::ClassTarget::many) return Judged::many_classes;
+  if (classes.target == device::ClassTarget::number) return PredictionKind::number;
+  if (classes.target == device::ClassTarget::many) return PredictionKind::many_classes;
   const bool words = objective == Objective::token_classification;
-  return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
+  return words && models::are_entity_tags(classes.names) ? PredictionKind::entities : PredictionKind::one_class;
 }
 
 // Whether the name is the number of a class, by itself or in the name of a vector's column: "LABEL_3".
@@ -205,9 +205,10 @@ void require_known(const Found& data, const models::Classes& own, const models::
 
 }  // namespace
 
-constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
-                                                          false,        judged_of, look_at_metric};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row, true, false, judged_of, look_at_metric};
+constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,        true,
+                                                          false,        predictions_of, look_at_metric};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row,      true,
+                                                       false,     predictions_of, look_at_metric};
 
 void settle_classes(Workload& workload) {
   Recipe& recipe = workload.recipe;

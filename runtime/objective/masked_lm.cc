@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/scramble.h"
 #include "runtime/objective/rules.h"
@@ -78,7 +78,7 @@ std::optional<std::uint32_t> rows_of(const Recipe& recipe, std::uint32_t rows) {
 
 }  // namespace
 
-constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true, false, judged_by_tokens, look_for_templates};
+constinit const ObjectiveRules kMaskedLm = {masked_tokens, rows_of, true, false, token_predictions, look_for_templates};
 
 MaskedTokens::MaskedTokens(Vocabulary vocabulary, double probability, std::uint64_t seed, std::uint64_t stream)
     : vocabulary_(std::move(vocabulary)), probability_(probability), key_(scramble(scramble(seed) ^ stream)) {

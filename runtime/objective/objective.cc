@@ -13,7 +13,7 @@
 #include "base/quantity.h"
 #include "models/files/config.h"
 #include "models/objective.h"
-#include "runtime/data/files/label_column.h"
+#include "runtime/data/files/labels.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/rules.h"
@@ -80,19 +80,19 @@ void name_architecture(Workload& workload) {
 }
 
 // The properties that determine a classifier's metrics, in addition to its objective.
-std::string_view judged_text(const Recipe& recipe, Judged judged) {
-  switch (judged) {
-    case Judged::tokens:
+std::string_view predictions_text(const Recipe& recipe, PredictionKind predictions) {
+  switch (predictions) {
+    case PredictionKind::tokens:
       return "";
-    case Judged::number:
+    case PredictionKind::number:
       return " and a regression";
-    case Judged::many_classes:
+    case PredictionKind::many_classes:
       return " and several classes per text";
-    case Judged::one_class:
+    case PredictionKind::one_class:
       return recipe.training.objective == models::Objective::token_classification
                  ? " and classes that are not all named O, B-TYPE and I-TYPE"
                  : " and one class per text";
-    case Judged::entities:
+    case PredictionKind::entities:
       return " and classes named O, B-TYPE and I-TYPE";
   }
   return "";
@@ -178,11 +178,11 @@ OpenedData settle(Workload& workload, bool evaluates) {
   settle_objective(workload);
   Recipe& recipe = workload.recipe;
   const ObjectiveRules& rules = rules_of(recipe);
-  const Judged judged = rules.judged(workload);
-  if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
+  const PredictionKind predictions = rules.predictions(workload);
+  if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(predictions))
     fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: use one of {}",
-         recipe.evaluation.metric, models::name_of(*recipe.training.objective), judged_text(recipe, judged),
-         fmt::join(metric_names(judged), ", "));
+         recipe.evaluation.metric, models::name_of(*recipe.training.objective), predictions_text(recipe, predictions),
+         fmt::join(metric_names(predictions), ", "));
   if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
   OpenedData opened = settle_data(recipe, workload.data, evaluates, labelling_of(workload));

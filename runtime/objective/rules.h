@@ -25,7 +25,7 @@ struct ObjectiveRules {
   // Whether models trained on it continue a text.
   bool generates;
   // The kind of predictions that evaluations score, which determines their metrics.
-  Judged (*judged)(const Workload& workload);
+  PredictionKind (*predictions)(const Workload& workload);
   // Called once the data are settled. Adds notes about parts of the data that are ignored or unexpected.
   // `of_validation`: the labels of the validation data, if the run evaluates and the files have labels; otherwise null.
   // Throws Error{usage} for faults that would end the run later.
@@ -47,8 +47,8 @@ extern const ObjectiveRules kTokenClassification;
 // For objectives that predict tokens: notes that labels of texts are ignored.
 void look_for_labels(Workload& workload, const LabelColumn* of_validation);
 
-inline Judged judged_by_tokens(const Workload&) {
-  return Judged::tokens;
+inline PredictionKind token_predictions(const Workload&) {
+  return PredictionKind::tokens;
 }
 
 // Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars

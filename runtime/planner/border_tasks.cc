@@ -7,7 +7,6 @@
 #include "runtime/plan/step_state.h"
 #include "runtime/tasks/border.h"
 #include "runtime/tasks/copy.h"
-#include "runtime/tasks/save.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,7 +9,6 @@
 #include "runtime/planner/fetches.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"
-#include "runtime/tasks/local_sum.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/stage_link.h"
 

@@ -31,17 +31,17 @@ constexpr EvaluationMetric kMetrics[] = {
 
 }  // namespace
 
-bool EvaluationMetric::is_of(Judged judged) const {
-  switch (judged) {
-    case Judged::tokens:
+bool EvaluationMetric::is_of(PredictionKind predictions) const {
+  switch (predictions) {
+    case PredictionKind::tokens:
       return of_tokens;
-    case Judged::one_class:
+    case PredictionKind::one_class:
       return of_one_class;
-    case Judged::entities:
+    case PredictionKind::entities:
       return of_entities;
-    case Judged::many_classes:
+    case PredictionKind::many_classes:
       return of_many_classes;
-    case Judged::number:
+    case PredictionKind::number:
       return of_numbers;
   }
   return false;
@@ -59,10 +59,10 @@ std::vector<std::string_view> metric_names() {
   return out;
 }
 
-std::vector<std::string_view> metric_names(Judged judged) {
+std::vector<std::string_view> metric_names(PredictionKind predictions) {
   std::vector<std::string_view> out;
   for (const EvaluationMetric& metric : kMetrics)
-    if (metric.is_of(judged)) out.push_back(metric.name);
+    if (metric.is_of(predictions)) out.push_back(metric.name);
   return out;
 }
 

@@ -6,7 +6,7 @@
 namespace strata::runtime {
 
 // The kind of predictions that an evaluation scores.
-enum class Judged : std::uint8_t {
+enum class PredictionKind : std::uint8_t {
   tokens,     // a model that predicts tokens
   one_class,  // one class for each text or word
   entities,   // the same for words whose classes are entity tags
@@ -21,13 +21,13 @@ struct EvaluationMetric {
   bool greater_is_better;
   bool of_tokens, of_one_class, of_many_classes, of_numbers, of_entities;
 
-  bool is_of(Judged judged) const;
+  bool is_of(PredictionKind predictions) const;
 };
 
 // Does not throw: the key's reader has already refused unknown names.
 const EvaluationMetric& metric_named(std::string_view name);
-// The metrics of `judged`, or all of them; eval_loss comes first.
+// The metrics of `predictions`, or all of them; eval_loss comes first.
 std::vector<std::string_view> metric_names();
-std::vector<std::string_view> metric_names(Judged judged);
+std::vector<std::string_view> metric_names(PredictionKind predictions);
 
 }  // namespace strata::runtime

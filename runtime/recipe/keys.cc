@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/values_elsewhere.h"
 
 namespace strata::runtime {
@@ -56,7 +56,7 @@ const RecipeKey* similar_key(std::string_view written) {
     const std::string_view part = last_part(name);
     const std::size_t whole = edits(name, key.name), last = edits(part, last_part(key.name));
     // A wrong or missing section counts as one mistake, not as one per letter.
-    const bool of_whole = is_slip(whole, name.size(), 6), of_last = is_slip(last, part.size(), 4);
+    const bool of_whole = is_typo(whole, name.size(), 6), of_last = is_typo(last, part.size(), 4);
     if (!of_whole && !of_last) continue;
     const std::size_t distance = std::min(of_whole ? whole : last + 1, of_last ? last + 1 : whole);
     if (nearest && distance >= fewest) continue;

@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
-#include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/recipe.h"
@@ -214,7 +213,7 @@ class Loader {
     if (!report.trace) fail(Exit::usage, "{} needs report.trace: where the timeline is written", steps);
     const std::int64_t last = recipe_.training.max_steps.value_or(report.trace_steps.back().last);
     if (report.trace_steps.back().last > last)
-      recipe_.notes.push_back(fmt::format("{} names steps that are not taken: training.max_steps is {}", steps, last));
+      recipe_.notes.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
   }
 
   // Not an error: a recipe may contain keys of several optimizers, of which --set selects one.

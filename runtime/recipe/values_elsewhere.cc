@@ -214,7 +214,7 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   for (const bool mistyped : {false, true})
     for (const std::string& name : names_allowed(key)) {
       if (name.ends_with('B') && std::isdigit(static_cast<unsigned char>(name[0]))) continue;  // an example of a size
-      const bool same = mistyped ? is_slip(edits(plain(name), written), written.size(), 4) : is_same(name, written);
+      const bool same = mistyped ? is_typo(edits(plain(name), written), written.size(), 4) : is_same(name, written);
       if (same && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
     }
   return "";
@@ -239,7 +239,7 @@ std::string mistake_in_sources(const RecipeValue& value) {
       } else {
         std::string meant = "it has files and weight";
         for (const char* known : {"files", "weight"})
-          if (is_slip(edits(name, known), name.size(), 4)) meant = fmt::format("did you mean {}?", known);
+          if (is_typo(edits(name, known), name.size(), 4)) meant = fmt::format("did you mean {}?", known);
         return fmt::format("source {} has the unknown key {}: {}", i + 1, name, meant);
       }
     }

@@ -11,7 +11,7 @@
 #include "comm/agreement.h"
 #include "comm/exchange_values.h"
 #include "device/numeric/exact_sum.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/model_folder.h"

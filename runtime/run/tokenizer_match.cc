@@ -46,7 +46,7 @@ void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> fi
     if (names_tokenizer(file) &&
         std::find(hashes.begin(), hashes.end(), file.sidecar()->tokenizer_hash) == hashes.end())
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, and the model in {} comes with another: make them again with strata "
+           "{} holds tokens of the tokenizer {}, but the model in {} has a different one: make them again with strata "
            "tokenize --tokenizer {}, or accept them as they are with data.any_tokenizer = true",
            file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
 }
@@ -61,7 +61,8 @@ void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Co
   if (!trained_on.empty()) {
     if (!is_given(trained_on))
       fail(Exit::usage,
-           "{} was trained on tokens of the tokenizer {}, and {} is another: give that one with --tokenizer, or {}",
+           "{} was trained on tokens of the tokenizer {}, but {} is a different one: give that one with --tokenizer, "
+           "or {}",
            folder.path().string(), config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), ""), where.string(),
            kAccept);
     return;
@@ -69,7 +70,7 @@ void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Co
   const auto directory = folder.hugging_face();
   const std::vector<std::string> own = directory ? tokenizer_hashes(*directory) : std::vector<std::string>{};
   if (!own.empty() && std::ranges::none_of(own, is_given))
-    fail(Exit::usage, "{} comes with another tokenizer than {}: leave --tokenizer out, or {}", folder.path().string(),
+    fail(Exit::usage, "{} has a different tokenizer than {}: leave --tokenizer out, or {}", folder.path().string(),
          where.string(), kAccept);
 }
 
@@ -82,7 +83,7 @@ void require_types_of_model(const models::Model& model, std::span<const TokenFil
     if (file.sidecar() && file.sidecar()->types)
       fail(Exit::usage,
            "{} holds tokens of two types, as pairs of texts have them, and {} models have no more than one: make them "
-           "again with the tokenizer that the model comes with",
+           "again with the model's own tokenizer",
            file.path().string(), model.family);
 }
 

@@ -15,7 +15,7 @@
 #include "runtime/objective/objective.h"
 #include "runtime/run/schedule.h"
 #include "runtime/run/tokenizer_match.h"
-#include "runtime/weights/weights_hash.h"
+#include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 namespace {

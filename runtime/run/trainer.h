@@ -21,7 +21,6 @@
 #include "runtime/run/index_memory.h"
 #include "runtime/run/schedule.h"
 #include "runtime/weights/weights.h"
-#include "runtime/weights/weights_hash.h"
 
 namespace strata::runtime {
 

@@ -1,13 +1,16 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "device/lane.h"
 #include "device/numeric/exact_sum.h"
 #include "device/step_scalars.h"
 #include "models/model.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/draft.h"
 #include "runtime/plan/step_state.h"
+#include "runtime/tasks/site.h"
 
 namespace strata::runtime {
 
@@ -57,6 +60,33 @@ class Border {
   const Storage& storage_;
   device::StepScalars scalars_{};
   std::uint64_t requests_ = 0;
+};
+
+// Writes checkpoints: the work of the checkpoint lane's tasks. The issuing thread calls it to queue work in that lane.
+class Saver {
+ public:
+  virtual ~Saver() = default;
+  // Reads the unit's state in place (Storage::read_state); no task writes it meanwhile.
+  virtual void save(device::Lane& lane, std::size_t unit) = 0;
+  // Called after all units were saved: makes the checkpoint durable. No task of a step waits for it.
+  virtual void publish(device::Lane& lane) = 0;
+};
+
+// Reads a unit's state for a checkpoint, if one begins in the step.
+struct Save {
+  int unit;
+  Written staging;  // host memory through which all state passes
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// Makes the checkpoint durable.
+struct Publish {
+  int staging;
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

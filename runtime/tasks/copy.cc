@@ -12,11 +12,11 @@
 namespace strata::runtime {
 namespace {
 
-struct Way {
+struct Route {
   TaskKind kind;
   LaneId lane;
 };
-Way way_between(Tier source, Tier target) {
+Route route_between(Tier source, Tier target) {
   if (source == Tier::nvme) return {TaskKind::read, LaneId::disk_read};
   if (target == Tier::nvme) return {TaskKind::write, LaneId::disk_write};
   if (target == Tier::device) return {TaskKind::upload, LaneId::upload};
@@ -56,7 +56,7 @@ struct Ranges {
 }  // namespace
 
 void Copy::add(Draft& draft) const {
-  const auto [kind, lane] = way_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
+  const auto [kind, lane] = route_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
   Task& task = draft.add_task(kind, lane, unit);
   task.border = border;
   for (const auto& [from, to] : pairs) {

@@ -1,8 +1,8 @@
 #pragma once
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
 // cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
-// local_sum.h and norm.h for gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks,
-// and save.h for checkpoints. A Site (here) is the context in which a rank's tasks run.
+// norm.h for gradients, then update.h, copy.h for copies between tiers, and border.h for the host's tasks and
+// checkpoints. A Site (here) is the context in which a rank's tasks run.
 
 #include <cstddef>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "runtime/tasks/unpack.h"
 
 #include "base/error.h"
-#include "device/ops/unpack.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::runtime {
 

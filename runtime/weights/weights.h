@@ -29,4 +29,11 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
                               const WeightSource& source, int threads, comm::World& world, const Advance& advance = {},
                               bool frozen_alone = false);
 
+// Hash of the fp32 master weights in 32 hexadecimal digits: the sum, over blocks of kShardAlignment at fixed places of
+// each unit, of XXH3-128 of their bytes seeded by the place. It does not depend on sharding. With an adapter it covers
+// the trained weights in their own layout. Collective.
+std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance = {});
+// The same sum over the stored bytes of frozen weights, i.e. of an adapter's base. Collective.
+std::string base_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance = {});
+
 }  // namespace strata::runtime

@@ -1,5 +1,3 @@
-#include "runtime/weights/weights_hash.h"
-
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -13,6 +11,7 @@
 
 #include "base/error.h"
 #include "runtime/weights/floats.h"
+#include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 namespace {

@@ -212,7 +212,7 @@ TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
   cluster.at("n2", "mount --bind " + file("another") + " " + program);
   cluster.at("n3", "mount -t tmpfs tmpfs " + file("bin"));
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {}, program)), 90),
-                 AllOf(HasSubstr("n2 has another build of strata"), HasSubstr("install the same file there")));
+                 AllOf(HasSubstr("n2 has a different build of strata"), HasSubstr("install the same file there")));
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n3"}, {}, program)), 90),
                  AllOf(HasSubstr("n3 has no " + program), HasSubstr("install the same build")));
 }

@@ -144,7 +144,7 @@ TEST_F(LostNode, KilledWithRankZero) {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("node n1 (ranks 0 to 1) is lost"), HasSubstr("2 ranks on n2 (2)"), HasSubstr("n1:9100"),
-                    HasSubstr("control.metrics=off: its address is of n1, and rank 0 is on n2 now")));
+                    HasSubstr("control.metrics=off: its address belongs to n1, but rank 0 is now on n2")));
   EXPECT_EQ(weights_hash(), bits);
 }
 

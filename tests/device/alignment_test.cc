@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention/rope.h"
-#include "device/ops/dropout.h"
+#include "device/ops/attention/attention.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"

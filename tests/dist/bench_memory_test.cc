@@ -90,7 +90,7 @@ TEST_F(BenchMemory, WhatDoesNotFitIsSaidAndNotRun) {
 TEST_F(BenchMemory, Mistakes) {
   EXPECT_COMPLAINT(run(command({"--only", "precision=fp8"})), 2, HasSubstr("--only precision=fp8"));
   EXPECT_COMPLAINT(run(command({"--set", "training.global_batch_size=6"})), 2,
-                   HasSubstr("6 sequences is not cut into 4"));
+                   HasSubstr("6 sequences cannot be divided into 4"));
   EXPECT_COMPLAINT(run(command({"--set", "training.micro_batch_size=auto", "--set", "memory.device=1GB"})), 2,
                    HasSubstr("compares batches of one size"));
   EXPECT_COMPLAINT(run(command({"--steps", "2"})), 2, HasSubstr("takes 3 or more"));

@@ -121,8 +121,8 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
                                     {"model.path=" + file("filler"), "model.init=pretrained",
                                      "model.config.intermediate_size=64", "checkpoint.dir=" + file("wider")}));
   EXPECT_EQ(wider.code, static_cast<int>(Exit::usage));
-  EXPECT_THAT(wider.errors,
-              AllOf(HasSubstr("is another model's checkpoint: its bert.encoder"), HasSubstr("of this model is [64")));
+  EXPECT_THAT(wider.errors, AllOf(HasSubstr("is another model's checkpoint: its bert.encoder"),
+                                  HasSubstr("but this model's is [64")));
 }
 
 // The start reports data that the objective ignores or misses.

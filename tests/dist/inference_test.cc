@@ -166,7 +166,7 @@ TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(
       run(under_mpirun(2, {kStrata, "generate", "--model", run_.file("checkpoints"), "--max-new-tokens", "2"},
                        "exec \"$@\" --prompt-tokens $((OMPI_COMM_WORLD_RANK + 1))")),
-      2, testing::HasSubstr("rank 1 was given another prompt"));
+      2, testing::HasSubstr("rank 1 was given a different prompt"));
   for (const char* tokens : {"1,2,,3", "1,2,", ",1", "", "1.5", "-1", "4294967296", "1;2"})
     EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
                      testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is not a token")));
@@ -176,7 +176,7 @@ TEST_F(Inference, MistakesAreOneSentence) {
         testing::HasSubstr(option));
   EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--tokenizer", "byte", "--prompt",
                         "a", "--max-new-tokens", "2"}),
-                   2, testing::HasSubstr("256 tokens and the model 97"));
+                   2, testing::HasSubstr("256 tokens, but the model has 97"));
   EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
                                              "checkpoint.dir=" + run_.file("elsewhere")})),
                    2, testing::HasSubstr("no complete checkpoint to evaluate"));

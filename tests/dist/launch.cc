@@ -39,7 +39,7 @@ std::vector<std::string> Outcome::complaints() const {
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
   constexpr std::string_view kDescribes[] = {
       "resumes after ",        "weights read in ",          "nvme tier",
-      "nothing will be saved", "weights will not be saved", "every token is trained on, and where",
+      "nothing will be saved", "weights will not be saved", "every token is trained on, and the",
       "random weights of ",    "done after step "};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
@@ -50,7 +50,7 @@ std::vector<std::string> Outcome::complaints() const {
     }
     if (!text.starts_with(kSaid)) continue;
     text.remove_prefix(kSaid.size());
-    // "memory   RAM for the model 1.0 MiB a rank", and the continuation of such a line.
+    // "memory   RAM for the model 1.0 MiB per rank", and the continuation of such a line.
     const std::size_t gap = text.find("  ");
     if (gap <= 8 && text.find_first_of(" :") == gap) continue;
     if (std::none_of(std::begin(kDescribes), std::end(kDescribes),

@@ -88,7 +88,7 @@ TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
   EXPECT_THAT(outcome.errors,
               HasSubstr("asked to stop: the run ends after this step; a second signal ends it at once"));
   EXPECT_TRUE(outcome.in_time) << outcome.all();
-  EXPECT_THAT(last_line(outcome), testing::AnyOf(StartsWith("strata: ended at once, as it was asked to stop twice: "),
+  EXPECT_THAT(last_line(outcome), testing::AnyOf(StartsWith("strata: ended at once, after a second request to stop: "),
                                                  StartsWith("strata: stopped on request after step ")));
 }
 

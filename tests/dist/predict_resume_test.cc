@@ -59,7 +59,7 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
     const std::string name = std::string("out.jsonl") + ending;
     folder_.write(name, "mine");
     EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--force"}))), Exit::usage,
-                     AllOf(HasSubstr(name), HasSubstr("in the way")));
+                     AllOf(HasSubstr(name), HasSubstr("did not write it")));
     EXPECT_EQ(folder_.read(name), "mine");
     fs::remove(file(name));
   }
@@ -131,7 +131,7 @@ TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   ASSERT_EQ(unsetenv("STRATA_CPU_ISA"), 0);
   EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round otherwise";
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--set", "evaluation.max_sequences=1"})),
-                   Exit::usage, HasSubstr("predictions are of every text"));
+                   Exit::usage, HasSubstr("predictions, which cover every text"));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(TraceOfARun, IsWhatRankZeroWasGiven) {
                              " --set report.trace_steps=2-9; else exec \"$@\"; fi";
   const Outcome outcome = run(under_mpirun(2, run_.train(), script));
   ASSERT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("report.trace_steps = \"2-9\" names steps that are not taken"));
+  EXPECT_THAT(outcome.errors, HasSubstr("report.trace_steps = \"2-9\" names steps after the last one"));
   EXPECT_THAT(outcome.errors, HasSubstr("took 2 of them"));
   const TraceEvents trace = read_trace(text_of_file(file));
   EXPECT_THAT(trace.steps, ElementsAre(2, 3));

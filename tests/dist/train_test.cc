@@ -282,10 +282,11 @@ TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
     return run(environment);
   };
   const std::vector<std::string> stale = {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8"};
-  EXPECT_COMPLAINT(under(stale, run_.train()), 2,
-                   testing::AllOf(testing::HasSubstr("MPI sees only this one"),
-                                  testing::HasSubstr("unset what the environment still has of another run, such as "
-                                                     "OMPI_COMM_WORLD_RANK=3")));
+  EXPECT_COMPLAINT(
+      under(stale, run_.train()), 2,
+      testing::AllOf(testing::HasSubstr("MPI sees only this one"),
+                     testing::HasSubstr("unset variables that another run has left in the environment, such as "
+                                        "OMPI_COMM_WORLD_RANK=3")));
   const Outcome wrong = under(stale, run_.train({"training.max_step=3"}));
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.errors, testing::HasSubstr("strata: ")) << wrong.all();

@@ -160,7 +160,7 @@ TEST_F(ModelFault, RanksThatReadDifferentConfigurations) {
   const std::string script =
       "cd " + run_.folder().path().string() + "; test $OMPI_COMM_WORLD_RANK = 0 || cd other; exec \"$@\"";
   const Outcome outcome = run(under_mpirun(2, command, script));
-  EXPECT_COMPLAINT(outcome, Exit::failed, HasSubstr("rank 1 reads another config.json than rank 0"));
+  EXPECT_COMPLAINT(outcome, Exit::failed, HasSubstr("rank 1 reads a different config.json than rank 0"));
   EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
 }
 

@@ -75,7 +75,7 @@ TEST_F(RanksFault, OtherTokensUnderTheSameName) {
   run_.write_tokens("other/tokens.bin", 599);
   const std::string tokens = "/proc/self/cwd/tokens.bin";
   const auto matcher = [](const char* key) {
-    return AllOf(HasSubstr(fmt::format("rank 1 sees another /proc/self/cwd/tokens.bin ({}) than rank 0", key)),
+    return AllOf(HasSubstr(fmt::format("rank 1 sees a different /proc/self/cwd/tokens.bin ({}) than rank 0", key)),
                  HasSubstr("1198 bytes"), HasSubstr("not 1200 bytes"));
   };
   const Outcome trained = run(under_mpirun(2, run_.train({"data.train=" + tokens}), apart()));
@@ -94,7 +94,7 @@ TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
   };
   save("model", "training.seed=1");
   save("other/model", "training.seed=2");
-  const auto matcher = AllOf(HasSubstr("rank 1 sees another tensor "), HasSubstr("/proc/self/cwd/model"));
+  const auto matcher = AllOf(HasSubstr("rank 1 sees a different tensor "), HasSubstr("/proc/self/cwd/model"));
   for (const char* stage : {"zero.stage=0", "zero.stage=3"})
     EXPECT_COMPLAINT(run(under_mpirun(2, run_.train_stored("/proc/self/cwd/model", {stage}), apart())), Exit::failed,
                      matcher);
@@ -112,7 +112,7 @@ TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
       run(under_mpirun(
           2, {kStrata, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
           instead_of(1, "set -- \"$@\" --seed 7"))),
-      Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
+      Exit::usage, HasSubstr("rank 1 was given a different prompt or other options"));
 }
 
 TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {

@@ -168,9 +168,9 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   const struct {
     const char *extra, *word;
   } differences[] = {
-      {"--set training.seed=$OMPI_COMM_WORLD_RANK", "rank 1 was given another recipe than rank 0"},
+      {"--set training.seed=$OMPI_COMM_WORLD_RANK", "rank 1 was given a different recipe or command than rank 0"},
       {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set comm.transport=messages)",
-       "rank 1 was given another recipe than rank 0"},
+       "rank 1 was given a different recipe or command than rank 0"},
       {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set zero.stag=3)", "rank 1: unknown key zero.stag"},
       {"$(test $OMPI_COMM_WORLD_RANK = 0 || echo --set comm.backend=solo)", "rank 1: comm.backend = solo"},
   };
@@ -192,7 +192,7 @@ TEST_F(RecipeFault, RanksWithDifferentCommands) {
   if (both(under_mpirun(1, {"true"}), {"true"}).signal == SIGSEGV)
     GTEST_SKIP() << "mpirun of this version (Open MPI 5.0.7 is one) crashes when it starts two commands";
   const auto eval = run_.command("eval", {"training.max_steps=3"});
-  EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("or another command"));
+  EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("a different recipe or command"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/files/config.h"
 #include "models/model.h"
 #include "tests/models/unit_runner.h"
@@ -95,7 +95,7 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
     fill(*unit, parameters.emplace_back(unit->size(), run.dtype));
     gradients.emplace_back(unit->size(), run.dtype);
     saved.emplace_back(unit->bytes().saved / sizeof(float), DType::fp32);
-    x.emplace_back(run.tokens() * model->hidden, run.dtype);  // of the unit; behind the last one's: dx
+    x.emplace_back(run.tokens() * model->hidden, run.dtype);  // of the unit; after the last unit's: dx
   }
   Buffer dx(run.tokens() * model->hidden, run.dtype);
   const auto& shared = model->loss_unit().shared();

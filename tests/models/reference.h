@@ -91,7 +91,7 @@ inline Doubles rotate(Doubles x, const std::vector<std::uint32_t>& positions, co
   return x;
 }
 
-// Which elements a use of dropout keeps, from the random numbers that device/ops/dropout.h promises.
+// Which elements a use of dropout keeps, from the random numbers that device/ops/elementwise.h promises.
 struct Mask {
   float probability = 0;
   device::RandomStream stream{};

@@ -16,7 +16,7 @@
 
 namespace strata::runtime {
 
-// Runs that write checkpoints and go on from them: ranks are threads, and one folder holds tokens and checkpoints.
+// Runs that write checkpoints and resume from them: ranks are threads, and one folder holds tokens and checkpoints.
 class SavedRun {
  public:
   SavedRun() {

@@ -24,7 +24,7 @@
 
 namespace strata::runtime {
 
-// What a run leaves behind for comparison.
+// The results of a run, for comparison.
 struct Trained {
   std::vector<StepReport> steps;
   std::vector<std::string> loss_hex, evaluations;  // the latter's losses, exact, if the recipe asks for any
@@ -97,7 +97,7 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
     const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", hash_of(job.plan)));
     const Mesh& mesh = job.plan.mesh();
     EXPECT_EQ(plans[index(world.rank())], plans[index(mesh.rank_of(0, 0, mesh.at(world.rank()).stage))])
-        << "rank " << world.rank() << " plans another step than the first of its stage";
+        << "rank " << world.rank() << " plans a different step than the first rank of its stage";
     const auto threads = static_cast<int>(recipe.device.threads.value_or(1));
     Trainer trainer(job, world, threads);
     trainer.load_initial_weights(threads);

@@ -67,5 +67,5 @@ milliseconds() {
 echo '<!doctype html><title>empty</title><canvas></canvas>' >"$folder/empty.html"
 start=$(milliseconds "$folder/empty.html" empty)
 took=$(($(milliseconds "$folder/large.html" large-time) - start))
-echo "70B on 512 ranks: $size bytes, $took ms beside the $start ms of the browser's start"
-[ "$took" -lt 20000 ] || { echo "that is ten times what it may take, beyond what a busy machine explains"; exit 1; }
+echo "70B on 512 ranks: $size bytes, $took ms in addition to the $start ms in which the browser starts"
+[ "$took" -lt 20000 ] || { echo "that is ten times the limit, more than a busy machine explains"; exit 1; }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text {
@@ -163,8 +163,8 @@ class Turns {
     return before && asked && asked->starts_with(*before) ? std::string_view(*asked).substr(before->size())
                                                           : std::string_view();
   }
-  // Where the answer of the turn that begins at `at` begins: after the prompt for it or, if the text goes on otherwise
-  // (without the thought that the prompt begins), after what both have in common before the answer's own text.
+  // The beginning of the answer in the turn that begins at `at`: after the prompt for it or, if the text continues
+  // differently (without the thought that the prompt begins), after what both have in common before the answer's text.
   std::size_t after_prompt(std::size_t turn, std::size_t at) {
     const std::string_view prompt = prompt_for(turn), rest = std::string_view(whole_.text).substr(at);
     const std::size_t same = common_beginning(prompt, rest);

@@ -27,9 +27,9 @@ constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a
 Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
   refuse_marks(place);
   try {
-    std::vector<OddNumber> odd;
+    std::vector<UnrepresentableNumber> odd;
     Value out = parse_json(place.text, RepeatedKeys::refused, &odd);
-    for (const OddNumber& number : odd)
+    for (const UnrepresentableNumber& number : odd)
       if (std::find(read.begin(), read.end(), number.field) != read.end())
         place.bad(fmt::format("the field \"{}\" holds {}, which is {}", number.field, excerpt(number.written, 40),
                               number.written.ends_with('N') || number.written.ends_with('y')

@@ -29,7 +29,7 @@ void each_record(const DocumentPart& part, const std::function<bool(const Record
 // The names in a table's header; empty for lines. Throws Error{corrupt} if a name occurs twice.
 std::vector<std::string> header_names(const DocumentPart& part);
 // The object in a line, or a table's row with `names` as its keys. Throws Error{corrupt} if it is neither, if a JSON
-// object names a field twice, and for an OddNumber in one of the fields `read`.
+// object names a field twice, and for an UnrepresentableNumber in one of the fields `read`.
 jinja::Value value_of(const RecordPlace& place, const std::vector<std::string>& names,
                       const std::vector<std::string>& read = {});
 // Throws Error{corrupt} if the line begins with a byte order mark.

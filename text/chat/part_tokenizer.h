@@ -21,7 +21,7 @@ class parser;
 #include "text/chat/labels.h"
 #include "text/chat/part_records.h"
 #include "text/chat/record.h"
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 

@@ -286,7 +286,7 @@ std::string other_names(const Value& record) {
 }  // namespace
 
 Value exact_json(std::string_view text) {
-  std::vector<OddNumber> odd;
+  std::vector<UnrepresentableNumber> odd;
   Value out = parse_json(text, RepeatedKeys::refused, &odd);
   for (const auto& [field, written, at] : odd)
     throw JsonFault{fmt::format("{} is {}", excerpt(written, 40),

@@ -27,7 +27,7 @@ Mark byte_order_mark(std::string_view head);
 
 // Guesses the encoding of a text without a mark from the positions of its zero bytes, which works if its characters are
 // mostly ASCII. utf8: no other encoding was recognised.
-Encoding guess_of_zeros(std::string_view head);
+Encoding encoding_by_zeros(std::string_view head);
 
 // Takes whole characters of UTF-16 or UTF-32 from the front of `in`, and appends them to `out` as UTF-8. last: nothing
 // follows `in`. Returns false if `in` then begins with something that is not a character.

@@ -67,7 +67,7 @@ InputBytes::InputBytes(const std::string& name)
   if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
     fail(Exit::usage, "{} is a folder: give the files in it", name_);
   if (input.file.get() < 0)
-    fail(Exit::usage, "{} is not a regular file: text that comes out of a pipe is read from standard input (-)", name_);
+    fail(Exit::usage, "{} is not a regular file: give - to read text from a pipe (standard input)", name_);
   file_ = std::move(input.file);
 }
 
@@ -157,7 +157,7 @@ void InputBytes::look_at_head() {
     if (!kind.empty()) refuse(kind);
     if (compression_of(head_) != Compression::none)
       refuse(fmt::format("is compressed once more, by {}: decompress it first", name_of(compression_of(head_))));
-    const Encoding looks = guess_of_zeros(head_);
+    const Encoding looks = encoding_by_zeros(head_);
     if (looks != Encoding::utf8)
       refuse(
           fmt::format("looks like {0} without a byte order mark: iconv -f {0} -t UTF-8 converts it", name_of(looks)));

@@ -19,7 +19,7 @@ using jinja::Value;
 
 class JsonParser {
  public:
-  JsonParser(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd)
+  JsonParser(std::string_view text, RepeatedKeys repeated, std::vector<UnrepresentableNumber>* odd)
       : text_(text), repeated_(repeated), odd_(odd) {}
 
   Value run() {
@@ -214,14 +214,14 @@ class JsonParser {
 
   std::string_view text_;
   RepeatedKeys repeated_;
-  std::vector<OddNumber>* odd_;
+  std::vector<UnrepresentableNumber>* odd_;
   std::string field_;  // the field of the outermost object whose value is being read
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Value parse_json(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd) {
+Value parse_json(std::string_view text, RepeatedKeys repeated, std::vector<UnrepresentableNumber>* odd) {
   return JsonParser(text, repeated, odd).run();
 }
 

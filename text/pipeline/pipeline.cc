@@ -296,18 +296,18 @@ std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_speci
 }
 
 bool Pipeline::may_cut_at(char separator) const {
-  Cut cut = Cut::keeps;
-  for (const auto& normalizer : normalizers_) cut = combined(cut, normalizer->cut(separator));
+  CutSafety safety = CutSafety::keeps;
+  for (const auto& normalizer : normalizers_) safety = combined(safety, normalizer->cut_safety(separator));
   bool hidden = false;  // later stages see another character instead of the separator
   for (const auto& stage : pre_tokenizers_.stages) {
-    const Cut its = stage->cut(separator);
-    cut = combined(cut, hidden && its == Cut::makes ? Cut::keeps : its);
+    const CutSafety its = stage->cut_safety(separator);
+    safety = combined(safety, hidden && its == CutSafety::makes ? CutSafety::keeps : its);
     hidden = hidden || stage->hides_separators();
   }
   const bool across = std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
     return token.right_strip || token.content.find(separator) != std::string::npos;
   });
-  return cut == Cut::makes && !across;
+  return safety == CutSafety::makes && !across;
 }
 
 // Recognizes pipelines like Llama 2's and Gemma's: (Prepend and) Replace of spaces without a pre-tokenizer, or with one

@@ -129,8 +129,8 @@ bool is_one_of(std::string_view pattern, const std::string_view (&known)[n]) {
 
 class PatternSplit final : public PreTokenizer {
  public:
-  PatternSplit(Regex regex, Behavior behavior, bool inverted, Cut cut)
-      : regex_(std::move(regex)), behavior_(behavior), inverted_(inverted), cut_(cut) {}
+  PatternSplit(Regex regex, Behavior behavior, bool inverted, CutSafety cut)
+      : regex_(std::move(regex)), behavior_(behavior), inverted_(inverted), cut_safety_(cut) {}
 
   void split(Piece piece, RegexMatcher& matcher, std::string&, PieceSink& sink) const override {
     BehaviorSplitter splitter(piece, behavior_, inverted_, sink);
@@ -142,13 +142,13 @@ class PatternSplit final : public PreTokenizer {
     }
     splitter.finish();
   }
-  Cut cut(char) const override { return cut_; }
+  CutSafety cut_safety(char) const override { return cut_safety_; }
 
  private:
   Regex regex_;
   Behavior behavior_;
   bool inverted_;
-  Cut cut_;
+  CutSafety cut_safety_;
 };
 
 // "Split": a regular expression or a string, its behavior, inverted or not.
@@ -158,14 +158,15 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
   const bool inverted = json.flag_or("invert", false);
   if (const auto literal = pattern.find("String")) {
     if (literal->text().empty()) literal->wrong("a string that is not empty");
-    return std::make_unique<PatternSplit>(Regex(escaped_for_regex(literal->text())), behavior, inverted, Cut::unsafe);
+    return std::make_unique<PatternSplit>(Regex(escaped_for_regex(literal->text())), behavior, inverted,
+                                          CutSafety::unsafe);
   }
   const Json regex = pattern.at("Regex");
-  Cut cut = Cut::unsafe;
-  if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = Cut::keeps;
+  CutSafety cut = CutSafety::unsafe;
+  if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = CutSafety::keeps;
   // Such a pattern puts all letters and separators into matches.
   const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
-  if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = Cut::makes;
+  if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = CutSafety::makes;
   return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted, cut);
 }
 
@@ -173,7 +174,7 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
 std::unique_ptr<PreTokenizer> gpt2_split() {
   std::string unsupported;
   return std::make_unique<PatternSplit>(Regex(from_oniguruma(kGpt2, unsupported)), Behavior::isolated, false,
-                                        Cut::makes);
+                                        CutSafety::makes);
 }
 
 // "Whitespace": words, and sequences of other characters that are not white space.
@@ -182,7 +183,7 @@ std::unique_ptr<PreTokenizer> whitespace_split() {
   static constexpr std::string_view kPattern = R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)";
   std::string unsupported;
   return std::make_unique<PatternSplit>(Regex(from_oniguruma(kPattern, unsupported)), Behavior::removed, true,
-                                        Cut::makes);
+                                        CutSafety::makes);
 }
 
 using CharacterTest = bool (*)(char32_t);
@@ -201,10 +202,10 @@ class CharacterSplit final : public PreTokenizer {
     }
     splitter.finish();
   }
-  Cut cut(char separator) const override {
+  CutSafety cut_safety(char separator) const override {
     // With a letter on both sides, a match can only be the separator itself.
-    if (!test_(static_cast<char32_t>(separator))) return Cut::keeps;
-    return behavior_ == Behavior::merged_with_previous ? Cut::unsafe : Cut::makes;
+    if (!test_(static_cast<char32_t>(separator))) return CutSafety::keeps;
+    return behavior_ == Behavior::merged_with_previous ? CutSafety::unsafe : CutSafety::makes;
   }
 
  private:
@@ -224,9 +225,9 @@ class DelimiterSplit final : public PreTokenizer {
     }
     splitter.finish();
   }
-  Cut cut(char separator) const override {
-    if (delimiter_ == std::string_view(&separator, 1)) return Cut::makes;
-    return character_at(delimiter_, 0).code < 0x80 ? Cut::keeps : Cut::unsafe;
+  CutSafety cut_safety(char separator) const override {
+    if (delimiter_ == std::string_view(&separator, 1)) return CutSafety::makes;
+    return character_at(delimiter_, 0).code < 0x80 ? CutSafety::keeps : CutSafety::unsafe;
   }
 
  private:
@@ -250,7 +251,9 @@ class ByteLevel final : public PreTokenizer {
     }
     sink.take({buffer, piece.first});
   }
-  Cut cut(char separator) const override { return prefix_space_ && separator != ' ' ? Cut::unsafe : Cut::keeps; }
+  CutSafety cut_safety(char separator) const override {
+    return prefix_space_ && separator != ' ' ? CutSafety::unsafe : CutSafety::keeps;
+  }
   bool hides_separators() const override { return maps_; }
 
  private:
@@ -283,9 +286,9 @@ class Metaspace final : public PreTokenizer {
     }
     splitter.finish();
   }
-  Cut cut(char separator) const override {
-    if (separator == ' ') return options_.split ? Cut::makes : Cut::unsafe;
-    return options_.prepend == MetaspaceOptions::Prepend::never ? Cut::keeps : Cut::unsafe;
+  CutSafety cut_safety(char separator) const override {
+    if (separator == ' ') return options_.split ? CutSafety::makes : CutSafety::unsafe;
+    return options_.prepend == MetaspaceOptions::Prepend::never ? CutSafety::keeps : CutSafety::unsafe;
   }
 
  private:

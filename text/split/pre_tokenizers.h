@@ -27,14 +27,14 @@ class PieceSink {
 };
 
 // Whether a text may be cut before a single separator between two letters (Tokenizer::safe_cut).
-enum class Cut {
+enum class CutSafety {
   unsafe,  // the pieces may change
   keeps,   // the pieces stay the same, except that a piece that spans the cut is cut too
   makes    // a piece always ends there, so the pieces stay the same
 };
-inline Cut combined(Cut first, Cut second) {
-  if (first == Cut::unsafe || second == Cut::unsafe) return Cut::unsafe;
-  return first == Cut::makes ? first : second;
+inline CutSafety combined(CutSafety first, CutSafety second) {
+  if (first == CutSafety::unsafe || second == CutSafety::unsafe) return CutSafety::unsafe;
+  return first == CutSafety::makes ? first : second;
 }
 
 // One stage that splits pieces into smaller ones. Immutable.
@@ -45,7 +45,7 @@ class PreTokenizer {
   // this returns.
   virtual void split(Piece piece, RegexMatcher& matcher, std::string& buffer, PieceSink& sink) const = 0;
   // separator: ' ' or '\n'.
-  virtual Cut cut(char separator) const = 0;
+  virtual CutSafety cut_safety(char separator) const = 0;
   // Whether it replaces separators by other characters.
   virtual bool hides_separators() const { return false; }
 };

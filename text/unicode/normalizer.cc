@@ -15,7 +15,7 @@ namespace {
 template <typename Rule>
 class ByCharacter final : public Normalizer {
  public:
-  explicit ByCharacter(Rule rule, Cut space = Cut::keeps, Cut newline = Cut::keeps)
+  explicit ByCharacter(Rule rule, CutSafety space = CutSafety::keeps, CutSafety newline = CutSafety::keeps)
       : rule_(std::move(rule)), space_(space), newline_(newline) {}
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
     for (std::size_t at = 0; at < text.size();) {
@@ -29,11 +29,11 @@ class ByCharacter final : public Normalizer {
     if (!text.empty()) rule_(character_at(text, 0).code, first);
     return !text.empty() && first.empty();
   }
-  Cut cut(char separator) const override { return separator == ' ' ? space_ : newline_; }
+  CutSafety cut_safety(char separator) const override { return separator == ' ' ? space_ : newline_; }
 
  private:
   Rule rule_;
-  Cut space_, newline_;
+  CutSafety space_, newline_;
 };
 
 void lowercase(char32_t code, std::string& out) {
@@ -76,7 +76,7 @@ class Strip final : public Normalizer {
   bool drops_beginning(std::string_view text) const override {
     return left_ && !text.empty() && is_whitespace(character_at(text, 0).code);
   }
-  Cut cut(char) const override { return left_ ? Cut::unsafe : Cut::keeps; }
+  CutSafety cut_safety(char) const override { return left_ ? CutSafety::unsafe : CutSafety::keeps; }
 
  private:
   bool left_, right_;
@@ -89,7 +89,7 @@ class Prepend final : public Normalizer {
     if (!text.empty()) out += text_;
     out += text;
   }
-  Cut cut(char) const override { return Cut::unsafe; }
+  CutSafety cut_safety(char) const override { return CutSafety::unsafe; }
 
  private:
   std::string text_;
@@ -97,8 +97,8 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(Regex pattern, std::string content, Cut cut)
-      : pattern_(std::move(pattern)), content_(std::move(content)), cut_(cut) {}
+  Replace(Regex pattern, std::string content, CutSafety cut)
+      : pattern_(std::move(pattern)), content_(std::move(content)), cut_safety_(cut) {}
   void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const override {
     std::size_t done = 0;
     Match match{};
@@ -109,12 +109,12 @@ class Replace final : public Normalizer {
     }
     out += text.substr(done);
   }
-  Cut cut(char) const override { return cut_; }
+  CutSafety cut_safety(char) const override { return cut_safety_; }
 
  private:
   Regex pattern_;
   std::string content_;
-  Cut cut_;
+  CutSafety cut_safety_;
 };
 
 class ByteLevelNormalizer final : public Normalizer {
@@ -123,7 +123,7 @@ class ByteLevelNormalizer final : public Normalizer {
     append_byte_characters(text, out);
   }
   // The separator is not visible to later stages.
-  Cut cut(char) const override { return Cut::unsafe; }
+  CutSafety cut_safety(char) const override { return CutSafety::unsafe; }
 };
 
 std::unique_ptr<Normalizer> make_replace(const Json& json) {
@@ -132,17 +132,20 @@ std::unique_ptr<Normalizer> make_replace(const Json& json) {
   if (const auto regex = pattern.find("Regex")) {
     // Sequences of spaces; a single space between letters does not match.
     const bool runs = regex->text() == " {2,}";
-    return std::make_unique<Replace>(Regex(regex->text(), *regex), content, runs ? Cut::keeps : Cut::unsafe);
+    return std::make_unique<Replace>(Regex(regex->text(), *regex), content,
+                                     runs ? CutSafety::keeps : CutSafety::unsafe);
   }
   const Json literal = pattern.at("String");
   if (literal.text().empty()) literal.wrong("a string that is not empty");
   // Punctuation such as `` for ", which contains no letter or separator.
   const bool apart = literal.text().find_first_not_of("`'\"") == std::string_view::npos;
-  return std::make_unique<Replace>(Regex(escaped_for_regex(literal.text())), content, apart ? Cut::keeps : Cut::unsafe);
+  return std::make_unique<Replace>(Regex(escaped_for_regex(literal.text())), content,
+                                   apart ? CutSafety::keeps : CutSafety::unsafe);
 }
 
 template <typename Rule>
-std::unique_ptr<Normalizer> by_character(Rule rule, Cut space = Cut::keeps, Cut newline = Cut::keeps) {
+std::unique_ptr<Normalizer> by_character(Rule rule, CutSafety space = CutSafety::keeps,
+                                         CutSafety newline = CutSafety::keeps) {
   return std::make_unique<ByCharacter<Rule>>(rule, space, newline);
 }
 
@@ -157,7 +160,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
   } else if (type == "StripAccents") {
     out.push_back(by_character(&strip_mark));
   } else if (type == "Nmt") {
-    out.push_back(by_character(&clean_nmt, Cut::keeps, Cut::unsafe));
+    out.push_back(by_character(&clean_nmt, CutSafety::keeps, CutSafety::unsafe));
   } else if (type == "Strip") {
     out.push_back(std::make_unique<Strip>(json.flag_or("strip_left", true), json.flag_or("strip_right", true)));
   } else if (type == "Prepend") {
@@ -178,7 +181,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
               append_character(is_whitespace(code) ? ' ' : code, text);
             }
           },
-          Cut::keeps, Cut::unsafe));
+          CutSafety::keeps, CutSafety::unsafe));
     }
     if (chinese) {
       out.push_back(by_character([](char32_t code, std::string& text) {

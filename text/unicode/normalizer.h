@@ -23,7 +23,7 @@ class Normalizer {
   virtual bool drops_beginning(std::string_view) const { return false; }
   // `keeps` if a text that is cut before a single ' ' or '\n' between letters has the same normalized parts, separator
   // included, as the whole text.
-  virtual Cut cut(char separator) const = 0;
+  virtual CutSafety cut_safety(char separator) const = 0;
 };
 
 // Builds the normalizers of "normalizer" in a tokenizer.json; sequences are flattened.

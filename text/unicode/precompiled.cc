@@ -71,16 +71,16 @@ class Precompiled final : public Normalizer {
       at = end;
     }
   }
-  Cut cut(char separator) const override {
+  CutSafety cut_safety(char separator) const override {
     const std::string_view text(&separator, 1);
-    if (replacement(text).value_or(text) != text) return Cut::unsafe;
+    if (replacement(text).value_or(text) != text) return CutSafety::unsafe;
     for (char c = 'A'; c <= 'z'; ++c) {
       const std::string_view letter(&c, 1);
       const std::string_view with = replacement(letter).value_or(letter);
       const bool is_letter = with.size() == 1 && ((with[0] | 0x20) >= 'a' && (with[0] | 0x20) <= 'z');
-      if (!is_letter && (c <= 'Z' || c >= 'a')) return Cut::unsafe;
+      if (!is_letter && (c <= 'Z' || c >= 'a')) return CutSafety::unsafe;
     }
-    return Cut::keeps;
+    return CutSafety::keeps;
   }
 
  private:

@@ -41,7 +41,7 @@ class UnicodeForm final : public Normalizer {
       at = end;
     }
   }
-  Cut cut(char) const override { return Cut::keeps; }
+  CutSafety cut_safety(char) const override { return CutSafety::keeps; }
 
  private:
   // Decompositions in utf8proc's Unicode 15 that the tokenizers library does not have.

@@ -11,9 +11,7 @@
 #include "device/numeric/nf4.h"
 #include "device/numeric/philox.h"
 #include "device/numeric/row_blocks.h"
-#include "device/ops/dropout.h"
-#include "device/ops/tree_sum.h"
-#include "device/ops/unpack.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::device::cpu {
 namespace {

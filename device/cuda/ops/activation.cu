@@ -8,7 +8,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// The functions of device/cpu/kernels/lanes/activation16.h. For 16-bit numbers, exponential and division are the GPU's
+// The functions of device/cpu/kernels/activation.cc. For 16-bit numbers, exponential and division are the GPU's
 // approximate ones. Their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
 template <typename T>
 __device__ inline float exponential(float x) {

@@ -3,7 +3,7 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/philox.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
-#include "device/ops/tree_sum.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::device::cuda {
 namespace {

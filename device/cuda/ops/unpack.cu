@@ -1,7 +1,7 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 #include "device/numeric/nf4.h"
-#include "device/ops/unpack.h"
+#include "device/ops/elementwise.h"
 
 namespace strata::device::cuda {
 namespace {

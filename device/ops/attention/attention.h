@@ -1,9 +1,10 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "device/lane.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/row_range.h"
 #include "device/view.h"
 
@@ -52,5 +53,39 @@ std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const D
 
 // Bytes of workspace in a lane of `threads` threads on the device. dropout: whether its probability is above 0.
 std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, bool dropout, int threads);
+
+// `rows` rows, each with `heads` contiguous vectors of head_dim elements; rows are `stride` elements apart.
+struct RopeShape {
+  std::size_t rows, heads, head_dim, stride;
+};
+
+// Rotates in place by each row's position (Su et al. 2021), pairing element i with i + head_dim/2 as Hugging Face does.
+// positions: uint32 [rows]; cos, sin: fp32 [max position, head_dim/2]. inverse = true rotates back, which is the
+// backward of the forward.
+void rope(Lane&, const RopeShape&, View x, const std::uint32_t* positions, ConstView cos, ConstView sin, bool inverse);
+
+// Causal grouped-query attention of one sequence over a cache of the keys and values of its earlier positions. Heads,
+// strides, scale and window are those of AttentionShape. The cache has room for `capacity` positions.
+struct CachedAttentionShape {
+  std::size_t heads, kv_heads, head_dim;
+  std::size_t q_stride, k_stride, v_stride;
+  float scale;
+  std::size_t window, capacity;
+
+  // Positions come in blocks of 16 on every device.
+  std::size_t rounded_capacity() const { return (capacity + 15) / 16 * 16; }
+};
+
+// Elements of a cache, in the dtype of q, k and v. Positions are written in ascending order, from 0.
+std::size_t cache_elements(const CachedAttentionShape&);
+
+// Puts k and v of `rows` rows into the cache at positions [first, first + rows). Then each row attends to all positions
+// up to its own. o rows are heads * head_dim apart. It computes in fp32, with one order of sums for any number of
+// threads.
+void cached_attention(Lane&, const CachedAttentionShape&, std::size_t first, std::size_t rows, ConstView q, ConstView k,
+                      ConstView v, View cache, View o, View workspace);
+
+// Bytes of workspace in a lane of `threads` threads.
+std::size_t cached_attention_workspace(const CachedAttentionShape&, int threads);
 
 }  // namespace strata::device

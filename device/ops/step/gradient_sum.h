@@ -12,7 +12,7 @@ namespace strata::device {
 // contract and must never change.
 inline constexpr std::size_t kSquareBlock = 4096;
 
-// Consecutive pieces that are summed by themselves before they are added to a gradient sum. A run that a call does not
+// Consecutive pieces that are summed separately before they are added to a gradient sum. A run that a call does not
 // complete continues in the next call with the same `partial`, which holds sum.size elements in fp32.
 struct GradientRuns {
   std::size_t length = 1;  // pieces in a run

@@ -151,7 +151,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
   const auto beside = folder.hugging_face();
   const std::string name = config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), "");
   if (!options.tokenizer && !beside)
-    fail(Exit::usage, "{} comes with no tokenizer: give the one of its training's texts with --tokenizer{}",
+    fail(Exit::usage, "{} has no tokenizer: name the one of its training data with --tokenizer{}",
          folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
   const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
   std::unique_ptr<text::Tokenizer> tokenizer;
@@ -159,13 +159,12 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     tokenizer = text::load_tokenizer(where);
   } catch (const Error& error) {
     if (options.tokenizer || error.code() != Exit::usage) throw;
-    fail(Exit::usage, "{}: give the tokenizer of the training's texts with --tokenizer (byte, or a folder)",
-         error.what());
+    fail(Exit::usage, "{}: name the tokenizer of the training data with --tokenizer (byte, or a folder)", error.what());
   }
   print_remarks(tokenizer->remarks(), where.string());
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
-    fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",
+    fail(Exit::usage, "the tokenizer {} has {} tokens, but {} has {}: name the tokenizer of its training data",
          where.string(), tokenizer->vocab_size(), folder.path().string(), words);
   return tokenizer;
 }
@@ -262,7 +261,8 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   recipe = recipe_of(options, folder, keys, world);
   if (options.adapter) agree(world, [&] { require_sole_adapter(*options.adapter, recipe); });
   if (recipe.evaluation.max_sequences)
-    throw comm::AgreedError(Exit::usage, "evaluation.max_sequences: predictions are of every text: leave it out");
+    throw comm::AgreedError(
+        Exit::usage, "evaluation.max_sequences has no effect on predictions, which cover every text: leave it out");
   std::optional<PredictInput> input;
   std::size_t least = 1;  // tokens of a text
   agree(world, [&] {

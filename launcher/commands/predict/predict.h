@@ -20,7 +20,7 @@
 
 namespace strata::launcher {
 
-// The most tokens of a text, including the template's, and which of two texts is cut.
+// The maximum number of tokens per text, including the template's, and which of two texts is cut.
 struct TextLimit {
   std::size_t tokens = 0;
   text::Truncation truncation = text::Truncation::longest_first;

@@ -23,8 +23,8 @@ text::DocumentInput input_of(const std::string& name) {
   (void)text::look_at_input(name);
   if (const auto kind = text::kind_of_name(name)) return {name, *kind};
   fail(Exit::usage,
-       "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in (compressed or not), nor - for JSONL "
-       "from standard input",
+       "{} is neither .jsonl nor .csv nor .tsv: give texts to predict in one of these formats (compressed or not), or "
+       "- for JSONL from standard input",
        name);
 }
 
@@ -72,7 +72,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
       if (words) {
         if (tokens.labels[i].values.empty())
           fail(Exit::usage,
-               "{}, text {}: \"{}\" is one string, and the model gives each word a label: give the words as a list",
+               "{}, text {}: \"{}\" is one string, but the model labels each word: give the words as a list",
                input.name, texts_ + 1, options.field);
         std::vector<std::uint8_t> counts;
         std::uint32_t next = 0;

@@ -28,7 +28,7 @@ std::optional<std::size_t> row_not_finite(std::span<const float> scores, std::si
 void require_free_names(const fs::path& part, const std::vector<fs::path>& others) {
   std::error_code ignored;
   const auto refuse = [](const fs::path& path) {
-    fail(Exit::usage, "{} is in the way, and no prediction made it: move it, or give another --out", path.string());
+    fail(Exit::usage, "{} exists, but strata predict did not write it: move it, or give another --out", path.string());
   };
   if (fs::symlink_status(part, ignored).type() != fs::file_type::not_found) {
     std::string begin(std::strlen(PredictPart::kBegins), '\0');

@@ -24,7 +24,7 @@
 #include "text/chat/part_tokenizer.h"
 #include "text/chat/record.h"
 #include "text/chat/table.h"
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/documents.h"
 #include "text/input/input_bytes.h"
 #include "text/token_writer.h"
@@ -123,11 +123,11 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   const auto record = part ? text::first_record(*part) : std::nullopt;
   if (part && part->kind == InputKind::plain && !options.format && part->text.starts_with("{\""))
     note(
-        fmt::format("{} begins like JSON and is read as plain text: --format chat, or what else its records are, reads "
-                    "each line as one",
+        fmt::format("{} begins like JSON, but is read as plain text: --format chat, or the format of its records, "
+                    "reads each line as a record",
                     part->name));
   if (part && part->kind == InputKind::plain && !options.format && has_tag_columns(part->text))
-    note(fmt::format("{} has a word and its tag in each line and is read as plain text: {}", part->name,
+    note(fmt::format("{} has a word and its tag in each line, but is read as plain text: {}", part->name,
                      conversion_of_columns(part->name)));
   if (!record || options.field) return DataFormat::text;
   try {
@@ -159,11 +159,11 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
   if (made && format != DataFormat::text && format != DataFormat::completion) rules.made = &*made;
   if (!rules.made && rules.templated())
     fail(Exit::usage,
-         "{} need a chat template, and --tokenizer {} has none (chat_template.jinja, or chat_template in "
+         "{} need a chat template, but --tokenizer {} has none (chat_template.jinja, or chat_template in "
          "tokenizer_config.json): give --chat-template FILE",
          format == DataFormat::chat ? "messages" : "conversations", options.tokenizer);
   if (options.chat_template && !rules.made)
-    fail(Exit::usage, "--chat-template is for conversations, and the input is {}", text::name_of(format));
+    fail(Exit::usage, "--chat-template is for conversations, but the input is {}", text::name_of(format));
   const bool answers = rules.templated() && format != DataFormat::alpaca;
   rules.train_on = answers ? text::TrainOn::assistant : text::TrainOn::completion;
   rules.completion_alone = answers && !options.train_on;
@@ -171,10 +171,10 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
   if (options.train_on) {
     rules.train_on = *text::train_on(*options.train_on);
     if (format == DataFormat::text && rules.train_on != text::TrainOn::all)
-      fail(Exit::usage, "--train-on {} is for conversations and completions, and the input is text", *options.train_on);
+      fail(Exit::usage, "--train-on {} is for conversations and completions, but the input is text", *options.train_on);
   }
   if (rules.templated() && (options.eot || options.no_eot || options.add_special))
-    fail(Exit::usage, "--{} has no place here: a conversation is what its template writes, with nothing around it",
+    fail(Exit::usage, "--{} does not apply to conversations: their template writes the complete text",
          options.eot      ? "eot"
          : options.no_eot ? "no-eot"
                           : "add-special");
@@ -226,7 +226,7 @@ void refuse_token_file(const std::filesystem::path& path) {
   }
   if (made)
     fail(Exit::usage,
-         "{} is a token file, as {} says: it is tokenized already; data.train takes it, and strata inspect "
+         "{} is a token file, as {} says: it is already tokenized; data.train takes it, and strata inspect "
          "shows what it holds",
          path.string(), runtime::sidecar_path(path).string());
 }
@@ -251,7 +251,7 @@ void refuse_what_has_no_place(const TokenizeOptions& options) {
   const std::string text = options.field.value_or("text");
   for (auto label = options.labels.begin(); label != options.labels.end(); ++label) {
     if (*label == text || options.pair == *label)
-      fail(Exit::usage, "--labels {} names the field of a text: name the one that says what the text is", *label);
+      fail(Exit::usage, "--labels {} names the field of a text: name the field of the label", *label);
     if (std::find(options.labels.begin(), label, *label) != label) fail(Exit::usage, "--labels names {} twice", *label);
   }
   if (options.pair == text) fail(Exit::usage, "--pair {} names the first text: name the second one's field", text);
@@ -322,7 +322,7 @@ int tokenize(const TokenizeOptions& options) {
   output.commit();
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
-    note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
+    note(fmt::format("--eot {} had no effect: it separates documents, and the input is a single one", *options.eot));
   for (const std::string& sentence : seen.remarks(rules.made ? rules.made->name() : "", writer.documents()))
     note(sentence);
   if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/quote.h"
 #include "launcher/commands/ordered_pipeline.h"

@@ -65,7 +65,7 @@ int ctl(const std::string& what, const CtlOptions& options);
 
 // If the options name a run that can only be reached from its own machine, runs the same command there by ssh and does
 // not return. Throws Error{failed} if ssh cannot be started.
-void go_where_it_is(const std::string& what, const CtlOptions& options);
+void run_on_its_host(const std::string& what, const CtlOptions& options);
 
 // "step 120 of 1000, loss 3.2143, ...": the lines of `strata ctl status`.
 std::string text_of(const pb::Status& status);

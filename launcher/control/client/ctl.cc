@@ -129,7 +129,7 @@ std::string text_of(const pb::Status& s) {
   out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
                                                       duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())
-         : run.checkpoint_dir().empty() ? "none: checkpoint.dir names no folder"
+         : run.checkpoint_dir().empty() ? "none: checkpoint.dir is not set"
                                         : "none by this run yet";
   out += "\n";
   for (const pb::Node& node : s.nodes())
@@ -147,7 +147,7 @@ std::string text_of(const pb::Status& s) {
   return out;
 }
 
-void go_where_it_is(const std::string& what, const CtlOptions& options) {
+void run_on_its_host(const std::string& what, const CtlOptions& options) {
   const ServiceAddress address = find_service(options.target);
   if (address.host.empty() || address.host == host_name()) return;
   // On this machine a loopback address would reach another run, or none.
@@ -156,7 +156,7 @@ void go_where_it_is(const std::string& what, const CtlOptions& options) {
 }
 
 int ctl(const std::string& what, const CtlOptions& options) {
-  go_where_it_is(what, options);
+  run_on_its_host(what, options);
   Client client(target_of(options));
   const auto show = [&](const auto& message, const auto& text) {
     options.json ? print_json(message) : print(text(message));

@@ -362,7 +362,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
 }
 
 int top(const CtlOptions& options) {
-  go_where_it_is("top", options);
+  run_on_its_host("top", options);
   const Target target = target_of(options);
   Client client(target);
   const pb::Status first = client.status();  // errors are reported before the screen is taken over

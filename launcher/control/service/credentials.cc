@@ -62,12 +62,13 @@ std::string pem_of(const Bio& bio) {
 // Throws if a user other than the owner may read the file.
 void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
   if ((status.st_mode & 077) != 0)
-    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is not a secret: chmod 600 it, and put a new one in",
-         name, path, status.st_mode & 0777);
+    fail(Exit::usage,
+         "{}: others can read {} (mode {:03o}), so it is not a secret: chmod 600 it, and replace the secret", name,
+         path, status.st_mode & 0777);
 }
 
 void require_pem(const std::string& text, const std::string& path, std::string_view name) {
-  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is no PEM file", name, path);
+  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is not a PEM file", name, path);
 }
 
 void require(bool well) {
@@ -94,7 +95,7 @@ std::string read_token(const std::string& path, std::string_view name) {
   require_secret(status, path, name);
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   if (text.size() < 16)
-    fail(Exit::usage, "{}: the secret in {} has {} characters, and needs 16: openssl rand -hex 32 makes one", name,
+    fail(Exit::usage, "{}: the secret in {} has {} characters, but needs 16: openssl rand -hex 32 makes one", name,
          path, text.size());
   for (const char c : text)
     if (c <= ' ' || c > '~') fail(Exit::usage, "{}: {} holds more than one line of plain characters", name, path);

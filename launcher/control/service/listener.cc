@@ -26,7 +26,7 @@
 
 #include "base/error.h"
 #include "base/host/host.h"
-#include "launcher/control/watch/quiet_thread.h"
+#include "launcher/control/watch/background_thread.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -176,7 +176,7 @@ ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take t
       take_(std::move(take)),
       proof_(std::move(proof)),
       wake_(eventfd(0, EFD_CLOEXEC)) {
-  thread_ = start_quiet_thread("strata-door", [this](const std::stop_token& stop) {
+  thread_ = start_background_thread("strata-door", [this](const std::stop_token& stop) {
     pollfd waits[] = {{listener_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     while (!stop.stop_requested()) {
       const bool waiting = std::any_of(connections_.begin(), connections_.end(),

@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 #include "launcher/control/service/service.h"
-#include "launcher/control/watch/quiet_thread.h"
+#include "launcher/control/watch/background_thread.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -303,7 +303,7 @@ class MetricsServer::Impl {
         status_(std::move(status)),
         tls_(context_of(credentials)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    thread_ = start_quiet_thread("strata-metrics", [this](const std::stop_token& stop) { serve(stop); });
+    thread_ = start_background_thread("strata-metrics", [this](const std::stop_token& stop) { serve(stop); });
     const auto take = [this](Descriptor socket) {
       {
         const std::lock_guard lock(mutex_);

@@ -48,7 +48,7 @@ constexpr auto kToEnd = std::chrono::milliseconds(500);   // for open calls when
 constexpr auto kToRead = std::chrono::milliseconds(200);  // for their clients to read the end
 
 const grpc::Status kNoToken(StatusCode::UNAUTHENTICATED,
-                            "no token, or a wrong one: give the file of control.token_file by --token-file");
+                            "the token is missing or wrong: give the file of control.token_file with --token-file");
 const grpc::Status kTooMany(StatusCode::RESOURCE_EXHAUSTED, "too many calls of this kind are waiting");
 
 }  // namespace
@@ -93,7 +93,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     hand_over(*acceptor_, std::move(connection));
   }
 
-  bool believes(int port) const {
+  bool is_authenticated(int port) const {
     const std::lock_guard lock(mutex_);
     return believed_.test(static_cast<std::size_t>(port));
   }
@@ -144,7 +144,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       const std::uint64_t asked = board_.stop_asked();
       // A run that was asked to stop with a checkpoint can still be asked to stop without one.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
-        return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run was asked to stop already");
+        return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run has already been asked to stop");
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
       const Board::Stop stop = board_.ask_stop(request->at_once());
@@ -198,7 +198,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     };
     if (!may_ask(*context)) return refuse(kNoToken);
     if (!sources_.can_save)
-      return refuse({StatusCode::FAILED_PRECONDITION, "the run keeps no checkpoints: checkpoint.dir names no folder"});
+      return refuse({StatusCode::FAILED_PRECONDITION, "the run writes no checkpoints: checkpoint.dir is not set"});
     board_.collect();
     const pb::State state = board_.status().state();
     if (state == pb::ENDING || state == pb::STOPPING)
@@ -355,8 +355,8 @@ Service::~Service() = default;
 void Service::adopt(Descriptor connection) {
   impl_->adopt(std::move(connection));
 }
-bool Service::believes(int port) const {
-  return impl_->believes(port);
+bool Service::is_authenticated(int port) const {
+  return impl_->is_authenticated(port);
 }
 void Service::pump() {
   impl_->pump();

@@ -32,7 +32,7 @@ class Service {
   void adopt(Descriptor connection);
   // Whether the connection from this port has carried a call with the token, if one is needed. Callable from any
   // thread.
-  bool believes(int port) const;
+  bool is_authenticated(int port) const;
   // Answers callers whose request has been fulfilled. Call it about ten times per second.
   void pump();
 

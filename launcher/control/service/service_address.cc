@@ -127,14 +127,13 @@ ServiceAddress parse_service_address(const std::string& text, const fs::path& pa
     out.tls = root["tls"].get_bool().value();
     if (out.socket.empty() && out.address.empty())
       fail(Exit::failed, "{} names neither a socket nor an address", path.string());
-    if (!is_host(out.host))
-      fail(Exit::failed, "{} is not what a run writes there: its host is not a name", path.string());
+    if (!is_host(out.host)) fail(Exit::failed, "{} was not written by a run: its host is not a name", path.string());
     if (!out.address.empty() && !is_host_and_port(out.address))
-      fail(Exit::failed, "{} is not what a run writes there: its address is not HOST:PORT", path.string());
+      fail(Exit::failed, "{} was not written by a run: its address is not HOST:PORT", path.string());
     return out;
   } catch (const simdjson::simdjson_error&) {
     const auto fault = find_json_fault(text);
-    fail(Exit::failed, "{} is not what a run writes there: {}", path.string(),
+    fail(Exit::failed, "{} was not written by a run: {}", path.string(),
          fault ? "it has " + fault->found : "a value is missing, or of another kind");
   }
 }

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "launcher/control/watch/background_thread.h"
 #include "launcher/control/watch/dump.h"
-#include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -26,7 +26,7 @@ constexpr double kLooks = 5;  // if look() was not called for so long, its threa
 std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
                                   std::string text) {
   std::packaged_task<bool()> task([write = std::move(write), path = std::move(path), text = std::move(text)] {
-    be_quiet("strata-state");
+    enter_background("strata-state");
     try {
       write(path, text);
       return true;
@@ -129,7 +129,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::lost:
         return end({finding.text + "; the run ends", finding.rank});
       case Watch::Finding::Kind::stuck:
-        return end_stuck(finding);
+        return end_stalled_run(finding);
       default:
         messages_.print(finding.text);
     }
@@ -150,13 +150,13 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
 
 // First asks all ranks for their state, which may take some seconds. The verdict follows when the answer is written, or
 // after some seconds if it is not: the drive itself may hang.
-void Hub::end_stuck(const Watch::Finding& finding) {
+void Hub::end_stalled_run(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   dump([this, finding](const pb::Dump& dump) {
-    if (const std::lock_guard lock(mutex_); left_) return;  // the run went on meanwhile and has ended
+    if (const std::lock_guard lock(mutex_); left_) return;  // the run continued meanwhile and has ended
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
     state_file_ = {finding, path, steady_seconds(),
                    write_meanwhile(setup_.write, path, finding.text + "\n\n" + text_of(dump))};

@@ -14,9 +14,9 @@
 #include "base/progress.h"
 #include "launcher/control/board.h"
 #include "launcher/control/service/listener.h"
+#include "launcher/control/watch/background_thread.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
-#include "launcher/control/watch/quiet_thread.h"
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {
@@ -80,7 +80,7 @@ class Hub {
   void begin_dump(double now);  // call with the lock held
   void finish_dump(double now);
   void end(const NodeMemory::Verdict& verdict);
-  void end_stuck(const Watch::Finding& finding);
+  void end_stalled_run(const Watch::Finding& finding);
   void finish_stuck(double now);
 
   NodeMemory& memory_;

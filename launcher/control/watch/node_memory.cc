@@ -33,7 +33,7 @@ constexpr std::size_t up(std::size_t bytes) {
 
 }  // namespace
 
-NodeMap map_nodes(const std::vector<Whereabouts>& ranks) {
+NodeMap map_nodes(const std::vector<RankLocation>& ranks) {
   NodeMap out;
   std::map<std::pair<std::string, int>, int> seen;            // by host name and node rank: how many ranks so far
   std::map<std::pair<std::string, int>, std::size_t> number;  // by host name: the index of its n-th node
@@ -48,7 +48,7 @@ NodeMap map_nodes(const std::vector<Whereabouts>& ranks) {
 }
 
 NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
-  std::vector<Whereabouts> where;
+  std::vector<RankLocation> where;
   for (const std::string& text : world.exchange(fmt::format("{} {}", world.node_rank(), host_name())))
     where.push_back({text.substr(text.find(' ') + 1), std::atoi(text.c_str())});
   map_ = map_nodes(where);

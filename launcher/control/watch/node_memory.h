@@ -26,11 +26,11 @@ struct NodeMap {
 // What each rank reports about itself: its host's name, and its index among the ranks that MPI placed on its node.
 // Several hosts may have the same name: if two ranks both are, for example, the third rank on host "node", they are on
 // different hosts.
-struct Whereabouts {
+struct RankLocation {
   std::string host;
   int node_rank;
 };
-NodeMap map_nodes(const std::vector<Whereabouts>& ranks);
+NodeMap map_nodes(const std::vector<RankLocation>& ranks);
 
 // Shared memory of one node's ranks: where each rank is, and messages for all of them.
 class NodeMemory {

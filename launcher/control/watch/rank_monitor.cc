@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "launcher/control/watch/background_thread.h"
 #include "launcher/control/watch/dump.h"
-#include "launcher/control/watch/quiet_thread.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher::control {
@@ -60,7 +60,7 @@ std::uint64_t moved_mib() {
 // ends it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
-    be_quiet("strata-end");
+    enter_background("strata-end");
     std::this_thread::sleep_for(kToUnwind);
     // Not exit(): other threads still use what it would destroy.
     std::_Exit(static_cast<int>(Exit::failed));
@@ -91,7 +91,7 @@ RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
   std::promise<void> started;
-  thread_ = start_quiet_thread("strata-monitor", [this, &started](const std::stop_token& stop) {
+  thread_ = start_background_thread("strata-monitor", [this, &started](const std::stop_token& stop) {
     try {
       if (setup_.start) setup_.start();
     } catch (...) {

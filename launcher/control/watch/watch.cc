@@ -206,7 +206,7 @@ std::string Watch::waiting_text(const Stalled& found, double now) const {
                      others == 0 ? "" : fmt::format(", and {} for them", count(others, "one more rank", "more ranks")));
 }
 
-std::optional<Watch::Stalled> Watch::culprit(double now) const {
+std::optional<Watch::Stalled> Watch::stalled_rank(double now) const {
   std::vector<Stalled> stalled;
   for (const RankView& rank : ranks_) {
     if (!is_watched(rank)) continue;
@@ -263,7 +263,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
                        [&](const NodeLife& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };
   if (!all_reported()) return out;
-  const std::optional<Stalled> found = culprit(now);
+  const std::optional<Stalled> found = stalled_rank(now);
   for (std::size_t rank = 0; rank < still_.size(); ++rank) {
     if (still_[rank].warned.empty() || (found && found->rank == static_cast<int>(rank))) continue;
     if (in_place(ranks_[rank], now).is_stalled()) continue;

@@ -72,7 +72,7 @@ class Watch {
   std::optional<Finding> find_returned();
   bool is_watched(const RankView& rank) const;
   InPlace in_place(const RankView& rank, double now) const;
-  std::optional<Stalled> culprit(double now) const;
+  std::optional<Stalled> stalled_rank(double now) const;
   // "; ranks 2 and 3 wait for it in 'gather block 4' (group of ranks 0 to 3)"; empty if no rank waits.
   std::string waiting_text(const Stalled& found, double now) const;
 

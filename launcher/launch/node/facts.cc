@@ -28,7 +28,7 @@
 #include "device/memory.h"
 #include "device/ops/products/product.h"
 #include "launcher/launch/hosts.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/rank/cores.h"
 #include "offload/swap.h"
 #include "runtime/data/files/tokens.h"
@@ -90,15 +90,15 @@ double products_on(device::Device device, std::int64_t edge, int threads, double
   shape.in = shape.out = device::DType::bf16;
   const device::Product product(device, shape);
   const std::size_t elements = edge * edge, scratch = product.workspace_bytes(threads);
-  Stand stand(threads, 4 * elements * 2 + scratch + 8 * 4096, device);
-  const device::View a = stand.take(elements, shape.in), b = stand.take(elements, shape.in),
-                     c = stand.take(elements, shape.out), workspace = stand.take(scratch / 4 + 1, device::DType::fp32);
+  BenchLane timed(threads, 4 * elements * 2 + scratch + 8 * 4096, device);
+  const device::View a = timed.take(elements, shape.in), b = timed.take(elements, shape.in),
+                     c = timed.take(elements, shape.out), workspace = timed.take(scratch / 4 + 1, device::DType::fp32);
   const auto start = std::chrono::steady_clock::now();
   std::chrono::duration<double> took{};
   double flop = 0;
   do {
-    product.run(stand.lane(), a, b, {}, c, workspace);
-    stand.lane().synchronize();
+    product.run(timed.lane(), a, b, {}, c, workspace);
+    timed.lane().synchronize();
     flop += 2.0 * edge * edge * edge;
     took = std::chrono::steady_clock::now() - start;
   } while (took.count() < seconds);
@@ -114,8 +114,9 @@ std::string program_hash() {
 }
 
 std::string another_build(const std::string& host) {
-  return fmt::format("{} has another build of strata than the one that launches, at {}: install the same file there",
-                     host, own_program().string());
+  return fmt::format(
+      "{} has a different build of strata than the node that launches, at {}: install the same file there", host,
+      own_program().string());
 }
 
 NodeFacts facts_here(std::span<const fs::path> folders) {
@@ -184,7 +185,7 @@ NodeFacts parse_facts(std::string_view json) {
     return out;
   } catch (const simdjson::simdjson_error&) {
     const auto fault = find_json_fault(json);
-    fail(Exit::failed, "not what a node says of itself ({}): {}",
+    fail(Exit::failed, "not a node's description of itself ({}): {}",
          fault ? fault->found : "a value is missing, or of another kind", json.substr(0, 200));
   }
 }

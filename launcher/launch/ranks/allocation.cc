@@ -216,14 +216,14 @@ std::string why_not_reached(const std::string& host, std::string_view output, st
   if (has("Host key verification failed"))
     return fmt::format("ssh does not know {0}'s key: run ssh {0} once, or ssh-keyscan {0} >> ~/.ssh/known_hosts", host);
   if (has("Permission denied (") || has("Too many authentication failures"))
-    return fmt::format("ssh to {0} asks for a password or refuses the key: make a key and run ssh-copy-id {0}", host);
+    return fmt::format("ssh to {0} asks for a password or refuses the key: create a key and run ssh-copy-id {0}", host);
   if (has("error while loading shared libraries"))
     return fmt::format(
         "strata does not start on {}: a library is missing there; install the same packages on every "
         "node: {}",
         host, output.substr(output.find("error while loading")));
   if (has("Unable to create step") && has("node configuration is not available"))
-    return fmt::format("Slurm has taken {0} out of the job: scontrol show node {0} says why", host);
+    return fmt::format("Slurm has removed {0} from the job: scontrol show node {0} says why", host);
   // Only this folder and this program are recognised: the message about any other missing file needs no advice.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))

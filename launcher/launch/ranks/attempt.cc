@@ -80,7 +80,7 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 
 // Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
 // last sentence, if it is a cause.
-void settle_cause(Ended& out, const std::string& failure, const RankOutput& output, const RankStart& start,
+void settle_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
@@ -98,9 +98,9 @@ void settle_cause(Ended& out, const std::string& failure, const RankOutput& outp
 }
 
 // Ends a process in steps: asks it, and kills it some seconds later.
-class Ending {
+class Termination {
  public:
-  Ending(Child& child, int signal) : child_(child), signal_(signal) {}
+  Termination(Child& child, int signal) : child_(child), signal_(signal) {}
   bool begun() const { return begun_; }
   void begin() {
     if (begun_) return;
@@ -138,8 +138,8 @@ int AskedToStop::times() const {
   return stops_asked;
 }
 
-Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
-                LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
+Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+                  LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
   RankOutput output(allocation.starter, screen, logs, total(start.shares),
                     start.again ? LogFile::Open::later : LogFile::Open::now);
   Child child(
@@ -147,8 +147,8 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       [&](std::string_view line) { output.take(true, line); });
   // mpirun ends ranks on SIGINT as on SIGTERM. It does not receive SIGTERM (Program::holds_term): a service manager
   // sends that to all processes at once, and mpirun would kill the ranks before they have written their checkpoint.
-  Ending ending(child, allocation.starter == Starter::srun ? SIGTERM : SIGINT);
-  Ended out;
+  Termination ending(child, allocation.starter == Starter::srun ? SIGTERM : SIGINT);
+  Outcome out;
   bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could notice
   bool cut_short = false;  // launch ends the ranks for a cause of its own

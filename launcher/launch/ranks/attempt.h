@@ -23,7 +23,7 @@ class AskedToStop {
 };
 
 // How one start of the ranks ended.
-struct Ended {
+struct Outcome {
   int code = 0;                   // one of the program's exit codes
   std::string cause;              // one sentence; empty if all went well
   bool printed = false;           // by a rank: the cause is the last thing on the screen
@@ -36,7 +36,7 @@ struct Ended {
 // If a node is lost, or if ranks stay after one has ended with an error, launch asks the others to stop and ends them:
 // that counts as a failure, not as a stop. Before it returns, ends the remaining processes on nodes that respond, if
 // possible.
-Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
-                LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
+Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+                  LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 
 }  // namespace strata::launcher

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/end_reason.h"
+#include "base/abort.h"
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "runtime/plan/layout/mesh.h"

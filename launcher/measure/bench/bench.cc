@@ -14,7 +14,7 @@
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/median.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
@@ -40,19 +40,19 @@ double product_seconds(const device::ProductShape& s, int threads) {
   const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
   const std::size_t a = extent(s.transpose_a ? s.k : s.m, s.lda), b = extent(s.transpose_b ? s.n : s.k, s.ldb);
   const std::size_t c = extent(s.m, s.ldc), workspace = product.workspace_bytes(threads) / 4 + 1;
-  Stand stand(threads, 4 * (a + b + c + workspace + static_cast<std::size_t>(s.n)) + (5u << 12));
-  const View va = stand.take(a, s.in), vb = stand.take(b, s.in), vc = stand.take(c, s.out);
-  const View bias = s.bias ? stand.take(static_cast<std::size_t>(s.n), s.in) : View{};
-  const View scratch = stand.take(workspace, DType::fp32);
-  return stand.time(3, [&] { product.run(stand.lane(), va, vb, bias, vc, scratch); });
+  BenchLane timed(threads, 4 * (a + b + c + workspace + static_cast<std::size_t>(s.n)) + (5u << 12));
+  const View va = timed.take(a, s.in), vb = timed.take(b, s.in), vc = timed.take(c, s.out);
+  const View bias = s.bias ? timed.take(static_cast<std::size_t>(s.n), s.in) : View{};
+  const View scratch = timed.take(workspace, DType::fp32);
+  return timed.time(3, [&] { product.run(timed.lane(), va, vb, bias, vc, scratch); });
 }
 
 // Bandwidth in GB/s of y += x over arrays far larger than the caches, at 12 bytes per element.
 double triad_gb_per_s(int threads) {
   constexpr std::size_t kElements = 64u << 20;
-  Stand stand(threads, 2 * kElements * sizeof(float));
-  const View x = stand.take(kElements, DType::fp32), y = stand.take(kElements, DType::fp32);
-  return 12.0 * kElements / stand.time(5, [&] { add(stand.lane(), x, y); }) / 1e9;
+  BenchLane timed(threads, 2 * kElements * sizeof(float));
+  const View x = timed.take(kElements, DType::fp32), y = timed.take(kElements, DType::fp32);
+  return 12.0 * kElements / timed.time(5, [&] { add(timed.lane(), x, y); }) / 1e9;
 }
 
 // A lower bound: the step's products timed by themselves with the same library, and the optimizer's bytes over the
@@ -148,9 +148,10 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   });
   const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
   if (agree_on_seat(asked, world).device.kind != device::Kind::cpu)
-    throw AgreedError(Exit::usage,
-                      "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
-                      "report.summary, which has the speed of a GPU's steps");
+    throw AgreedError(
+        Exit::usage,
+        "bench step can compute the floor only for CPUs: set device.kind = cpu, or let strata train write "
+        "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   // The job runs on random tokens.
   const PlannedRun planned = plan_run(asked, world, {.looks_at_data = false});
@@ -262,7 +263,7 @@ int bench(const BenchOptions& options) {
   if (std::find(std::begin(kAlone), std::end(kAlone), options.part) == std::end(kAlone))
     return refuse_as_rank(
         {Exit::usage,
-         fmt::format("strata bench knows step, adam, comm, io, kernels and memory, not {}", options.part)});
+         fmt::format("there is no benchmark {}: give step, adam, comm, io, kernels or memory", options.part)});
   require_own_json(options);
   if (options.part == "adam") return bench_adam(options);
   if (options.part == "io") return bench_io(options);

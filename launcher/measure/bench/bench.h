@@ -1,6 +1,6 @@
 #pragma once
 // launcher/measure/bench/ compares parts of the program with the shortest time that this machine allows: one bench_*.cc
-// per part, on a Stand (bench_stand.h).
+// per part, on a BenchLane (bench_lane.h).
 
 #include <cstdint>
 #include <filesystem>

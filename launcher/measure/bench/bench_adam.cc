@@ -10,7 +10,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/median.h"
 #include "launcher/rank/cores.h"
 
@@ -53,10 +53,10 @@ int bench_adam(const BenchOptions& options) {
   for (const Algorithm algorithm : {Algorithm::adamw, Algorithm::lion, Algorithm::sgd})
     for (const StorageFormat format : {StorageFormat::fp32, StorageFormat::bf16, StorageFormat::block8})
       cases.push_back({algorithm, format});
-  Stand stand(threads, n * 16 + (8u << 12));
-  const View gradient = stand.take(n, DType::bf16), parameter = stand.take(n, DType::bf16);
-  const View master = stand.take(n, DType::fp32);
-  const View first = stand.take(n, DType::fp32), second = stand.take(n, DType::fp32);
+  BenchLane timed(threads, n * 16 + (8u << 12));
+  const View gradient = timed.take(n, DType::bf16), parameter = timed.take(n, DType::bf16);
+  const View master = timed.take(n, DType::fp32);
+  const View first = timed.take(n, DType::fp32), second = timed.take(n, DType::fp32);
   // The values are neither zero nor equal, so that 8-bit codes take all their branches.
   auto* gradients = gradient.as<device::bf16>();
   for (std::size_t i = 0; i < n; ++i)
@@ -68,13 +68,13 @@ int bench_adam(const BenchOptions& options) {
   const std::size_t rounds = rounds_of(n);
   std::vector<double> triads;
   for (std::size_t round = 0; round < rounds; ++round) {
-    triads.push_back(12 * elements / stand.time(1, [&] { add(stand.lane(), first, second); }) / 1e9);
+    triads.push_back(12 * elements / timed.time(1, [&] { add(timed.lane(), first, second); }) / 1e9);
     for (Case& c : cases) {
-      zero(stand.lane(), first);
-      zero(stand.lane(), second);
-      const double seconds = stand.time(1, [&] {
+      zero(timed.lane(), first);
+      zero(timed.lane(), second);
+      const double seconds = timed.time(1, [&] {
         ++scalars.first_micro_batch;
-        update(stand.lane(), {.algorithm = c.algorithm}, &scalars,
+        update(timed.lane(), {.algorithm = c.algorithm}, &scalars,
                {.first = gradient,
                 .master = master,
                 .parameter = parameter,
@@ -87,13 +87,13 @@ int bench_adam(const BenchOptions& options) {
   }
   const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end()),
                ns = cases[0].median(), rate = cases[0].bytes() / ns;
-  fmt::print("{:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
+  fmt::print("{:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
              rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
-  fmt::print("best of {} rounds: {:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
+  fmt::print("best of {} rounds: {:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
              cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
   JsonArray rows;
   for (const Case& c : cases) {
-    fmt::print("  {:<11}{:>8.3f} ns a parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
+    fmt::print("  {:<11}{:>8.3f} ns per parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
                c.name(), c.median(), c.least(), c.bytes() / c.least(), c.least() / cases[0].least());
     rows.add(JsonObject()
                  .add("update", c.name())

@@ -10,7 +10,7 @@
 #include "base/json/json_writer.h"
 #include "device/memory.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/median.h"
 #include "offload/swap.h"
 #include "runtime/recipe/load_recipe.h"
@@ -79,7 +79,7 @@ int bench_io(const BenchOptions& options) {
   write_json(options, JsonObject()
                           .add("write_gb_per_s", Decimals{median_of(written), 4})
                           .add("read_gb_per_s", Decimals{median_of(was_read), 4})
-                          .add("rung", modes)
+                          .add("mode", modes)
                           .text());
   return 0;
 }

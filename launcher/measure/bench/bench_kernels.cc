@@ -9,12 +9,12 @@
 #include "base/json/json_writer.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "device/ops/norm.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/median.h"
 #include "launcher/rank/cores.h"
 #include "runtime/job/capacity.h"
@@ -43,7 +43,7 @@ struct Row {
 class Kernels {
  public:
   Kernels(int threads, device::Device device, std::size_t bytes)
-      : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), stand_(threads, bytes + kExtraBytes, device) {
+      : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), timed_(threads, bytes + kExtraBytes, device) {
     // Zeros take less power and may therefore be faster than the numbers in a step.
     std::minstd_rand engine(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
@@ -55,8 +55,8 @@ class Kernels {
   // A second call updates the same row: the faster of the two counts.
   void copies() {
     const std::size_t n = elements(8);
-    const View from = random(n, DType::fp32), to = stand_.take(n, DType::fp32);
-    const Row row = time("copy", 8.0 * static_cast<double>(n), [&] { cast(stand_.lane(), from, to); });
+    const View from = random(n, DType::fp32), to = timed_.take(n, DType::fp32);
+    const Row row = time("copy", 8.0 * static_cast<double>(n), [&] { cast(timed_.lane(), from, to); });
     if (rows_.empty())
       rows_.push_back(row);
     else
@@ -69,56 +69,56 @@ class Kernels {
     const auto count = [width](const device::NormShape& s) { return static_cast<double>(s.rows * width); };
     add(fmt::format("{}_forward {}", kind, width), 4 * count(forward), [&] {
       if (layernorm)
-        layernorm_forward(stand_.lane(), forward, f.x, f.gain, f.bias, f.dx, f.mean, f.rstd);
+        layernorm_forward(timed_.lane(), forward, f.x, f.gain, f.bias, f.dx, f.mean, f.rstd);
       else
-        rmsnorm_forward(stand_.lane(), forward, f.x, f.gain, f.dx, f.rstd);
+        rmsnorm_forward(timed_.lane(), forward, f.x, f.gain, f.dx, f.rstd);
     });
     Norm b(*this, backward);
     const View dy = random(b.x.size, DType::bf16), residual = random(b.x.size, DType::bf16);
-    const View dgain = stand_.take(width, DType::fp32), dbias = stand_.take(width, DType::fp32);
-    const View workspace = stand_.take(norm_backward_workspace(backward) / 4 + 1, DType::fp32);
+    const View dgain = timed_.take(width, DType::fp32), dbias = timed_.take(width, DType::fp32);
+    const View workspace = timed_.take(norm_backward_workspace(backward) / 4 + 1, DType::fp32);
     add(fmt::format("{}_backward {}", kind, width), 8 * count(backward), [&] {
       if (layernorm)
-        layernorm_backward(stand_.lane(), backward, dy, b.x, b.gain, b.mean, b.rstd, residual, b.dx, dgain, dbias,
+        layernorm_backward(timed_.lane(), backward, dy, b.x, b.gain, b.mean, b.rstd, residual, b.dx, dgain, dbias,
                            workspace);
       else
-        rmsnorm_backward(stand_.lane(), backward, dy, b.x, b.gain, b.rstd, residual, b.dx, dgain, workspace);
+        rmsnorm_backward(timed_.lane(), backward, dy, b.x, b.gain, b.rstd, residual, b.dx, dgain, workspace);
     });
   }
   void activations() {
     const std::size_t n = elements(4), m = elements(6);
-    const View x = random(n, DType::bf16), y = stand_.take(n, DType::bf16);
+    const View x = random(n, DType::bf16), y = timed_.take(n, DType::bf16);
     add("gelu_forward", 4.0 * static_cast<double>(n),
-        [&] { activation_forward(stand_.lane(), device::Activation::gelu_tanh, x, y); });
-    const View dy = random(m, DType::bf16), input = random(m, DType::bf16), dx = stand_.take(m, DType::bf16);
+        [&] { activation_forward(timed_.lane(), device::Activation::gelu_tanh, x, y); });
+    const View dy = random(m, DType::bf16), input = random(m, DType::bf16), dx = timed_.take(m, DType::bf16);
     add("gelu_backward", 6.0 * static_cast<double>(m),
-        [&] { activation_backward(stand_.lane(), device::Activation::gelu_tanh, dy, input, dx); });
+        [&] { activation_backward(timed_.lane(), device::Activation::gelu_tanh, dy, input, dx); });
     const std::size_t rows = bytes_ / 6 / kMlpWidth, back = bytes_ / 10 / kMlpWidth;
-    const View gate_up = random(2 * rows * kMlpWidth, DType::bf16), out = stand_.take(rows * kMlpWidth, DType::bf16);
+    const View gate_up = random(2 * rows * kMlpWidth, DType::bf16), out = timed_.take(rows * kMlpWidth, DType::bf16);
     add(fmt::format("swiglu_forward {}", kMlpWidth), 6.0 * static_cast<double>(out.size),
-        [&] { gated_forward(stand_.lane(), device::Gate::silu, rows, kMlpWidth, gate_up, out); });
+        [&] { gated_forward(timed_.lane(), device::Gate::silu, rows, kMlpWidth, gate_up, out); });
     const View d = random(back * kMlpWidth, DType::bf16), input2 = random(2 * d.size, DType::bf16);
-    const View d_input = stand_.take(2 * d.size, DType::bf16);
+    const View d_input = timed_.take(2 * d.size, DType::bf16);
     add(fmt::format("swiglu_backward {}", kMlpWidth), 10.0 * static_cast<double>(d.size),
-        [&] { gated_backward(stand_.lane(), device::Gate::silu, back, kMlpWidth, d, input2, d_input); });
+        [&] { gated_backward(timed_.lane(), device::Gate::silu, back, kMlpWidth, d, input2, d_input); });
   }
   void cross_entropy() {
     const std::size_t rows = bytes_ / 4 / kVocabulary;
     const View logits = random(rows * kVocabulary, DType::fp32);
-    const View statistics = stand_.take(rows * sizeof(device::RowStatistics) / 4, DType::fp32);
-    const View labels = stand_.take(rows, DType::fp32), scalars = step_scalars();
+    const View statistics = timed_.take(rows * sizeof(device::RowStatistics) / 4, DType::fp32);
+    const View labels = timed_.take(rows, DType::fp32), scalars = step_scalars();
     std::vector<std::int32_t> words(rows);
     for (std::size_t r = 0; r < rows; ++r) words[r] = static_cast<std::int32_t>(r * 7919 % kVocabulary);
-    stand_.fill(labels, std::as_bytes(std::span(words)));
+    timed_.fill(labels, std::as_bytes(std::span(words)));
     const device::LogitTile tile{rows, 0, kVocabulary, kVocabulary, logits, true};
     const auto* const of_rows = reinterpret_cast<const std::int32_t*>(labels.data);
     auto* const kept = reinterpret_cast<device::RowStatistics*>(statistics.data);
     const auto n = static_cast<double>(logits.size);
     add(fmt::format("softmax_statistics {}", kVocabulary), 4 * n,
-        [&] { softmax_statistics(stand_.lane(), tile, of_rows, kept); });
+        [&] { softmax_statistics(timed_.lane(), tile, of_rows, kept); });
     // Overwrites the logits: from the second run on they are gradients read as logits, which costs the same.
     add(fmt::format("cross_entropy_gradient {}", kVocabulary), 6 * n, [&] {
-      cross_entropy_gradient(stand_.lane(), tile, of_rows, kept,
+      cross_entropy_gradient(timed_.lane(), tile, of_rows, kept,
                              reinterpret_cast<const device::StepScalars*>(scalars.data), DType::bf16);
     });
   }
@@ -128,11 +128,11 @@ class Kernels {
     const double of_element = 2 + 8 + 2 + 4 * moment;  // gradient, master in and out, parameter, moments in and out
     const std::size_t n = elements(of_element);
     const View gradient = random(n, DType::bf16), master = random(n, DType::fp32);
-    const View parameter = stand_.take(n, DType::bf16), scalars = step_scalars();
-    const View first = stand_.take(stored_bytes(format, n) / 4, DType::fp32);
-    const View second = stand_.take(stored_bytes(format, n) / 4, DType::fp32);
+    const View parameter = timed_.take(n, DType::bf16), scalars = step_scalars();
+    const View first = timed_.take(stored_bytes(format, n) / 4, DType::fp32);
+    const View second = timed_.take(stored_bytes(format, n) / 4, DType::fp32);
     add(name, of_element * static_cast<double>(n), [&] {
-      update(stand_.lane(), {}, reinterpret_cast<const device::StepScalars*>(scalars.data),
+      update(timed_.lane(), {}, reinterpret_cast<const device::StepScalars*>(scalars.data),
              {.first = gradient,
               .master = master,
               .parameter = parameter,
@@ -146,24 +146,24 @@ class Kernels {
     const View piece = random(n, DType::bf16), sum = random(n, DType::fp32);
     const std::array<const std::byte*, 1> pieces = {piece.data};
     add("gradient_sum", 10.0 * static_cast<double>(n),
-        [&] { gradient_sum(stand_.lane(), pieces, DType::bf16, sum, false); });
-    const View gradients = random(m, DType::fp32), total = stand_.take(sizeof(device::ExactSum) / 4, DType::fp32);
+        [&] { gradient_sum(timed_.lane(), pieces, DType::bf16, sum, false); });
+    const View gradients = random(m, DType::fp32), total = timed_.take(sizeof(device::ExactSum) / 4, DType::fp32);
     add("gradient_square_sum", 4.0 * static_cast<double>(m),
-        [&] { gradient_square_sum(stand_.lane(), gradients, {}, reinterpret_cast<device::ExactSum*>(total.data)); });
-    const View wide = random(c, DType::fp32), narrow = stand_.take(c, DType::bf16);
-    add("cast fp32 bf16", 6.0 * static_cast<double>(c), [&] { cast(stand_.lane(), wide, narrow); });
+        [&] { gradient_square_sum(timed_.lane(), gradients, {}, reinterpret_cast<device::ExactSum*>(total.data)); });
+    const View wide = random(c, DType::fp32), narrow = timed_.take(c, DType::bf16);
+    add("cast fp32 bf16", 6.0 * static_cast<double>(c), [&] { cast(timed_.lane(), wide, narrow); });
     const std::size_t rows = bytes_ / 2 / kNormWidths[1];
-    const View x = random(rows * kNormWidths[1], DType::bf16), out = stand_.take(kNormWidths[1], DType::fp32);
-    const View workspace = stand_.take(device::column_sum_workspace(rows, kNormWidths[1]) / 4 + 1, DType::fp32);
+    const View x = random(rows * kNormWidths[1], DType::bf16), out = timed_.take(kNormWidths[1], DType::fp32);
+    const View workspace = timed_.take(device::column_sum_workspace(rows, kNormWidths[1]) / 4 + 1, DType::fp32);
     add(fmt::format("column_sum {}", kNormWidths[1]), 2.0 * static_cast<double>(x.size),
-        [&] { column_sum(stand_.lane(), rows, kNormWidths[1], kNormWidths[1], x, out, workspace); });
+        [&] { column_sum(timed_.lane(), rows, kNormWidths[1], kNormWidths[1], x, out, workspace); });
   }
 
  private:
   struct Norm {
     Norm(Kernels& k, const device::NormShape& s)
         : x(k.random(s.rows * s.width, DType::bf16)),
-          dx(k.stand_.take(x.size, DType::bf16)),
+          dx(k.timed_.take(x.size, DType::bf16)),
           gain(k.random(s.width, DType::bf16)),
           bias(k.random(s.width, DType::bf16)),
           mean(k.random(s.rows, DType::fp32)),
@@ -179,8 +179,8 @@ class Kernels {
     return {.rows = bytes_ / bytes_of_each / width, .width = width, .x_stride = width, .y_stride = width, .eps = 1e-5f};
   }
   View random(std::size_t size, DType dtype) {
-    const View view = stand_.take(size, dtype);
-    stand_.fill(view, dtype == DType::fp32 ? std::as_bytes(std::span(floats_)) : std::as_bytes(std::span(halves_)));
+    const View view = timed_.take(size, dtype);
+    timed_.fill(view, dtype == DType::fp32 ? std::as_bytes(std::span(floats_)) : std::as_bytes(std::span(halves_)));
     return view;
   }
   View step_scalars() {
@@ -188,8 +188,8 @@ class Kernels {
     scalars.loss_gradient = 1e-3f;
     scalars.learning_rate = 1e-4f;
     scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
-    const View view = stand_.take((sizeof scalars + 3) / 4, DType::fp32);
-    stand_.fill(view, std::as_bytes(std::span(&scalars, 1)));
+    const View view = timed_.take((sizeof scalars + 3) / 4, DType::fp32);
+    timed_.fill(view, std::as_bytes(std::span(&scalars, 1)));
     return view;
   }
   void add(const std::string& name, double bytes, const std::function<void()>& run) {
@@ -201,13 +201,13 @@ class Kernels {
     std::vector<double> seconds;
     for (int round = -1; round < kRounds; ++round) {
       std::int64_t begin = 0, end = 0;
-      stand_.lane().stamp(&begin);
+      timed_.lane().stamp(&begin);
       for (int i = 0; i < runs; ++i) run();
-      stand_.lane().stamp(&end);
-      stand_.lane().synchronize();
+      timed_.lane().stamp(&end);
+      timed_.lane().synchronize();
       if (round >= 0) seconds.push_back(static_cast<double>(end - begin) / 1e9 / runs);
     }
-    stand_.clear();
+    timed_.clear();
     return {name, bytes, median_of(std::move(seconds))};
   }
 
@@ -215,7 +215,7 @@ class Kernels {
   const bool on_host_;
   std::vector<device::bf16> halves_ = std::vector<device::bf16>(std::size_t{1} << 22);
   std::vector<float> floats_ = std::vector<float>(std::size_t{1} << 21);
-  Stand stand_;
+  BenchLane timed_;
   std::vector<Row> rows_;
 };
 

@@ -17,7 +17,7 @@
 #include "launcher/launch/ranks/attempt.h"
 #include "launcher/launch/ranks/child.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_stand.h"
+#include "launcher/measure/bench/bench_lane.h"
 #include "launcher/measure/memory/memory.h"
 #include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
@@ -143,7 +143,7 @@ void settle_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batc
                          sequences * static_cast<std::uint64_t>(recipe.data.seq_len), labels_for(job));
   recipe.data.train = {{{file.string()}, 1}};
   recipe.data.any_tokenizer = true;
-  say("the recipe names no data.train: random documents of {} to {} tokens take its place",
+  say("the recipe names no data.train: random documents of {} to {} tokens are used instead",
       std::max<std::int64_t>(recipe.data.seq_len / 8, 1), recipe.data.seq_len);
 }
 
@@ -258,10 +258,10 @@ int bench_memory(const BenchOptions& options) {
     write();  // what there is so far
     throw;
   }
-  fmt::print("\n{}", promise_text(rows));
+  fmt::print("\n{}", same_bits_text(rows));
   write();
   const bool failed = std::any_of(rows.begin(), rows.end(), [](const MemoryRow& row) { return !row.failure.empty(); });
-  return static_cast<int>(failed || !broken_promises(rows).empty() ? Exit::failed : Exit::done);
+  return static_cast<int>(failed || !differing_rows(rows).empty() ? Exit::failed : Exit::done);
 }
 
 }  // namespace strata::launcher

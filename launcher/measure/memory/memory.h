@@ -65,10 +65,10 @@ std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of);
 std::string memory_header(MemoryOf of);
 std::string memory_line(const MemoryRow& row, MemoryOf of);
 
-// Rows with other bits than promised; empty if the promise is kept.
-std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows);
+// Rows whose bits differ from those promised; empty if there are none.
+std::vector<const MemoryRow*> differing_rows(const std::vector<MemoryRow>& rows);
 // How many settings of how many numerics were compared, or which of them differ.
-std::string promise_text(const std::vector<MemoryRow>& rows);
+std::string same_bits_text(const std::vector<MemoryRow>& rows);
 
 // [{"precision":"fp32",...}, ...]
 std::string memory_rows_json(const std::vector<MemoryRow>& rows, MemoryOf of);

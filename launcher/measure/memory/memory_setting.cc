@@ -94,7 +94,7 @@ Recipe recipe_with(Recipe recipe, const MemorySetting& setting, std::int64_t bat
   Recipe::Training& training = recipe.training;
   if (batch % setting.accumulation != 0)
     fail(Exit::usage,
-         "a batch of {} is not cut into {} micro-batches: set training.global_batch_size to a multiple, or "
+         "a batch of {} cannot be divided into {} micro-batches: set training.global_batch_size to a multiple, or "
          "leave this out with --only accumulation=1",
          counted(static_cast<std::uint64_t>(batch), "sequence"), setting.accumulation);
   training.precision = setting.precision;

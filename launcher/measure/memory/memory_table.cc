@@ -52,21 +52,21 @@ std::string memory_line(const MemoryRow& row, MemoryOf of) {
                             bytes_text(r.process), r.step_ms, r.loss, r.bits.substr(0, 8));
 }
 
-std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows) {
+std::vector<const MemoryRow*> differing_rows(const std::vector<MemoryRow>& rows) {
   std::vector<const MemoryRow*> out;
   for (const MemoryRow& row : rows)
     if (row.result && row.result->bits != first_of(rows, row)->result->bits) out.push_back(&row);
   return out;
 }
 
-std::string promise_text(const std::vector<MemoryRow>& rows) {
+std::string same_bits_text(const std::vector<MemoryRow>& rows) {
   std::size_t ran = 0, numerics = 0;
   for (const MemoryRow& row : rows) {
     ran += row.result ? 1 : 0;
     numerics += row.result && first_of(rows, row) == &row ? 1 : 0;
   }
   if (ran == 0) return "no setting ran\n";
-  const auto broken = broken_promises(rows);
+  const auto broken = differing_rows(rows);
   std::string text =
       fmt::format("bits: losses and weights of {} in {}, of one precision and one size of micro-batch each:\n",
                   ran == 1 ? "1 setting" : fmt::format("{} settings", ran),

@@ -5,7 +5,6 @@
 
 #include "device/lane.h"
 #include "device/ops/attention/attention.h"
-#include "device/ops/attention/cached_attention.h"
 #include "models/model.h"
 
 namespace strata::models {

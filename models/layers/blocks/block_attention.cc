@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "device/ops/attention/rope.h"
+#include "device/ops/attention/attention.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 
 namespace strata::models {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "device/lane.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/view.h"
 #include "models/flat_range.h"
 #include "models/layers/blocks/attention_part.h"

@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/ops/dropout.h"
-#include "device/ops/tree_sum.h"
+#include "device/ops/elementwise.h"
 #include "models/layers/blocks/block_attention.h"
 #include "models/layers/blocks/split_block.h"
 #include "models/layers/linear/split_linear.h"

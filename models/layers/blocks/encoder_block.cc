@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "models/layers/blocks/attention_part.h"
 #include "models/layers/blocks/block_unit.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "device/ops/activation.h"
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "models/layers/blocks/block_attention.h"
 #include "models/layers/blocks/block_unit.h"

@@ -5,9 +5,8 @@
 
 #include "base/error.h"
 #include "device/ops/attention/attention.h"
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "device/ops/products/product.h"
 #include "models/layers/heads/head_parts.h"
 #include "models/layers/heads/heads.h"

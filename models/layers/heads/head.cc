@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "device/ops/elementwise.h"
-#include "device/ops/losses/cross_entropy.h"
-#include "device/ops/products/matvec.h"
+#include "device/ops/losses/losses.h"
 #include "device/ops/products/product.h"
-#include "device/ops/tree_sum.h"
 #include "models/layers/heads/head_parts.h"
 #include "models/layers/heads/heads.h"
 #include "models/layers/norm_part.h"

@@ -8,7 +8,7 @@
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 
 namespace strata::models {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "device/ops/activation.h"
-#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/losses.h"
 #include "models/model.h"
 
 namespace strata::models {

@@ -5,7 +5,7 @@
 #include "device/ops/activation.h"
 #include "device/ops/dora.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/products/matvec.h"
+#include "device/ops/products/product.h"
 #include "models/layers/linear/products.h"
 #include "models/layers/slots.h"
 

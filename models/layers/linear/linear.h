@@ -10,7 +10,7 @@
 
 #include "device/lane.h"
 #include "device/ops/dora.h"
-#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/adapter.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "device/ops/dora.h"
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/linear/products.h"

@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/products/matvec.h"
+#include "device/ops/products/product.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/linear/products.h"
 #include "models/layers/slots.h"

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 #include "models/layers/slots.h"
 
 namespace strata::models {

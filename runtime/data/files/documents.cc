@@ -19,16 +19,16 @@ MappedFile open_companion(const TokenFile& tokens, const fs::path& path, const s
                           std::optional<std::uint64_t> bytes) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
-    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize again", path.string(),
+    fail(Exit::usage, "{} is missing, but the sidecar of {} names it: copy it too, or tokenize again", path.string(),
          tokens.path().string());
   MappedFile file(path);
   const std::string sidecar = sidecar_path(tokens.path()).string();
   if (bytes && file.bytes().size() != *bytes)
-    fail(Exit::corrupt, "{} has {} bytes, and {} asks for {}: tokenize again", path.string(), file.bytes().size(),
+    fail(Exit::corrupt, "{} has {} bytes, but {} asks for {}: tokenize again", path.string(), file.bytes().size(),
          sidecar, *bytes);
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size()));
   if (hash != named)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash, sidecar, named);
+    fail(Exit::corrupt, "{} has the hash {}, but {} names {}: tokenize again", path.string(), hash, sidecar, named);
   return file;
 }
 
@@ -57,7 +57,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   if (!sidecar->mask) return;
   mask_ = open_companion(file, mask_path(file.path()), sidecar->mask->hash, (tokens_ + 7) / 8);
   if (const std::uint64_t found = labels(0, tokens_); found != sidecar->mask->count)
-    fail(Exit::corrupt, "{} counts {} tokens as labels, and {} says {}: tokenize again", mask_.path().string(), found,
+    fail(Exit::corrupt, "{} counts {} tokens as labels, but {} says {}: tokenize again", mask_.path().string(), found,
          sidecar_path(file.path()).string(), sidecar->mask->count);
 }
 

@@ -96,8 +96,8 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
   const auto require_named = [&](const fs::path& companion, bool named, std::string_view without) {
     std::error_code none;
     if (!named && fs::exists(companion, none))
-      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens again, or remove {}",
-           companion.string(), sidecar_path(file_.path()).string(), without);
+      fail(Exit::corrupt, "{} exists, but {} does not name it: tokenize again, or remove {}", companion.string(),
+           sidecar_path(file_.path()).string(), without);
   };
   require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");
   require_named(types_path(file_.path()), sidecar_ && sidecar_->types, "it to have one token type");
@@ -151,7 +151,7 @@ void TokenFile::limit_to(std::int64_t vocab_size) {
   STRATA_CHECK(sidecar_.has_value());  // without one, the vocabulary also gives the width
   if (sidecar_->vocab_size > vocab_size)
     fail(Exit::usage,
-         "{} contains tokens from a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
+         "{} contains tokens from a vocabulary of {}, but the model's has {}: tokenize with the model's tokenizer",
          file_.path().string(), sidecar_->vocab_size, vocab_size);
   limit_ = static_cast<std::uint64_t>(sidecar_->vocab_size);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // runtime/data/files/ reads what `strata tokenize` wrote (docs/formats.md): tokens (here), their sidecar
-// (token_sidecar.h), where documents begin (documents.h), and their labels (label_file.h).
+// (token_sidecar.h), where documents begin (documents.h), and their labels (labels.h).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "device/ops/losses/class_loss.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 
 namespace strata::runtime {
 

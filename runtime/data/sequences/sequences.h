@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "models/batch.h"
 #include "runtime/data/files/documents.h"
-#include "runtime/data/files/label_column.h"
+#include "runtime/data/files/labels.h"
 #include "runtime/data/files/tokens.h"
 
 namespace strata::runtime {

@@ -29,9 +29,9 @@ device::AlgorithmTable complete_table(const Job& job, const std::string& machine
   if (table.hash() == before || file.empty()) return table;
   try {
     device::save_algorithms(table, file);
-    note(fmt::format("algorithms of {} products kept in {}", table.size(), file.string()));
+    note(fmt::format("algorithms of {} products saved in {}", table.size(), file.string()));
   } catch (const Error& error) {  // the run has its table; only the next run times the products again
-    note(fmt::format("algorithms are not kept: {}", error.what()));
+    note(fmt::format("algorithms are not saved: {}", error.what()));
   }
   return table;
 }

@@ -177,8 +177,8 @@ std::vector<RecipeKey> training_keys() {
                      "exchange once per step"),
       integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
               "consecutive micro-batches whose gradients are summed in fp32 and rounded to training.precision before "
-              "they are added to those of others; a divisor of the micro-batches of a step over all ranks. Another "
-              "value rounds otherwise"),
+              "they are added to those of others; a divisor of the micro-batches of a step over all ranks. A different "
+              "value rounds differently"),
       recompute(),
   };
 }

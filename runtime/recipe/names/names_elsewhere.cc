@@ -82,7 +82,7 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-bool is_slip(std::size_t edits, std::size_t letters, std::size_t per_edit) {
+bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit) {
   return edits <= std::max<std::size_t>(1, letters / per_edit);
 }
 

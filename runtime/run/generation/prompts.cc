@@ -44,8 +44,8 @@ class Reader {
     for (const std::string& remark : out.tokenizer->remarks())
       out.remarks.push_back(fmt::format("{}: {}", where.string(), remark));
     if (out.tokenizer->vocab_size() > job_.model->vocabulary)
-      fail(Exit::usage, "evaluation.prompts: the tokenizer {} has {} tokens and the model {}", out.tokenizer->name(),
-           out.tokenizer->vocab_size(), job_.model->vocabulary);
+      fail(Exit::usage, "evaluation.prompts: the tokenizer {} has {} tokens, but the model has {}",
+           out.tokenizer->name(), out.tokenizer->vocab_size(), job_.model->vocabulary);
     if (folder_) ends_ = models::end_tokens(*folder_);
     if (const auto end = out.tokenizer->end_of_text()) ends_.push_back(*end);
     const bool records = path_.extension() == ".jsonl";
@@ -89,7 +89,7 @@ class Reader {
     for (const auto& [file, sidecar] : sidecars)
       if (sidecar.tokenizer == "byte") return "byte";
     fail(Exit::usage,
-         "evaluation.prompts needs a tokenizer, and the model comes with none: set model.path to a Hugging Face "
+         "evaluation.prompts needs a tokenizer, but the model has none: set model.path to a Hugging Face "
          "directory that has one");
   }
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "comm/exchange_values.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 
 namespace strata::runtime {
 

@@ -51,16 +51,16 @@ std::uint32_t masked_sum(std::string_view bytes) {
 }
 
 // Protobuf's wire format: a field's key is its number and type, and bytes are preceded by their length.
-enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
 }
-void append_key(std::string& out, int field, Wire wire) {
+void append_key(std::string& out, int field, WireType wire) {
   append_varint(out, static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire));
 }
 void append_bytes(std::string& out, int field, std::string_view bytes) {
-  append_key(out, field, Wire::bytes);
+  append_key(out, field, WireType::bytes);
   append_varint(out, bytes.size());
   out += bytes;
 }
@@ -69,10 +69,10 @@ void append_bytes(std::string& out, int field, std::string_view bytes) {
 enum EventField : int { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 std::string event_of(double time, std::int64_t step, EventField field, std::string_view content) {
   std::string out;
-  append_key(out, kWallTime, Wire::fixed64);
+  append_key(out, kWallTime, WireType::fixed64);
   append(out, time);
   if (step != 0) {
-    append_key(out, kStep, Wire::varint);
+    append_key(out, kStep, WireType::varint);
     append_varint(out, static_cast<std::uint64_t>(step));
   }
   append_bytes(out, field, content);
@@ -85,7 +85,7 @@ std::string summary_of(std::span<const Scalar> scalars) {
   for (const Scalar& scalar : scalars) {
     std::string value;
     append_bytes(value, 1, scalar.tag);
-    append_key(value, 2, Wire::fixed32);
+    append_key(value, 2, WireType::fixed32);
     append(value, static_cast<float>(scalar.value));
     append_bytes(out, 1, value);
   }
@@ -109,19 +109,19 @@ std::optional<std::int64_t> step_of_scalars(std::string_view event) {
   bool scalars = false;
   while (const auto key = read_varint(event)) {
     std::optional<std::uint64_t> length;
-    switch (static_cast<Wire>(*key & 7)) {
-      case Wire::varint:
+    switch (static_cast<WireType>(*key & 7)) {
+      case WireType::varint:
         length = read_varint(event);
         if (*key >> 3 == kStep && length) step = static_cast<std::int64_t>(*length);
         if (length) length = 0;
         break;
-      case Wire::fixed64:
+      case WireType::fixed64:
         length = 8;
         break;
-      case Wire::fixed32:
+      case WireType::fixed32:
         length = 4;
         break;
-      case Wire::bytes:
+      case WireType::bytes:
         length = read_varint(event);
         scalars = scalars || *key >> 3 == kSummary;
         break;

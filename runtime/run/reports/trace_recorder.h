@@ -57,7 +57,7 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
 
 // Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). `stages`: the plans of
 // all stages of a pipeline, by stage; ranks without a file need only their own. Returns how many ranks of each stage
-// the trace contains: the first ones, so many that all their tasks in all steps are at most `most`, but at least one.
+// the trace contains: as many of the first ones as have at most `most` tasks in all steps together, but at least one.
 int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
                 const models::Model& model, comm::World& world, std::size_t most = kMaxTraced);
 

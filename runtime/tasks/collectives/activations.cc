@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,7 +1,6 @@
-#include "device/ops/dropout.h"
-
 #include "device/cpu/kernels/tables.h"
 #include "device/numeric/philox.h"
+#include "device/ops/elementwise.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

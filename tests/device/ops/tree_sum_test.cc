@@ -1,6 +1,5 @@
-#include "device/ops/tree_sum.h"
-
 #include "device/cpu/kernels/tables.h"
+#include "device/ops/elementwise.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

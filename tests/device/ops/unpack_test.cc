@@ -1,9 +1,8 @@
-#include "device/ops/unpack.h"
-
 #include <random>
 
 #include "device/cpu/kernels/tables.h"
 #include "device/numeric/nf4.h"
+#include "device/ops/elementwise.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

@@ -67,7 +67,7 @@ TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
   agents.start({kFirst}, 60);
   EXPECT_FALSE(agents.answers(kFirst.name));
   EXPECT_THAT(agents.problem(kFirst.name),
-              HasSubstr("198.51.100.1 has another build of strata than the one that launches"));
+              HasSubstr("198.51.100.1 has a different build of strata than the node that launches"));
 }
 
 // An agent may end even later, when no wait would notice it.
@@ -90,7 +90,7 @@ TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
   const std::vector<NodeCheck> nodes = look_at(agents, {kFirst, kSecond}, {}, {}, std::nullopt,
                                                {.files = 0.2, .products = 0.2, .port = 0.2, .link = 0.2});
   std::vector<std::string> refused;
-  for (const Remark& remark : judge(nodes, {}, "", std::nullopt))
+  for (const PreflightFinding& remark : find_problems(nodes, {}, "", std::nullopt))
     if (remark.refuses) refused.push_back(remark.text);
   EXPECT_THAT(refused,
               testing::IsSupersetOf({testing::StartsWith("198.51.100.1: it did not complete a second of products in"),

@@ -66,7 +66,7 @@ TEST(Hosts, ATypoIsNamedWithItsLine) {
                  AllOf(HasSubstr("hosts line 2"), HasSubstr("\"slot=2\""), HasSubstr("NAME slots=N")));
   for (const char* wrong : {"n1 slots=", "n1 slots=two", "n1 slots=0", "n1 slots=2x", "n1 slots=4097", "n1 2",
                             "n1:", "n1:2 slots=2", "n1:two"})
-    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not understood"));
+    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not valid"));
 }
 
 TEST(Hosts, ALineThatContradictsItselfIsRefused) {

@@ -34,12 +34,12 @@ struct Preflight : testing::Test {
   runtime::Recipe recipe;
   std::optional<std::string> interface;
 
-  std::vector<Remark> remarks() const { return judge(nodes, recipe, "1234", interface); }
+  std::vector<PreflightFinding> remarks() const { return find_problems(nodes, recipe, "1234", interface); }
   static auto refusal(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, true));
+    return AllOf(Field(&PreflightFinding::text, text), Field(&PreflightFinding::refuses, true));
   }
   static auto warning(const testing::Matcher<std::string>& text) {
-    return AllOf(Field(&Remark::text, text), Field(&Remark::refuses, false));
+    return AllOf(Field(&PreflightFinding::text, text), Field(&PreflightFinding::refuses, false));
   }
 };
 
@@ -51,7 +51,7 @@ TEST_F(Preflight, NodesThatAreAlikeAreFine) {
 
 TEST_F(Preflight, AnotherBuildIsRefused) {
   nodes[2].facts.program = "5678";
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has another build"), HasSubstr("install")))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has a different build"), HasSubstr("install")))));
 }
 
 TEST_F(Preflight, ASecondNameOfANodeIsRefused) {
@@ -66,8 +66,8 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
   nodes[3].facts.gpus = {"a GPU"};
   EXPECT_THAT(
       remarks(),
-      ElementsAre(warning(AllOf(HasSubstr("n1 has another kind of processor"), HasSubstr("an older one"))),
-                  warning(HasSubstr("n2 has another library")), warning(HasSubstr("n4 has another set of GPUs"))));
+      ElementsAre(warning(AllOf(HasSubstr("n1 has a different kind of processor"), HasSubstr("an older one"))),
+                  warning(HasSubstr("n2 has a different library")), warning(HasSubstr("n4 has a different set of GPUs"))));
 }
 
 // Below 0.8 of the median, a node is slow.

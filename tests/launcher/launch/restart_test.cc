@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-Ended ended(Exit code, EndReason reason = {}) {
+Outcome ended(Exit code, EndReason reason = {}) {
   return {static_cast<int>(code), "stopped on request: the loss is not finite", true, {}, {}, reason};
 }
 
@@ -28,8 +28,8 @@ TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
 }
 
 TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
-  const Ended at7 = ended(Exit::failed, {EndReason::Kind::not_finite, 7}),
-              at9 = ended(Exit::failed, {EndReason::Kind::not_finite, 9});
+  const Outcome at7 = ended(Exit::failed, {EndReason::Kind::not_finite, 7}),
+                at9 = ended(Exit::failed, {EndReason::Kind::not_finite, 9});
   EXPECT_THAT(why_final(at7, std::nullopt), IsEmpty());
   EXPECT_THAT(why_final(at7, at9), IsEmpty());
   EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));
@@ -49,7 +49,7 @@ TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
   EXPECT_THAT(stopped_between_starts(false, false, 2).text, HasSubstr("before any rank was started"));
   EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
   EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
-  EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("asked to stop twice"));
+  EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("a second request to stop"));
   // The command as typed begins anew. After a start, the text says how to resume; before one, beginning anew is right.
   EXPECT_THAT(stopped_between_starts(true, true, 1, "none").text,
               HasSubstr("run the same command with --set checkpoint.resume=auto to resume from"));

@@ -221,7 +221,7 @@ TEST(Figure, TheMedianOfTheSpreadsIsTheMachines) {
 TEST(Figure, CommentsNameThoseThatAreWide) {
   EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, kWideSpread}}), "");
   EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, 0.02}, {"norm", "us", 4, 2.65}}),
-            "\n# Measured with a wide spread, as of a machine that does something else meanwhile:\n"
+            "\n# Measured with a wide spread, probably because the machine was busy with other work:\n"
             "# norm: 4 us, +-265%\n");
 }
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/host/control_groups.h"
+#include "base/host/host.h"
 #include "base/quantity.h"
 #include "tests/comm/run_threads.h"
 

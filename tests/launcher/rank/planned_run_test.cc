@@ -56,13 +56,13 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::string& 
 TEST(ReadRecipe, AllRanksHaveTheSame) {
   EXPECT_THAT(refusals({kTrains, kTrains, kTrains}), Each(""));
   EXPECT_THAT(refusals({kTrains, kTrains, with(kTrains, "training.seed=7")}),
-              Each(HasSubstr("rank 2 was given another recipe than rank 0")));
+              Each(HasSubstr("rank 2 was given a different recipe or command than rank 0")));
   EXPECT_THAT(refusals({kTrains, with(kTrains, "training.seed=7")}),
-              Each(HasSubstr("rank 1 was given another recipe than rank 0")));
+              Each(HasSubstr("rank 1 was given a different recipe or command than rank 0")));
 }
 
 TEST(ReadRecipe, AllRanksHaveTheSameCommand) {
-  EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("or another command")));
+  EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("a different recipe or command")));
 }
 
 TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {

@@ -47,7 +47,7 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
     const std::map<std::string, Doubles> gradients(learnt.gradients.begin(), learnt.gradients.end());
     double largest = 0;
     for (const auto& [name, gradient] : gradients) largest = std::max(largest, testing::norm_of(gradient));
-    recorded_.expect_gradients(gradients, largest, 4);  // beside tokens, labels, lengths and the loss
+    recorded_.expect_gradients(gradients, largest, 4);  // in addition to tokens, labels, lengths and the loss
   }
 
   const Recorded recorded_{"classes/" + std::string(GetParam())};

@@ -39,7 +39,7 @@ TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
   Doubles& table = gradients.at(learnt.gradients.front().first);
   table = testing::sum(std::move(table), gradients.at("shared"));
   gradients.erase("shared");
-  recorded_.expect_gradients(gradients, testing::norm_of(table), 5);  // beside tokens, labels, types, lengths, loss
+  recorded_.expect_gradients(gradients, testing::norm_of(table), 5);  // besides tokens, labels, types, lengths, loss
 }
 
 TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {

@@ -87,7 +87,7 @@ TEST(Gpt2Test, BlockMatchesTheReference) {
   expect_matches({.hidden = 32, .heads = 4, .inner = 128});
 }
 
-// Gaps behind every parameter, an inner width that is not 4 times the hidden one.
+// Gaps after every parameter, an inner width that is not 4 times the hidden one.
 TEST(Gpt2Test, BlockOfOddSizesMatchesTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
 }

@@ -98,7 +98,7 @@ Doubles reference(const LlamaShape& s, const UnitRunner& runner, const Weights& 
 const LlamaShape kShapes[] = {
     {"plain", "llama", 32, 4, 4, 8, 64},
     {"grouped queries", "llama", 32, 4, 2, 8, 64},
-    // Gaps behind every parameter, so several products; heads wider together than the residual stream.
+    // Gaps after every parameter, so several products; heads wider together than the residual stream.
     {"odd sizes", "llama", 20, 6, 3, 6, 27},
     {"attention bias", "llama", 24, 4, 2, 6, 40, 0, 0, true},
     {"mlp bias", "llama", 24, 4, 2, 6, 43, 0, 0, false, true},

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "device/ops/tree_sum.h"
+#include "device/ops/elementwise.h"
 #include "models/layers/embedding.h"
 #include "tests/device/arrays.h"
 

@@ -5,9 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 #include "models/layers/slots.h"
 #include "tests/device/arrays.h"
 #include "tests/models/block_checks.h"

@@ -19,20 +19,20 @@ Manifest manifest(std::map<std::string, std::string> recipe, Best best) {
 
 TEST(KeptBest, AClaimIsOfARunThatKeepsIt) {
   std::map<std::string, std::string> recipe = {{"checkpoint.keep_best", "true"}, {"evaluation.metric", "\"eval_f1\""}};
-  const auto claim = best_claim(manifest(recipe, {3, 0.5, 0, 3}));
+  const auto claim = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
   ASSERT_TRUE(claim);
   EXPECT_EQ(claim->step, 3);
   EXPECT_TRUE(claim->greater) << "as the metric has it";
   recipe["evaluation.greater_is_better"] = "false";
-  EXPECT_FALSE(best_claim(manifest(recipe, {3, 0.5, 0, 3}))->greater);
-  EXPECT_FALSE(best_claim(manifest(recipe, {3, std::nan(""), 0, 3})));
+  EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}))->greater);
+  EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, std::nan(""), 0, 3})));
   recipe["checkpoint.keep_best"] = "false";
-  EXPECT_FALSE(best_claim(manifest(recipe, {3, 0.5, 0, 3})));
+  EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3})));
 }
 
 TEST(KeptBest, OfEachMeasureTheBestThatIsThere) {
   const auto claim = [](const char* measure, std::int64_t step, double value) {
-    return std::optional(BestClaim{measure, false, step, value});
+    return std::optional(BestCheckpoint{measure, false, step, value});
   };
   // Step 10 by the loss; 20 has no claim of its own, 30 is by another measure.
   EXPECT_THAT(best_by_measure({{10, 1, claim("loss", 10, 2.0)}, {20, 2, {}}, {30, 3, claim("f1", 30, 1.0)}}),

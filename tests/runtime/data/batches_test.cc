@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/batch.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"
@@ -213,8 +213,7 @@ TEST(PermutationTest, IsAPermutation) {
 }
 
 TEST(PermutationTest, NeverChanges) {
-  // Part of the numerics contract: other values here are other training runs. (The same from a second implementation,
-  // in Python.)
+  // Part of the numerics contract: different values change every run. A second implementation, in Python, has the same.
   const Permutation small(7, 0, 0), large(std::uint64_t{1} << 40, 1, 2);
   std::vector<std::uint64_t> values;
   for (std::uint64_t i = 0; i < 7; ++i) values.push_back(small[i]);
@@ -239,8 +238,7 @@ std::vector<std::size_t> first(const std::vector<double>& weights, std::uint64_t
   return out;
 }
 
-// Part of the numerics contract: other values here are other training runs. (The same from a second implementation, in
-// Python.)
+// Part of the numerics contract: different values change every run. A second implementation, in Python, has the same.
 TEST(MixTest, NeverChanges) {
   EXPECT_THAT(first({2.5}, 3), ElementsAre(0, 0, 0));
   EXPECT_THAT(first({1, 1}, 6), ElementsAre(0, 1, 0, 1, 0, 1));

@@ -219,7 +219,7 @@ TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
   EXPECT_DOUBLE_EQ(profile_of(machine, eight, 2).network_bytes_per_s, 20e9);
 }
 
-// Other ranks on the machine than measured it share out what it has.
+// If the machine has a different number of ranks than measured it, they share its resources evenly.
 TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
   Machine machine = some_machine();
   machine.threads = 8;

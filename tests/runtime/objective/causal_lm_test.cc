@@ -31,8 +31,10 @@ TEST(CausalLmTest, FilesWithoutASidecarAreNoted) {
   EXPECT_THAT(notes(), IsEmpty());
   std::filesystem::remove(one.string() + ".json");
   std::filesystem::remove(one.string() + ".mask");
-  EXPECT_THAT(notes(), Contains(one.string() + " has no sidecar (a.bin.json): every token is trained on, and where "
-                                               "documents begin is not known"));
+  EXPECT_THAT(
+      notes(),
+      Contains(one.string() +
+               " has no sidecar (a.bin.json): every token is trained on, and the beginnings of documents are unknown"));
   std::filesystem::remove(other.string() + ".json");
   EXPECT_THAT(notes(), Contains(HasSubstr("a.bin and 1 more have no sidecar")));
 }

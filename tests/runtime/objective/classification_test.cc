@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/data/files/label_file.h"
+#include "runtime/data/files/labels.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/objective/objective.h"
@@ -224,7 +224,7 @@ TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   EXPECT_FAILURE(labels_of(other, classes({"a", "c"}), false), Exit::usage,
                  HasSubstr("line 1: the label \"b\" is not one of the model's 2 classes (a, c)"));
   EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), true), Exit::usage,
-                 HasSubstr("is for single_label_classification, and the model for token_classification"));
+                 HasSubstr("is for single_label_classification, but the model is for token_classification"));
   const auto many = file("{\"labels\": [\"c\", \"a\"]}\n{\"labels\": []}\n", "multi_label_classification", {"a", "c"});
   EXPECT_THAT(labels_of(many, classes({"a", "b", "c"}, device::ClassTarget::many), false), ElementsAre(0b101, 0));
   const auto numbers = file("{\"label\": 2}\n{\"label\": -0.5}\n", "regression", {});
@@ -295,7 +295,7 @@ TEST_F(ClassificationTest, AboveThe31BitsOfALabelClassesAreInSets) {
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt,
-                 HasSubstr("has labels of 1 document and 1 token, and "));
+                 HasSubstr("has labels of 1 document and 1 token, but "));
   folder_.write("t.bin.labels.jsonl", "{\"label\": \"b\"}\n{\"label\": \"b\"}\n");
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt, HasSubstr("has the hash"));
 }

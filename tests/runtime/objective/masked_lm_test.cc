@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
@@ -177,7 +177,7 @@ TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   EXPECT_EQ(packed.packing()->pieces, 1u);
   EXPECT_EQ(packed.labels(0), 3u);
   const Piece late = document(40, 0, "0000000000000000000000000000000000000001");
-  EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word behind the first tokens looked at";
+  EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word after the first tokens that are examined";
 }
 
 // A run is planned before it reads: the index's labels are an upper bound, and the rows of the loss have room for them.

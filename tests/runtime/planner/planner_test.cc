@@ -98,7 +98,7 @@ TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
   ASSERT_EQ(write.waits.size(), 1u);
   EXPECT_EQ(plan.tasks[static_cast<std::size_t>(write.waits[0])].kind, TaskKind::update);
   for (std::size_t t = 1; t < plan.tasks.size(); ++t)
-    EXPECT_TRUE(waits_across(plan, t).empty()) << "task " << t << " begins behind the host's, which has waited";
+    EXPECT_TRUE(waits_across(plan, t).empty()) << "task " << t << " begins after the host's task, which has waited";
 }
 
 // Sharded parameters of the first units are gathered as soon as they are updated, while other units are updated. A

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "models/files/config.h"
-#include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/toml_file.h"

@@ -41,7 +41,7 @@ class PackedRun : public testing::Test {
     return fmt::format("data.train=[{{files=\"{}\", weight=0.7}}, {{files=\"{}\", weight=0.3}}]", path("a.bin"),
                        path("b.bin"));
   }
-  // Four micro-batches of two sequences a step.
+  // Four micro-batches of two sequences per step.
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"model.preset=tiny-llama",
                                     "model.config.num_hidden_layers=2",

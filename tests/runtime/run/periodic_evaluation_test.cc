@@ -139,7 +139,7 @@ TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
   EXPECT_EQ(best_after(first, 4, 0.25, false), (Best{4, 0.25, 0, 4}));
 }
 
-// A metric that never has a value does not let a run with patience go on for ever.
+// A metric that never has a value does not keep a run with patience alive forever.
 TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
   std::optional<Best> best;
   std::int64_t without = 0;
@@ -162,7 +162,7 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   EXPECT_EQ(rest.resumed, "step-00000004");
   EXPECT_EQ(rest.progress.best, whole.progress.best);
   EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
-  // Over other sequences it cannot be compared.
+  // A value over other sequences cannot be compared.
   const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
   EXPECT_THAT(other.notes, ElementsAre(HasSubstr("the search for the best starts over")));
   EXPECT_EQ(other.progress.best->step, 6);

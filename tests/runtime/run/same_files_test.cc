@@ -98,9 +98,9 @@ TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
   const std::vector<comm::Seen> usual = {{"a", "1"}, {"b", "2"}}, odd = {{"a", "1"}, {"b", "3"}};
   const Error last = refusal_of({usual, usual, odd});
   EXPECT_EQ(last.code(), Exit::failed);
-  EXPECT_THAT(last.what(), HasSubstr("rank 2 sees another b than rank 0 (3, not 2): "));
-  EXPECT_THAT(refusal_of({odd, usual, usual}).what(), HasSubstr("rank 0 sees another b than rank 1 (3, not 2): "));
-  EXPECT_THAT(refusal_of({usual, odd}).what(), HasSubstr("rank 1 sees another b than rank 0 (3, not 2): "));
+  EXPECT_THAT(last.what(), HasSubstr("rank 2 sees a different b than rank 0 (3, not 2): "));
+  EXPECT_THAT(refusal_of({odd, usual, usual}).what(), HasSubstr("rank 0 sees a different b than rank 1 (3, not 2): "));
+  EXPECT_THAT(refusal_of({usual, odd}).what(), HasSubstr("rank 1 sees a different b than rank 0 (3, not 2): "));
 }
 
 TEST(RequireSame, SaysWhatIsThereOnOneRankAlone) {

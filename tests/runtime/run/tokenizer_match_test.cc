@@ -46,7 +46,7 @@ TEST_F(TokenizerMatchTest, TokensOfAnotherTokenizerAreRefused) {
   run_.folder().write("model/tokenizer.json", kTokenizer);
   const TokenFile byte = tokens("byte", hash_of(kByte));
   EXPECT_FAILURE(compare(byte, {model("model")}), Exit::usage,
-                 AllOf(HasSubstr("t.bin holds tokens of the tokenizer byte"), HasSubstr("/model comes with another"),
+                 AllOf(HasSubstr("t.bin holds tokens of the tokenizer byte"), HasSubstr("/model has a different"),
                        HasSubstr("strata tokenize --tokenizer"), HasSubstr("data.any_tokenizer = true")));
   EXPECT_FAILURE(compare(byte, {model("model"), "model.init=random"}), Exit::usage, HasSubstr("byte"));
   compare(byte, {model("model"), "data.any_tokenizer=true"});

@@ -67,7 +67,7 @@ TEST(NormTask, AddsWhatASharerHas) {
 
   run.place();
   fill(run.as<bf16>(own), 1);
-  fill(run.as<bf16>(own).subspan(2 * block), 3);  // behind what is shared
+  fill(run.as<bf16>(own).subspan(2 * block), 3);  // after the shared elements
   fill(run.as<bf16>(others), 4);
   run.run();
   const double want = block * 1.0 + block * 25.0 + static_cast<double>(padded - 2 * block) * 9;

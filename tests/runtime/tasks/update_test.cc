@@ -172,7 +172,7 @@ TEST(UpdateTask, AddsWhatASharerHas) {
     EXPECT_EQ(master[4096], kPlain - 1) << "2 * (1 + 0.5)";
     EXPECT_EQ(master[4096 + 1], kPlain - 3);
     EXPECT_EQ(master[4096 + 3999], kPlain - 1);
-    EXPECT_EQ(master[8192], kDecayed) << "behind what is shared";
+    EXPECT_EQ(master[8192], kDecayed) << "after the shared elements";
   }
 }
 

@@ -86,7 +86,7 @@ TEST_F(LabelsTest, ATurnMaySayOtherwise) {
             "assistant: a\nuser: b\nassistant: [c\n]assistant: [d\n]");
 }
 
-// Two marks a turn: which are the last turn's, the rendering without it says.
+// Two marks per turn: the rendering without the last turn shows which marks are the last turn's.
 TEST_F(LabelsTest, SeveralMarksOfATurn) {
   constexpr const char* kTwice =
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}({{ m.content }}{% endgeneration %}-"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "text/chat/written.h"
+#include "text/chat/template_coverage.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {

@@ -28,13 +28,13 @@ TEST(ByteOrderMark, SaysTheEncoding) {
 }
 
 TEST(GuessOfZeros, GoesByTheirPlaces) {
-  EXPECT_EQ(guess_of_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
-  EXPECT_EQ(guess_of_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
-  EXPECT_EQ(guess_of_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
-  EXPECT_EQ(guess_of_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
-  EXPECT_EQ(guess_of_zeros("abcdefgh"sv), Encoding::utf8);
-  EXPECT_EQ(guess_of_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
-  EXPECT_EQ(guess_of_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
+  EXPECT_EQ(encoding_by_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
+  EXPECT_EQ(encoding_by_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
+  EXPECT_EQ(encoding_by_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
+  EXPECT_EQ(encoding_by_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
+  EXPECT_EQ(encoding_by_zeros("abcdefgh"sv), Encoding::utf8);
+  EXPECT_EQ(encoding_by_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
+  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
 }
 
 // A character that is not complete waits for more, unless nothing follows.

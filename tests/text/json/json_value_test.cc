@@ -41,10 +41,10 @@ TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
 TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
   const std::string text =
       R"({"id": 123456789012345678901234567890, "a": {"b": [1e400, -Infinity]}, "c": NaN, "d": 1})";
-  std::vector<OddNumber> odd;
+  std::vector<UnrepresentableNumber> odd;
   const jinja::Value value = parse_json(text, RepeatedKeys::refused, &odd);
   std::vector<std::string> found;
-  for (const OddNumber& number : odd) found.push_back(number.field + "=" + number.written);
+  for (const UnrepresentableNumber& number : odd) found.push_back(number.field + "=" + number.written);
   EXPECT_THAT(found, testing::ElementsAre("id=123456789012345678901234567890", "a=1e400", "a=-Infinity", "c=NaN"));
   EXPECT_EQ(odd[0].at, text.find("1234"));
   EXPECT_EQ(value.find("d")->integer(), 1);

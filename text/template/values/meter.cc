@@ -30,7 +30,8 @@ void Meter::take(std::uint64_t times, std::uint64_t bytes) {
 void Meter::enter() {
   if (++depth_ > limits_.depth) {
     --depth_;
-    throw Fault(fmt::format("it goes deeper than {} levels: a macro that calls itself forever?", limits_.depth));
+    throw Fault(
+        fmt::format("it is nested more than {} levels deep: a macro that calls itself forever?", limits_.depth));
   }
 }
 

@@ -304,9 +304,9 @@ STRATA_LANES float maximum(F32x16 x) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// e^x within 1.5 ulp over the whole range (tests/device/ops/losses/cross_entropy_test.cc): subnormals, 0, infinity; NaN
-// stays NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes whose result is 0, as masked scores
-// are, compute e^0 instead: a result that underflows takes a processor many times as long.
+// e^x within 1.5 ulp over the whole range (tests/device/ops/losses/losses_test.cc): subnormals, 0, infinity; NaN stays
+// NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes whose result is 0, as masked scores are,
+// compute e^0 instead: a result that underflows takes a processor many times as long.
 STRATA_LANES F32x16 exp(F32x16 x) {
   constexpr float kZero = -105;
   const F32x16 given = x;

@@ -11,7 +11,6 @@
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/ops/attention/attention_tasks.h"
 #include "device/cpu/team.h"
-#include "device/ops/attention/rope.h"
 
 namespace strata::device::cpu {
 namespace {

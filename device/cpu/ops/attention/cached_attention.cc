@@ -1,11 +1,10 @@
-#include "device/ops/attention/cached_attention.h"
-
 #include <algorithm>
 
 #include "base/index.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/team.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device::cpu {
 namespace {

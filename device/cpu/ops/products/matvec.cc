@@ -1,5 +1,3 @@
-#include "device/ops/products/matvec.h"
-
 #include <algorithm>
 #include <array>
 
@@ -7,6 +5,7 @@
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/team.h"
+#include "device/ops/products/product.h"
 
 namespace strata::device::cpu {
 namespace {

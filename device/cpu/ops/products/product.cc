@@ -20,8 +20,8 @@ constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// How one dimension is cut: all parts are equal, except the last one.
-struct Cut {
+// The tiles along one dimension: all are equally long, except the last one.
+struct Tiles {
   std::int64_t size, part;
   std::int64_t parts() const { return (size + part - 1) / part; }
   std::int64_t length(std::int64_t i) const { return std::min(part, size - i * part); }
@@ -42,22 +42,22 @@ constexpr std::int64_t kRowGrain = 32, kColumnGrain = 64;
 constexpr std::int64_t kDepth = 256;
 
 // Cuts into about equal parts of at most `most`.
-Cut cut(std::int64_t size, std::int64_t most, std::int64_t grain) {
+Tiles tiles_along(std::int64_t size, std::int64_t most, std::int64_t grain) {
   const std::int64_t parts = (size + most - 1) / most;
   const std::int64_t part = ((size + parts - 1) / parts + grain - 1) / grain * grain;
   return {size, std::min(size, part)};
 }
 
-struct Cuts {
-  Cut rows, columns;
+struct Tiling {
+  Tiles rows, columns;
 };
-Cuts cut_into_tiles(std::int64_t m, std::int64_t n) {
-  Cuts cuts{};
+Tiling tiling_of(std::int64_t m, std::int64_t n) {
+  Tiling tiling{};
   for (const auto& most : kTiles) {
-    cuts = {cut(m, most.rows, kRowGrain), cut(n, most.columns, kColumnGrain)};
-    if (cuts.rows.parts() * cuts.columns.parts() >= kTilesWanted) break;
+    tiling = {tiles_along(m, most.rows, kRowGrain), tiles_along(n, most.columns, kColumnGrain)};
+    if (tiling.rows.parts() * tiling.columns.parts() >= kTilesWanted) break;
   }
-  return cuts;
+  return tiling;
 }
 
 bool widens(const ProductShape& s) {
@@ -75,7 +75,7 @@ class TiledProduct final : public Product::Impl {
   void run(Lane& lane, const Operands& x) override;
 
   const bool widen;
-  const Cut rows, columns, depth;
+  const Tiles rows, columns, depth;
   std::size_t worker_bytes = 0;  // workspace per worker
 
  private:
@@ -114,8 +114,8 @@ class TiledProduct final : public Product::Impl {
 TiledProduct::TiledProduct(const ProductShape& s)
     : Impl(s),
       widen(widens(s)),
-      rows(cut_into_tiles(s.m, s.n).rows),
-      columns(cut_into_tiles(s.m, s.n).columns),
+      rows(tiling_of(s.m, s.n).rows),
+      columns(tiling_of(s.m, s.n).columns),
       depth{s.k, widen ? std::min(s.k, kDepth) : s.k},
       workers_(std::max(256u, std::thread::hardware_concurrency())) {
   for (int r = 0; r <= int{rows.last_differs()}; ++r) {

@@ -4,7 +4,7 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/launch.h"
-#include "device/ops/attention/cached_attention.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
-#include "device/ops/attention/rope.h"
+#include "device/ops/attention/attention.h"
 
 namespace strata::device::cuda {
 namespace {

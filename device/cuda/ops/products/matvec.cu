@@ -3,7 +3,7 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/launch.h"
-#include "device/ops/products/matvec.h"
+#include "device/ops/products/product.h"
 
 namespace strata::device::cuda {
 namespace {

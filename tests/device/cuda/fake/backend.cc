@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "device/cpu/backend.h"
-#include "device/cuda/event.h"
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
 

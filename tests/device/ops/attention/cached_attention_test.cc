@@ -1,6 +1,5 @@
-#include "device/ops/attention/cached_attention.h"
-
 #include "device/cpu/kernels/tables.h"
+#include "device/ops/attention/attention.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

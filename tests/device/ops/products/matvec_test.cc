@@ -1,6 +1,5 @@
-#include "device/ops/products/matvec.h"
-
 #include "device/cpu/kernels/tables.h"
+#include "device/ops/products/product.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

@@ -30,7 +30,7 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   require_free_names(part, {tokens});
   folder.write("o.tokens", "mine");
   EXPECT_FAILURE(require_free_names(part, {tokens}), Exit::usage,
-                 AllOf(HasSubstr("o.tokens"), HasSubstr("in the way")));
+                 AllOf(HasSubstr("o.tokens"), HasSubstr("did not write it")));
   // The files that an earlier, killed prediction left.
   folder.write("o.part", "strata predict by 1 of 2\n");
   require_free_names(part, {tokens});
@@ -38,7 +38,7 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   require_free_names(part, {tokens});
   for (const char* other : {"mine", "strata predict"}) {
     folder.write("o.part", other);
-    EXPECT_FAILURE(require_free_names(part, {}), Exit::usage, AllOf(HasSubstr("o.part"), HasSubstr("in the way")));
+    EXPECT_FAILURE(require_free_names(part, {}), Exit::usage, AllOf(HasSubstr("o.part"), HasSubstr("did not write it")));
   }
 }
 

@@ -208,8 +208,9 @@ TEST_F(RecordsTest, ColumnsOfTaggedWordsSayHowToConvertThem) {
     EXPECT_EQ(run({name}), 0);
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_THAT(said("a.conll"), AllOf(HasSubstr("a.conll has a word and its tag in each line and is read as plain text"),
-                                     HasSubstr("jq -Rsc"), HasSubstr("--field tokens --labels tags")));
+  EXPECT_THAT(said("a.conll"),
+              AllOf(HasSubstr("a.conll has a word and its tag in each line, but is read as plain text"),
+                    HasSubstr("jq -Rsc"), HasSubstr("--field tokens --labels tags")));
   EXPECT_FAILURE(shown({.inputs = {"a.conll"}, .labels = {"tags"}}), Exit::usage,
                  AllOf(HasSubstr("--labels takes .jsonl, .csv or .tsv: jq"), HasSubstr("a.conll.jsonl")));
   folder_.write("b.txt", "Double-O\nBe O\nO\nTo O\n");
@@ -267,7 +268,7 @@ TEST_F(RecordsTest, OneListInALineIsSaidWithWhatMakesLinesOfIt) {
 TEST_F(RecordsTest, RecordsThatAreTakenForTextAreNoted) {
   folder_.write("a.txt", "{\"text\": \"p\"}\n");
   EXPECT_EQ(shown({.inputs = {"a.txt"}, .no_eot = true}), "{\"text\": \"p\"}\n");
-  EXPECT_THAT(said_, HasSubstr("a.txt begins like JSON and is read as plain text"));
+  EXPECT_THAT(said_, HasSubstr("a.txt begins like JSON, but is read as plain text"));
   (void)shown({.inputs = {"a.txt"}, .no_eot = true, .format = "text"});
   EXPECT_THAT(said_, testing::Not(HasSubstr("begins like JSON")));
   folder_.write("a.jsonl", "[{\"text\": \"p\"},\n{\"text\": \"q\"}]\n");

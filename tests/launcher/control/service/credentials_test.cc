@@ -46,7 +46,7 @@ TEST_F(CredentialsTest, RefusesFilesThatAreNoCertificateOrKey) {
   const Credentials made = make_credentials();
   recipe_.tls_cert = write("cert", "hello");
   recipe_.tls_key = write("key", made.key);
-  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("is no PEM file"));
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("is not a PEM file"));
   recipe_.tls_cert = write("cert", made.key);
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("holds no certificate"));
   recipe_.tls_cert = write("cert", made.cert);
@@ -74,7 +74,7 @@ TEST_F(CredentialsTest, RefusesATokenThatOthersCanRead) {
     EXPECT_THAT(error.what(), HasSubstr("others can read")) << mode;
   }
   recipe_.token_file = write("short", "secret");
-  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("has 6 characters, and needs 16"));
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("has 6 characters, but needs 16"));
   recipe_.token_file = write("lines", "0123456789abcdef\n0123456789abcdef");
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("more than one line"));
 }

@@ -158,7 +158,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
   for (int i = 0; i < 4; ++i) {
     strangers.push_back(std::make_unique<Client>(target("another")));
-    EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("no token, or a wrong one"));
+    EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("the token is missing or wrong"));
   }
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
   // Clients that have shown it stay connected, so the next one has to wait.

@@ -42,7 +42,7 @@ TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
   EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("no run of this user is found"));
   folder_.write("ck/control.json", "{\"host\": 1}");
   EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
-              HasSubstr("is not what a run writes there"));
+              HasSubstr("was not written by a run"));
   const Listener a = Listener::unix_socket(socket_folder() / "a.sock", "k");
   const Listener b = Listener::unix_socket(socket_folder() / "b.sock", "k");
   EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("2 runs of this user are found here"));

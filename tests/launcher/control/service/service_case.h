@@ -37,7 +37,7 @@ class ServiceCase : public testing::Test {
     address_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
     door_.emplace(
         std::move(listener), most, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
-        Proof{within, [this](int port) { return service_->believes(port); }});
+        Proof{within, [this](int port) { return service_->is_authenticated(port); }});
     pump_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         board_.collect();

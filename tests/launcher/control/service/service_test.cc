@@ -229,8 +229,7 @@ TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
 
 TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderAndOfARunThatEnds) {
   open({}, false);
-  EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(),
-              HasSubstr("checkpoint.dir names no folder"));
+  EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(), HasSubstr("checkpoint.dir is not set"));
   close();
   open();
   (void)Client(target()).stop(false);
@@ -241,10 +240,10 @@ TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
   open();
   Client client(target());
   EXPECT_TRUE(client.stop(false).checkpoint());
-  EXPECT_THAT(failure_of([&] { (void)client.stop(false); }).what(), HasSubstr("asked to stop already"));
+  EXPECT_THAT(failure_of([&] { (void)client.stop(false); }).what(), HasSubstr("already been asked to stop"));
   EXPECT_FALSE(client.stop(true).checkpoint());
   EXPECT_EQ(board_.take_requests(), runtime::kStop | runtime::kStopAtOnce);
-  EXPECT_THAT(failure_of([&] { (void)client.stop(true); }).what(), HasSubstr("asked to stop already"));
+  EXPECT_THAT(failure_of([&] { (void)client.stop(true); }).what(), HasSubstr("already been asked to stop"));
   EXPECT_EQ(client.status().state(), pb::STOPPING);
 }
 

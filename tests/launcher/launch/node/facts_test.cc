@@ -56,7 +56,7 @@ TEST(Facts, EveryFieldHasItsPlace) {
 
 TEST(Facts, WhatIsNoneIsRefused) {
   for (const char* wrong : {"", "{", "{}", "[]", R"({"name":1})"})
-    EXPECT_FAILURE(parse_facts(wrong), Exit::failed, HasSubstr("not what a node says of itself"));
+    EXPECT_FAILURE(parse_facts(wrong), Exit::failed, HasSubstr("not a node's description of itself"));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
                             "srun: error: Unable to create step for job 3: Requested node configuration is not "
                             "available\n",
                             1),
-            "Slurm has taken n2 out of the job: scontrol show node n2 says why");
+            "Slurm has removed n2 from the job: scontrol show node n2 says why");
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not respond");
 }
 

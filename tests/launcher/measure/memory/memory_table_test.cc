@@ -49,15 +49,15 @@ TEST(MemoryTableTest, BitsArePromisedWithinAPrecisionAndAMicroBatch) {
                                  table_row(DType::bf16, 1, Tier::host, "a"), table_row(DType::bf16, 2, Tier::host, "b"),
                                  table_row(DType::fp32, 1, Tier::device, "c"),
                                  table_row(DType::fp32, 1, Tier::host, "")};
-  EXPECT_TRUE(broken_promises(rows).empty());
-  EXPECT_THAT(promise_text(rows), AllOf(HasSubstr("of 4 settings in 3 groups"), HasSubstr("the same in each group")));
+  EXPECT_TRUE(differing_rows(rows).empty());
+  EXPECT_THAT(same_bits_text(rows), AllOf(HasSubstr("of 4 settings in 3 groups"), HasSubstr("the same in each group")));
   rows[1].result->bits = "d2";
-  ASSERT_EQ(broken_promises(rows).size(), 1u);
-  EXPECT_EQ(broken_promises(rows)[0], &rows[1]);
-  EXPECT_THAT(promise_text(rows),
+  ASSERT_EQ(differing_rows(rows).size(), 1u);
+  EXPECT_EQ(differing_rows(rows)[0], &rows[1]);
+  EXPECT_THAT(same_bits_text(rows),
               AllOf(HasSubstr("1 differ from the first of their group\n  bf16      sqrt           1  host      d2\n"),
                     Not(HasSubstr("the same in each group"))));
-  EXPECT_THAT(promise_text({}), HasSubstr("no setting ran"));
+  EXPECT_THAT(same_bits_text({}), HasSubstr("no setting ran"));
 }
 
 TEST(MemoryTableTest, Json) {

@@ -88,7 +88,7 @@ TEST(EncoderBlockTest, MatchesTheReference) {
   expect_matches({.hidden = 32, .heads = 4, .inner = 128});
 }
 
-// Gaps behind every parameter, so that queries, keys and values are a product each.
+// Gaps after every parameter, so that queries, keys and values take a product each.
 TEST(EncoderBlockTest, OfOddSizesMatchesTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
 }

@@ -8,7 +8,7 @@
 #include <ostream>
 #include <vector>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/heads.h"
 #include "models/layers/heads/table_tiles.h"

@@ -24,7 +24,7 @@ struct LinearCase {
   std::string name;
   std::size_t in;
   std::vector<std::size_t> outs;
-  bool aligned;  // every tensor starts at a multiple of 256 elements, as in a unit; else one behind the other
+  bool aligned;  // every tensor starts at a multiple of 256 elements, as in a unit; otherwise without gaps
   bool bias, input_major;
   DType dtype;
   int threads = 1;

@@ -230,7 +230,7 @@ std::vector<LowRankProductsCase> low_rank_cases() {
       out.push_back({"gelus", 37, 24, {40}, {{3, 0.5f}}, major, Gelu::tanh, Gelu::erf, dtype});
       out.push_back(
           {"three, of which some", 20, 32, {32, 8, 16}, {{4, 2}, {}, {2, 2}}, major, Gelu::none, Gelu::none, dtype});
-      // A of 8 x 32 has no gap behind it, and that of 3 x 32 has.
+      // A gap follows A of 3 x 32, but not A of 8 x 32.
       out.push_back({"neighbours", 20, 32, {32, 8, 16}, {{8, 2}, {8, 2}, {3, 2}}, major, Gelu::erf, Gelu::none, dtype});
       out.push_back({"scales", 20, 32, {32, 8}, {{8, 2}, {8, 0.3f}}, major, Gelu::none, Gelu::none, dtype});
       out.push_back({"one row", 1, 32, {32, 8}, {{8, 2}, {4, 0.3f}}, major, Gelu::tanh, Gelu::none, dtype});

@@ -87,7 +87,7 @@ TEST_F(TokensTest, WidthFollowsTheVocabulary) {
   EXPECT_EQ(TokenFile(narrow, std::nullopt).width(), 2);
 }
 
-// A run over it would learn what is not to be learned.
+// A run over it would also train on masked tokens.
 TEST_F(TokensTest, RefusesAMaskThatNoSidecarNames) {
   const auto path = folder_.write("m.bin", bytes_of(Narrow{1, 2, 3}));
   (void)TokenFile(path, 100);

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <map>
 
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 
@@ -285,7 +285,7 @@ TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
   folder.write("a.bin", lengths);
   const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut, {}, Pack::at_once);
   EXPECT_EQ(packed.size(), 65537u);
-  EXPECT_EQ(Filled(packed, 65535, 8).tokens[5], 0u) << "nothing beside it";
+  EXPECT_EQ(Filled(packed, 65535, 8).tokens[5], 0u) << "nothing next to it";
 }
 
 // Ten million documents should open in 3 s, so a million in 0.3 s. Three times that would mean a worse complexity.

@@ -52,7 +52,7 @@ TEST(Layout, EmbeddingsAndSmallTensorsStayInFp32) {
     }
 }
 
-// 4,096 elements are the least that 8 bits are worth it for: here a block's matrices have 4,095, then 4,096.
+// Moments are stored in 8 bits from 4,096 elements on: here a block's matrices have 4,095, then 4,096.
 TEST(Layout, EightBitsBeginAt4096Elements) {
   for (const auto& [hidden, inner, format] :
        {std::tuple(65, 63, StorageFormat::fp32), std::tuple(64, 64, StorageFormat::block8)}) {

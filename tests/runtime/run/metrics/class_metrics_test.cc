@@ -245,7 +245,7 @@ TEST(EntityMetricsTest, SeqevalsNumbers) {
         const element wanted = golden["entities"].at(i).at(e);
         EXPECT_EQ(entities[e].begin, wanted.at(1).get_uint64().value()) << i;
         EXPECT_EQ(entities[e].end, wanted.at(2).get_uint64().value()) << i;
-        // Of the word that it begins with, behind "B-" or "I-".
+        // The type of its first word, after "B-" or "I-".
         EXPECT_EQ(names[there[entities[e].begin]].substr(2), wanted.at(0).get_string().value()) << i;
       }
     }

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "comm/communicator.h"
-#include "device/ops/losses/cross_entropy.h"
+#include "device/ops/losses/losses.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "tests/comm/run_threads.h"
 #include "tests/runtime/run/metrics/rank_exchange.h"
@@ -194,24 +194,24 @@ TEST(ScoreCollectorTest, EntitiesEndWithTheirTexts) {
 }
 
 // evaluation.metric may name what is reported, all of it and nothing else; eval_loss is the evaluator's own.
-void expect_metrics_of(const ClassReport& report, Judged judged) {
+void expect_metrics_of(const ClassReport& report, PredictionKind predictions) {
   std::vector<std::string> reported = {"eval_loss"};
   for (const auto& [name, value] : report.metrics) reported.push_back(name);
-  EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(judged)));
+  EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(predictions)));
 }
 
 TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
   const std::vector<std::string> ab = {"a", "b"};
-  expect_metrics_of(report_of({ab, true, device::ClassTarget::one}, {1, 0, 0, 1}, {0, 1}), Judged::one_class);
+  expect_metrics_of(report_of({ab, true, device::ClassTarget::one}, {1, 0, 0, 1}, {0, 1}), PredictionKind::one_class);
   expect_metrics_of(report_of({ab, true, device::ClassTarget::many}, {1, -1, -1, 1}, {0b01, 0b10}),
-                    Judged::many_classes);
+                    PredictionKind::many_classes);
   models::Classes tags;
   tags.names = {"O", "B-x", "I-x"};
   expect_metrics_of(report_of(tags, {{{1, 0, 0, 0, 1, 0, 0, 0, 1}, {0, 1, 2}, {{0, 3}, {0, 3}, {0, 3}}}}, 1, true),
-                    Judged::entities);
+                    PredictionKind::entities);
   expect_metrics_of(report_of({{"n"}, true, device::ClassTarget::number}, {1, 2},
                               {std::bit_cast<std::int32_t>(1.0F), std::bit_cast<std::int32_t>(3.0F)}),
-                    Judged::number);
+                    PredictionKind::number);
 }
 
 TEST(ScoreCollectorTest, ErrorsAreTheBetterTheSmaller) {

@@ -183,7 +183,7 @@ class FarWorld final : public comm::World {
     }
     std::string theirs = mine;
     for (std::size_t at = sizeof(std::int64_t); at < theirs.size(); at += sizeof(std::int64_t)) {
-      std::int64_t time = 0;  // behind the step's number come spans
+      std::int64_t time = 0;  // spans follow the step's number
       std::memcpy(&time, theirs.data() + at, sizeof time);
       if (time != 0) time += ahead_;
       std::memcpy(theirs.data() + at, &time, sizeof time);

@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "launcher/control/service/credentials.h"
+#include "launcher/control/service/listener.h"
+#include "launcher/control/service/service_address.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::launcher::control {
+
+// The sockets at which a run accepts connections of users and tools. They are opened before anything else of the run
+// starts.
+struct Endpoints {
+  std::optional<Listener> service;  // none: control.listen = "off", or no private socket can be made
+  Credentials credentials;
+  ServiceAddress address;
+  std::string refusal;  // why there is no private socket
+  std::optional<Listener> metrics;
+  std::string metrics_at;           // URL of the metrics
+  Credentials metrics_credentials;  // empty: anyone may read the metrics
+};
+// Throws Error{usage} if other machines could reach control.listen or control.metrics and the recipe names no
+// certificate, key and token. open_endpoints() checks this first; launchers of ranks call it on its own.
+void require_guarded(const runtime::Recipe::Control& recipe);
+// Throws Error{usage} if the recipe asks for something that is not possible, or that would give access without
+// credentials.
+Endpoints open_endpoints(const runtime::Recipe::Control& recipe);
+
+}  // namespace strata::launcher::control
