@@ -250,11 +250,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
   if (shape.quantise) require_quantised(*job.model);
-<<<<<<< HEAD
-  if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards.of);
-=======
-  if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards, shape.adapter != nullptr);
->>>>>>> w2-now
+  if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
   if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
     job.notes.push_back(note_of_quantised_files(*job.model));
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());

@@ -70,15 +70,9 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
 // Throws Error{usage} if model.frozen_format is set and the model has no tensor that it applies to.
 void require_quantised(const models::Model& model);
 
-<<<<<<< HEAD
 // For a model whose layers are cut into virtual shards: throws Error{usage} if some are quantised and cut within the 64
 // elements that share a scale.
-void require_whole_scales(const models::Model& model, std::size_t shards);
-=======
-// For a model whose layers are cut into virtual shards: throws Error{usage} if some are quantised without an adapter on
-// top, or cut within the 64 elements that share a scale.
-void require_whole_scales(const models::Model& model, const models::ShardRange& shards, bool adapted);
->>>>>>> w2-now
+void require_whole_scales(const models::Model& model, const models::ShardRange& shards);
 
 // A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model);

@@ -303,22 +303,10 @@ void require_quantised(const models::Model& model) {
               : "nothing is frozen: give training.freeze, or leave it out");
 }
 
-<<<<<<< HEAD
-void require_whole_scales(const models::Model& model, std::size_t shards) {
+void require_whole_scales(const models::Model& model, const models::ShardRange& shards) {
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
       if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
-=======
-void require_whole_scales(const models::Model& model, const models::ShardRange& shards, bool adapted) {
-  for (const auto& unit : model.units)
-    for (const models::Parameter& p : unit->parameters()) {
-      if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
-      if (!adapted)
-        fail(Exit::usage,
-             "{} supports layers in 4 bits as the base of an adapter alone: set adapter.kind = \"lora\", or leave "
-             "model.frozen_format out",
-             key_text(shards));
->>>>>>> w2-now
       const std::size_t run = p.piece(0).length;  // elements that follow each other
       if (run % device::kScaleBlock == 0) continue;
       std::size_t most = shards.of;
