@@ -194,7 +194,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
 }
 
 void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
-               const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
+                const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
   const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)

@@ -58,10 +58,10 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
   nodes[0].facts.processor = "an older one";
   nodes[1].facts.libraries = "another library";
   nodes[3].facts.gpus = {"a GPU"};
-  EXPECT_THAT(
-      remarks(),
-      ElementsAre(warning(AllOf(HasSubstr("n1 has a different kind of processor"), HasSubstr("an older one"))),
-                  warning(HasSubstr("n2 has a different library")), warning(HasSubstr("n4 has a different set of GPUs"))));
+  EXPECT_THAT(remarks(),
+              ElementsAre(warning(AllOf(HasSubstr("n1 has a different kind of processor"), HasSubstr("an older one"))),
+                          warning(HasSubstr("n2 has a different library")),
+                          warning(HasSubstr("n4 has a different set of GPUs"))));
 }
 
 // Below 0.8 of the median, a node is slow.

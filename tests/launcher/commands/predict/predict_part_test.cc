@@ -38,7 +38,8 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   require_free_names(part, {tokens});
   for (const char* other : {"mine", "strata predict"}) {
     folder.write("o.part", other);
-    EXPECT_FAILURE(require_free_names(part, {}), Exit::usage, AllOf(HasSubstr("o.part"), HasSubstr("did not write it")));
+    EXPECT_FAILURE(require_free_names(part, {}), Exit::usage,
+                   AllOf(HasSubstr("o.part"), HasSubstr("did not write it")));
   }
 }
 
