@@ -62,7 +62,9 @@ struct Manifest {
   int ranks = 0;               // that wrote the checkpoint
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
-  std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) writes them
+  // Key -> value, as to_text(Recipe) writes them, with absolute paths. In older manifests paths may be relative to the
+  // folder in which the run was started; so may base_path.
+  std::map<std::string, std::string> recipe;
   // For an adapter's checkpoint, which does not contain its base: the base's path, and its BaseHash
   // (runtime/weights/weights.h). An empty hash means that the files contain all tensors.
   std::string base_path, base_hash;

@@ -226,7 +226,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
     if (key.name == "data.train" && !manifest.data_hash.empty()) {
       // Files may move, and other tokens may be in files of the same names.
       if (manifest.data_hash == data_hash) continue;
-      if (stored->second == key.text(job.recipe)) {
+      if (stored->second == key.text(here) || stored->second == key.text(job.recipe)) {
         changes.push_back(
             fmt::format("the files of data.train = {} have other contents", excerpt(stored->second, kLongest)));
         continue;
@@ -268,6 +268,7 @@ ResumeChoice agree_on_choice(const Recipe::Checkpoint& recipe, comm::World& worl
   ResumeChoice out;
   out.folder = next();
   out.one = !next().empty();
+  const Recipe here = with_absolute_paths(job.recipe);
   while (at < texts.size()) {
     FoundCheckpoint& found = out.found.emplace_back();
     found.path = next();
