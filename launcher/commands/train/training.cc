@@ -55,6 +55,7 @@ void Checkpoints::save(const runtime::Trainer& trainer) {
   saved_step_ = trainer.steps_done();
   writer_->start(trainer.progress());
 }
+  begun_(saved_step_);
 
 void Checkpoints::finish() {
   if (writer_) writer_->finish();
@@ -65,7 +66,10 @@ std::optional<runtime::CheckpointFigures> Checkpoints::figures() const {
   return writer_->figures();
 }
 
-Training::Training(const Parts& parts) : p_(parts) {}
+Training::Training(const Parts& parts) : p_(parts) {
+  if (p_.reports)
+    p_.checkpoints.on_begun([&reports = *p_.reports](std::int64_t step) { reports.event("checkpoint", step); });
+}
 
 void Training::run() {
   begin();
@@ -98,7 +102,6 @@ void Training::step() {
   if (!stops) evaluate();
   if (ended_) return;
   if (p_.checkpoints.after(p_.trainer, report.save) || stops) stop_here(report.at_once);
-  if (p_.reports && p_.checkpoints.saved_step() == report.step) p_.reports->event("checkpoint", report.step);
 }
 
 runtime::StepReport Training::train_step() {
