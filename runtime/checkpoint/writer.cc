@@ -52,7 +52,8 @@ std::vector<bool> saved_units(const StepPlan& plan) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
-                                   const std::string& base, const std::string& data_hash)
+                                   const std::string& base, const std::string& data_hash,
+                                   const std::string& validation_hash)
     : world_(world),
       executor_(executor),
       folder_(folder),

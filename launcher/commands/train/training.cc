@@ -41,7 +41,8 @@ void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Tra
   folder_->pass_over(start.damaged);
   folder_->on_published(
       [&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
-  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base(), trainer.data_hash());
+  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base(), trainer.data_hash(),
+                  trainer.validation_hash());
 }
 
 bool Checkpoints::after(const runtime::Trainer& trainer, bool asked) {
@@ -54,8 +55,8 @@ void Checkpoints::save(const runtime::Trainer& trainer) {
   if (saved_step_ == trainer.steps_done()) return;
   saved_step_ = trainer.steps_done();
   writer_->start(trainer.progress());
-}
   begun_(saved_step_);
+}
 
 void Checkpoints::finish() {
   if (writer_) writer_->finish();
