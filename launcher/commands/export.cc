@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "launcher/screen/progress.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/job/requirements.h"
 #include "runtime/recipe/load_recipe.h"
 
@@ -20,6 +23,17 @@ runtime::ExportOptions settings_of(const ExportOptions& options, Activity& expor
   return {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32,
           .quantised = options.quantised,
           .advance = exporting.advance()};
+}
+
+std::string text_about_tokenizer(const runtime::ModelFolder& folder) {
+  if (folder.hugging_face()) return "";
+  const auto base = folder.base();
+  if (base && runtime::type_at(*base) == std::filesystem::file_type::not_found)
+    return fmt::format(
+        "; the tokenizer was not copied, because the model that its run began with is no longer at {}: "
+        "copy tokenizer.json and generation_config.json into the export",
+        base->string());
+  return "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder";
 }
 
 // Exports peft's folder of an adapter, merged into its base model.
@@ -55,6 +69,7 @@ int export_model(const ExportOptions& options) {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
     return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
   }();
+  if (const std::string remark = folder.remark_of_base(); !remark.empty()) note(remark);
   if (options.merge && !folder.has_adapter())
     fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
   if (options.adapter) {
@@ -74,10 +89,7 @@ int export_model(const ExportOptions& options) {
     say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
         folder.path().string());
   say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), options.dtype,
-      options.quantised ? ", and what is quantised in NF4" : "",
-      folder.hugging_face()
-          ? ""
-          : "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder");
+      options.quantised ? ", and what is quantised in NF4" : "", text_about_tokenizer(folder));
   return static_cast<int>(Exit::done);
 }
 

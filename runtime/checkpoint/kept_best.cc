@@ -26,27 +26,35 @@ bool greater_is_better(const std::map<std::string, std::string>& recipe) {
   return std::find(known.begin(), known.end(), metric) != known.end() && metric_named(metric).greater_is_better;
 }
 
-}  // namespace
-
-std::string measure_of(const std::map<std::string, std::string>& recipe) {
-  constexpr std::array<std::string_view, 5> kKeys = {"data.validation", "evaluation.metric",
-                                                     "evaluation.greater_is_better", "evaluation.max_sequences",
-                                                     "training.class_weights"};
-  std::string out;
-  for (const std::string_view key : kKeys) out += std::string(key) + " = " + value_of(recipe, key) + "\n";
+// The recipe keys that make two evaluations comparable, with their values as to_text() writes them, and the hash of
+// data.validation in place of its names if it is known.
+std::string measure_of(const std::map<std::string, std::string>& recipe, const std::string& validation_hash) {
+  constexpr std::array<std::string_view, 4> kKeys = {"evaluation.metric", "evaluation.greater_is_better",
+                                                     "evaluation.max_sequences", "training.class_weights"};
+  constexpr std::string_view kValidation = "data.validation";
+  const auto line = [](std::string_view key, const std::string& value) {
+    return std::string(key) + " = " + value + "\n";
+  };
+  std::string out = line(kValidation, validation_hash.empty() ? value_of(recipe, kValidation) : validation_hash);
+  for (const std::string_view key : kKeys) out += line(key, value_of(recipe, key));
   return out;
 }
 
-std::string measure_of(const Recipe& recipe) {
+}  // namespace
+
+bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash) {
   const auto values = values_of(recipe);
-  return measure_of(std::map<std::string, std::string>(values.begin(), values.end()));
+  const std::map<std::string, std::string> now(values.begin(), values.end());
+  const bool known = !manifest.validation_hash.empty();
+  return measure_of(manifest.recipe, manifest.validation_hash) == measure_of(now, known ? validation_hash : "");
 }
 
 std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest) {
   const std::optional<Best>& best = manifest.progress.best;
   if (!best || std::isnan(best->value) || value_of(manifest.recipe, "checkpoint.keep_best") != "true")
     return std::nullopt;
-  return BestCheckpoint{measure_of(manifest.recipe), greater_is_better(manifest.recipe), best->step, best->value};
+  return BestCheckpoint{measure_of(manifest.recipe, manifest.validation_hash), greater_is_better(manifest.recipe),
+                        best->step, best->value};
 }
 
 std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all) {

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,14 +9,14 @@
 
 namespace strata::runtime {
 
-// The measure by which a run ranks evaluations: the recipe keys that make two of them comparable, with their values as
-// to_text() writes them.
-std::string measure_of(const std::map<std::string, std::string>& recipe);
-std::string measure_of(const Recipe& recipe);
+// Whether a run of this recipe ranks evaluations by the measure of the checkpoint's run: by the same metric on the same
+// contents of data.validation. `validation_hash`: that of this run (Manifest::validation_hash); if the manifest has
+// none, the names of the files are compared.
+bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash);
 
 // The checkpoint that a run with checkpoint.keep_best considers the best of its folder.
 struct BestCheckpoint {
-  std::string measure;
+  std::string measure;   // equal for runs that rank evaluations in the same way
   bool greater = false;  // is better
   std::int64_t step = 0;
   double value = 0;

@@ -214,6 +214,7 @@ std::string to_json(const Manifest& m) {
   if (!m.base_hash.empty())
     line(JsonObject().add("base", JsonObject().add("path", m.base_path).add("hash", m.base_hash)));
   if (!m.data_hash.empty()) line(JsonObject().add("data_xxh3", m.data_hash));
+  if (!m.validation_hash.empty()) line(JsonObject().add("validation_xxh3", m.validation_hash));
   if (!m.algorithms.empty()) line(JsonObject().add("algorithms", m.algorithms));
   line(JsonObject().add("files", files));
   out += "\"checksum\":\"0000000000000000";
@@ -292,6 +293,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     if (m.base_hash.empty()) base.wrong("hash", "a hash");
   }
   if (fields.has("data_xxh3")) m.data_hash = fields.text("data_xxh3");
+  if (fields.has("validation_xxh3")) m.validation_hash = fields.text("validation_xxh3");
   if (fields.has("algorithms")) m.algorithms = fields.text("algorithms");
   for (const element item : fields.list("files")) m.files.push_back(shard_of({item, path}));
   return m;

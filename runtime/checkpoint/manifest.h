@@ -62,13 +62,16 @@ struct Manifest {
   int ranks = 0;               // that wrote the checkpoint
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
-  std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) writes them
+  // Key -> value, as to_text(Recipe) writes them, with absolute paths. In older manifests paths may be relative to the
+  // folder in which the run was started; so may base_path.
+  std::map<std::string, std::string> recipe;
   // For an adapter's checkpoint, which does not contain its base: the base's path, and its BaseHash
   // (runtime/weights/weights.h). An empty hash means that the files contain all tensors.
   std::string base_path, base_hash;
-  std::string data_hash;   // of the files of data.train (Trainer::data_hash); empty: not stored
-  std::string algorithms;  // the products' algorithms on a GPU (device/algorithm_table.h); else empty
-  bool boxes = false;      // the files hold parts of tensors that are boxes (shard.h), not only ranges of whole tensors
+  std::string data_hash;        // of the files of data.train (Trainer::data_hash); empty: not stored
+  std::string validation_hash;  // likewise, of data.validation
+  std::string algorithms;       // the products' algorithms on a GPU (device/algorithm_table.h); else empty
+  bool boxes = false;  // the files hold parts of tensors that are boxes (shard.h), not only ranges of whole tensors
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";

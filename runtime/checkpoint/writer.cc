@@ -52,7 +52,8 @@ std::vector<bool> saved_units(const StepPlan& plan) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
-                                   const std::string& base, const std::string& data_hash)
+                                   const std::string& base, const std::string& data_hash,
+                                   const std::string& validation_hash)
     : world_(world),
       executor_(executor),
       folder_(folder),
@@ -63,10 +64,12 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.family = job.model->family;
   manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
-  for (auto& value : values_of(job.recipe)) manifest_.recipe.insert(std::move(value));
+  const Recipe recipe = with_absolute_paths(job.recipe);
+  for (auto& value : values_of(recipe)) manifest_.recipe.insert(std::move(value));
+  manifest_.validation_hash = validation_hash;
   manifest_.base_hash = base;
   manifest_.data_hash = data_hash;
-  if (job.recipe.model.path) manifest_.base_path = job.recipe.model.path->string();
+  if (recipe.model.path) manifest_.base_path = recipe.model.path->string();
   manifest_.files.resize(records_.size());
   plan_file(job);
   communicator_ = world.open(executor.checkpoint_lane());

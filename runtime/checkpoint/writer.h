@@ -30,10 +30,11 @@ struct CheckpointFigures {
 // wait for them. An error ends the run; published checkpoints stay. Every rank has one; destroy it before the executor.
 class CheckpointWriter final : public Saver {
  public:
-  // `base`: the BaseHash of an adapter's base; the files then do not contain the base. `data_hash`:
-  // Manifest::data_hash. Collective.
+  // `base`: the BaseHash of an adapter's base; the files then do not contain the base. `data_hash`, `validation_hash`:
+  // as in Manifest. Collective.
   CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
-                   const std::string& base = {}, const std::string& data_hash = {});
+                   const std::string& base = {}, const std::string& data_hash = {},
+                   const std::string& validation_hash = {});
   ~CheckpointWriter() override;
 
   // Call between steps, on all ranks alike: waits until the previous checkpoint is durable; the next step begins to

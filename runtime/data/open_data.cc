@@ -1,5 +1,8 @@
 #include "runtime/data/open_data.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -119,6 +122,21 @@ bool names_documents(const Recipe::Data& data) {
     const auto sidecar = read_sidecar(path);
     return sidecar && sidecar->documents;
   });
+}
+
+std::string hash_of_contents(std::span<const comm::Seen> seen) {
+  if (seen.empty()) return {};
+  std::string fingerprints;
+  for (const comm::Seen& file : seen) fingerprints += file.fingerprint + '\n';
+  return fmt::format("{:016x}", XXH3_64bits(fingerprints.data(), fingerprints.size()));
+}
+
+std::string validation_hash(const Recipe::Data& data) {
+  constexpr const char* kKey = "data.validation";
+  std::vector<comm::Seen> seen;
+  for (const fs::path& path : expand_patterns(data.validation, kKey))
+    seen.push_back(TokenFile(path, std::nullopt).seen(kKey));
+  return hash_of_contents(seen);
 }
 
 std::uint64_t most_validation_sequences(const Recipe& recipe) {

@@ -65,6 +65,10 @@ std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Open
 // Makes the same checks for a run that does not evaluate, without reading anything into memory. Labels and lengths are
 // not checked.
 void check_validation_data(const Recipe& recipe, const Opening& opening);
+// XXH3-64 of the contents of files that were opened, wherever they are, 16 hex digits; empty if there are none.
+std::string hash_of_contents(std::span<const comm::Seen> seen);
+// That of the files of data.validation, which need not be open.
+std::string validation_hash(const Recipe::Data& data);
 // The most sequences of data.validation that an evaluation of the run reads.
 std::uint64_t most_validation_sequences(const Recipe& recipe);
 

@@ -31,6 +31,8 @@ std::vector<std::pair<std::string, std::string>> values_of(const Recipe& recipe)
 // values_of(), one "key = value" per line. Ranks compare its hash before step 1.
 std::string to_text(const Recipe& recipe);
 
+// The recipe with paths that name the same files wherever a later program is started. Paths of report.* stay.
+Recipe with_absolute_paths(Recipe recipe);
 // The recipe as a file for load_recipe: keys that differ from their defaults, absolute paths, without report.*.
 std::string to_toml(const Recipe& recipe);
 

@@ -154,17 +154,24 @@ std::string to_text(const Recipe& recipe) {
   return out;
 }
 
-std::string to_toml(const Recipe& recipe) {
-  Recipe whole = recipe;
-  const auto absolute = [](auto& path) { path = fs::absolute(path).lexically_normal().string(); };
-  for (auto* path : {&whole.model.path, &whole.checkpoint.dir, &whole.evaluation.prompts, &whole.control.tls_cert,
-                     &whole.control.tls_key, &whole.control.tls_client_ca, &whole.control.token_file})
+Recipe with_absolute_paths(Recipe recipe) {
+  const auto absolute = [](auto& path) {
+    if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
+  };
+  for (auto* path :
+       {&recipe.model.path, &recipe.adapter.path, &recipe.checkpoint.dir, &recipe.evaluation.prompts,
+        &recipe.control.tls_cert, &recipe.control.tls_key, &recipe.control.tls_client_ca, &recipe.control.token_file})
     if (*path) absolute(**path);
-  for (fs::path& path : whole.memory.nvme) absolute(path);
-  for (DataSource& source : whole.data.train)
+  for (fs::path& path : recipe.memory.nvme) absolute(path);
+  for (DataSource& source : recipe.data.train)
     for (std::string& pattern : source.files) absolute(pattern);
-  for (std::string& pattern : whole.data.validation) absolute(pattern);
-  if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
+  for (std::string& pattern : recipe.data.validation) absolute(pattern);
+  if (std::string& resume = recipe.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
+  return recipe;
+}
+
+std::string to_toml(const Recipe& recipe) {
+  const Recipe whole = with_absolute_paths(recipe);
   const Recipe defaults = defaults_for(whole);
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/data/open_data.h"
 #include "runtime/run/resume.h"
 
 namespace strata::runtime {
@@ -14,9 +15,9 @@ namespace {
 
 // The beginning of a run that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
 // is the usual one.
-Beginning after(const Manifest& manifest, const Recipe& recipe) {
+Beginning after(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash) {
   std::optional<Best> best = manifest.progress.best;
-  if (measure_of(manifest.recipe) != measure_of(recipe)) best.reset();
+  if (!same_measure(manifest, recipe, validation_hash)) best.reset();
   const std::int64_t patience = recipe.evaluation.patience;
   if (best && patience > 0 && best->since >= patience) return {};
   return {manifest.progress.step, best && best->newest == manifest.progress.step};
@@ -32,9 +33,10 @@ Beginning planned_beginning(const Recipe& recipe, int threads) {
       const FoundCheckpoint* found;
       Beginning from;
     };
+    const std::string validation = choice.found.empty() ? "" : validation_hash(recipe.data);
     std::vector<Candidate> all;
     for (const FoundCheckpoint& found : choice.found)
-      if (found.damage.empty()) all.push_back({&found, after(read_manifest(found.path), recipe)});
+      if (found.damage.empty()) all.push_back({&found, after(read_manifest(found.path), recipe, validation)});
     while (!all.empty()) {
       const auto evaluates = [&](const Candidate& c) { return comes_to_evaluation(recipe, c.from); };
       const Candidate newest = all.front();

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "base/quote.h"
 #include "comm/same_files.h"
@@ -35,10 +37,17 @@ namespace fs = std::filesystem;
 
 // With another value of one of these keys it would be another run. Other keys may differ (rates, steps, placement,
 // ranks).
-constexpr std::array<std::string_view, 12> kSameKeys = {
-    "model.frozen_format", "model.double_quant",    "data.long",          "data.order",
-    "data.packing",        "data.seq_len",          "optimizer.name",     "training.seed",
-    "training.freeze",     "training.reduce_group", "training.objective", "training.mlm_probability"};
+constexpr std::string_view kSameKeys[] = {"model.frozen_format",
+                                          "model.double_quant",
+                                          "data.long",
+                                          "data.order",
+                                          "data.packing",
+                                          "data.seq_len",
+                                          "training.seed",
+                                          "training.freeze",
+                                          "training.reduce_group",
+                                          "training.objective",
+                                          "training.mlm_probability"};
 
 bool is_dropout(std::string_view key) {
   return key.ends_with("_pdrop") || key.ends_with("_dropout");
@@ -52,11 +61,34 @@ bool is_free(std::string_view key) {
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || is_dropout(key) || key.ends_with("_token_id");
 }
 
+// A value as JSON, with equal numbers written alike: 1.0 as 1.
+std::string comparable(simdjson::dom::element value) {
+  std::string out;
+  const auto add = [&out](const std::string& item) { out += (out.empty() ? "" : ",") + item; };
+  constexpr double kExact = 0x1p53;
+  switch (value.type()) {
+    case simdjson::dom::element_type::DOUBLE: {
+      const double number = value.get_double().value();
+      if (number != std::trunc(number) || std::abs(number) >= kExact) break;
+      return std::to_string(static_cast<std::int64_t>(number));
+    }
+    case simdjson::dom::element_type::ARRAY:
+      for (const auto item : value.get_array().value()) add(comparable(item));
+      return "[" + out + "]";
+    case simdjson::dom::element_type::OBJECT:
+      for (const auto field : value.get_object().value()) add(json_string(field.key) + ":" + comparable(field.value));
+      return "{" + out + "}";
+    default:
+      break;
+  }
+  return simdjson::minify(value);
+}
+
 std::map<std::string, std::string> keys_of(const std::string& config) {
   std::map<std::string, std::string> out;
   simdjson::dom::parser parser;
   const simdjson::dom::object object = parser.parse(models::without_python_numbers(config));
-  for (const auto field : object) out.emplace(std::string(field.key), simdjson::minify(field.value));
+  for (const auto field : object) out.emplace(std::string(field.key), comparable(field.value));
   // Older presets wrote out sizes that a configuration now leaves to its class.
   const auto size = [&](const char* key) {
     const auto found = out.find(key);
@@ -122,8 +154,24 @@ void require_same_weights(const Manifest& manifest, const fs::path& path, const 
   if (was != now) other_run(path, "the weights of data.train", was, now);
 }
 
-bool same_evaluations(const Manifest& manifest, const Job& job) {
-  return measure_of(manifest.recipe) == measure_of(job.recipe);
+// The update rule and the format of the moments, whichever of the keys name them: adamw8bit is adamw with 8-bit
+// moments.
+void require_same_optimizer(const Manifest& manifest, const fs::path& path, const Recipe& now) {
+  constexpr std::string_view kName = "optimizer.name", kMoments = "optimizer.moments";
+  std::vector<std::string_view> stored;
+  for (const std::string_view key : {kName, kMoments})
+    if (const auto found = manifest.recipe.find(std::string(key)); found != manifest.recipe.end())
+      if (found->second != "none") stored.push_back(key);
+  if (stored.empty()) return;
+  const Recipe was = stored_keys(manifest.recipe, stored);
+  const auto text = [](std::string_view key, Recipe recipe) {
+    recipe.optimizer.moments = recipe.optimizer.moment_format();
+    return std::ranges::find(recipe_keys(), key, &RecipeKey::name)->text(recipe);
+  };
+  const bool same_rule = was.optimizer.algorithm() == now.optimizer.algorithm();
+  for (const std::string_view key : {kName, kMoments})
+    if (key == kName ? !same_rule : was.optimizer.moment_format() != now.optimizer.moment_format())
+      other_run(path, key, text(key, was), text(key, now));
 }
 
 // Whether the run that wrote the checkpoint trained the job's adapter, by whatever names its keys called the layers.
@@ -135,12 +183,13 @@ bool same_adapter(const Manifest& manifest, const Job& job) {
 
 }  // namespace
 
-Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
+Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job,
+                        const std::string& validation_hash) {
   require_same_config(manifest, path, job);
   for (const RecipeKey& key : recipe_keys()) {
     const bool of_adapter = key.name.starts_with("adapter.");
     if (key.name == "adapter.path") continue;  // the run began there, and the checkpoint has continued from it
-    if (!of_adapter && std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
+    if (!of_adapter && std::ranges::find(kSameKeys, key.name) == std::end(kSameKeys)) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
@@ -154,10 +203,11 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     if (was != now && chooses_modules(key.name) && same_adapter(manifest, job)) continue;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
+  require_same_optimizer(manifest, path, job.recipe);
   require_same_shards(manifest, path, job.recipe);
   require_same_weights(manifest, path, job.recipe.data);
   Progress progress = manifest.progress;
-  if (!same_evaluations(manifest, job)) progress.best.reset();
+  if (!same_measure(manifest, job.recipe, validation_hash)) progress.best.reset();
   const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
   const auto stored = manifest.recipe.find("training.micro_batch_size");
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
@@ -218,6 +268,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
     if (was != now)
       changes.push_back(fmt::format("{} was {} and is {}", what, excerpt(was, kLongest), excerpt(now, kLongest)));
   };
+  const Recipe here = with_absolute_paths(job.recipe);
   std::uint64_t size = 1;
   for (const RecipeKey& key : recipe_keys()) {
     const auto stored = manifest.recipe.find(key.name);
@@ -226,7 +277,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
     if (key.name == "data.train" && !manifest.data_hash.empty()) {
       // Files may move, and other tokens may be in files of the same names.
       if (manifest.data_hash == data_hash) continue;
-      if (stored->second == key.text(job.recipe)) {
+      if (stored->second == key.text(here) || stored->second == key.text(job.recipe)) {
         changes.push_back(
             fmt::format("the files of data.train = {} have other contents", excerpt(stored->second, kLongest)));
         continue;
@@ -297,7 +348,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
         const Checkpoint checkpoint(found.path);
         base = checkpoint.manifest().base_hash;
         had_best = checkpoint.manifest().progress.best.has_value();
-        progress = progress_under(checkpoint.manifest(), found.path, job);
+        progress = progress_under(checkpoint.manifest(), found.path, job, trainer.validation_hash());
         change = schedule_change(checkpoint.manifest(), job.recipe, progress.step);
         settings = other_settings(checkpoint.manifest(), job, trainer.data_hash());
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads, advance);

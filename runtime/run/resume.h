@@ -16,7 +16,9 @@ namespace strata::runtime {
 
 // The progress from which the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and
 // both values, if the checkpoint's run cannot continue as this job: another model, data order, seed and so on.
-Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job);
+// `validation_hash`: of this run (Trainer::validation_hash).
+Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job,
+                        const std::string& validation_hash);
 
 // A sentence about a schedule that differs from that of the checkpoint's run: what changed, and how the learning rate
 // jumps at the next step; empty if it does not.

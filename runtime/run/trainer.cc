@@ -1,7 +1,6 @@
 #include "runtime/run/trainer.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
@@ -53,10 +52,9 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
       check_validation_data(recipe, of_validation);  // for `strata eval`: reports early what is wrong
   });
   comm::require_same(train, world);
-  std::string fingerprints;
-  for (const comm::Seen& file : train) fingerprints += file.fingerprint + '\n';
-  if (!train.empty()) data_hash_ = fmt::format("{:016x}", XXH3_64bits(fingerprints.data(), fingerprints.size()));
+  data_hash_ = hash_of_contents(train);
   comm::require_same(validation, world);
+  validation_hash_ = hash_of_contents(validation);
   progress_.loss_scale = scaler_.state();
 }
 

@@ -66,6 +66,8 @@ class Trainer {
   const std::string& base() const { return base_; }
   // XXH3-64 of the contents of data.train's files, wherever they are, 16 hex digits; empty if there are none.
   const std::string& data_hash() const { return data_hash_; }
+  // Likewise of data.validation's files.
+  const std::string& validation_hash() const { return validation_hash_; }
   // The run's state between two steps, without the tensors. restore() resumes from it.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
@@ -113,7 +115,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<Sequences> validation_;
   LossScaler scaler_;
-  std::string base_, data_hash_;
+  std::string base_, data_hash_, validation_hash_;
   Progress progress_;
   std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the next step, over all ranks

@@ -196,6 +196,20 @@ TEST_F(Train, AnUnknownInterfaceIsNotedOnOneNode) {
                              testing::HasSubstr("; a run on one node needs none")));
 }
 
+// Also those of an evaluation before the first step, and after a step that nothing else saves.
+TEST_F(Train, EveryCheckpointThatBeginsIsAnEvent) {
+  run_.write_tokens("validation.bin", 200);
+  const Outcome outcome = run(run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=3",
+                                          "evaluation.every=2", "evaluation.at_start=true", "checkpoint.keep_best=true",
+                                          "checkpoint.dir=" + run_.file("ck"), "report.dir=" + run_.file("reports")}));
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  std::vector<std::string> steps;
+  simdjson::dom::parser parser;
+  for (const element line : parser.load_many(run_.file("reports/events.jsonl")))
+    if (line["event"].get_string().value() == "checkpoint") steps.push_back(simdjson::minify(line["step"]));
+  EXPECT_THAT(steps, testing::ElementsAre("0", "2", "3"));
+}
+
 TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =

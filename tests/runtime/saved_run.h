@@ -76,7 +76,8 @@ class SavedRun {
       Trainer trainer(job, world, 1);
       const auto [resumed, damaged] = start_or_resume(trainer, job, world, 2, note);
       folder.pass_over(damaged);
-      CheckpointWriter writer(job, world, trainer.executor(), folder, trainer.base(), trainer.data_hash());
+      CheckpointWriter writer(job, world, trainer.executor(), folder, trainer.base(), trainer.data_hash(),
+                              trainer.validation_hash());
       std::vector<std::string> losses, evaluations;
       std::optional<PeriodicEvaluation> evaluation;
       if (job.evaluation) evaluation.emplace(job, world, trainer);

@@ -41,7 +41,8 @@ void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Tra
   folder_->pass_over(start.damaged);
   folder_->on_published(
       [&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
-  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base(), trainer.data_hash());
+  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base(), trainer.data_hash(),
+                  trainer.validation_hash());
 }
 
 bool Checkpoints::after(const runtime::Trainer& trainer, bool asked) {
@@ -54,6 +55,7 @@ void Checkpoints::save(const runtime::Trainer& trainer) {
   if (saved_step_ == trainer.steps_done()) return;
   saved_step_ = trainer.steps_done();
   writer_->start(trainer.progress());
+  begun_(saved_step_);
 }
 
 void Checkpoints::finish() {
@@ -65,7 +67,10 @@ std::optional<runtime::CheckpointFigures> Checkpoints::figures() const {
   return writer_->figures();
 }
 
-Training::Training(const Parts& parts) : p_(parts) {}
+Training::Training(const Parts& parts) : p_(parts) {
+  if (p_.reports)
+    p_.checkpoints.on_begun([&reports = *p_.reports](std::int64_t step) { reports.event("checkpoint", step); });
+}
 
 void Training::run() {
   begin();
@@ -98,7 +103,6 @@ void Training::step() {
   if (!stops) evaluate();
   if (ended_) return;
   if (p_.checkpoints.after(p_.trainer, report.save) || stops) stop_here(report.at_once);
-  if (p_.reports && p_.checkpoints.saved_step() == report.step) p_.reports->event("checkpoint", report.step);
 }
 
 runtime::StepReport Training::train_step() {

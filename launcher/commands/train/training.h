@@ -40,6 +40,9 @@ class Checkpoints {
   void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
             control::Control& control);
 
+  // Sets a callback for each checkpoint that is begun.
+  void on_begun(std::function<void(std::int64_t step)> begun) { begun_ = std::move(begun); }
+
   bool can_save() const { return writer_.has_value(); }
   // The step of the newest checkpoint that was begun; -1 if none was.
   std::int64_t saved_step() const { return saved_step_; }
@@ -58,6 +61,7 @@ class Checkpoints {
   std::optional<runtime::CheckpointFolder> folder_;
   std::optional<runtime::CheckpointWriter> writer_;
   std::int64_t saved_step_ = -1;
+  std::function<void(std::int64_t)> begun_ = [](std::int64_t) {};
 };
 
 // The evaluations between a training's steps and their messages: progress with the time left, the result, which

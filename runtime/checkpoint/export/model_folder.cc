@@ -101,6 +101,42 @@ Recipe::Model frozen_format_of(const Manifest& manifest) {
   return stored_keys(manifest.recipe, names).model;
 }
 
+// The path that the run's recipe had for a key; empty if it had none.
+fs::path stored_path(const Manifest& manifest, const char* key) {
+  const auto stored = manifest.recipe.find(key);
+  // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
+  if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return {};
+  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), key).text_or("path", "");
+}
+
+// The folder in which the run was started: the one that its relative checkpoint.dir leads from to `checkpoints`. Empty
+// if that is not known.
+fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) {
+  const fs::path dir = (stored_path(manifest, "checkpoint.dir") / "").lexically_normal().parent_path();
+  if (dir.empty() || dir.is_absolute()) return {};
+  fs::path start = checkpoints;
+  for (auto part = dir.end(); part != dir.begin(); start = start.parent_path())
+    if (*--part != start.filename()) return {};
+  return start;
+}
+
+// Where the model is that a manifest names. In older manifests its path may be relative to the folder in which the run
+// was started. `guessed`: it was found by that path in a folder that may be another one.
+struct ModelPlace {
+  fs::path path;
+  bool guessed = false;
+};
+ModelPlace place_of(const fs::path& model, const Manifest& manifest, const fs::path& checkpoint) {
+  if (model.empty() || model.is_absolute()) return {model};
+  const auto in = [&](const fs::path& folder) { return (folder / model).lexically_normal(); };
+  const fs::path checkpoints = fs::absolute(checkpoint / "").lexically_normal().parent_path().parent_path();
+  const fs::path start = folder_of_start(manifest, checkpoints), beside = checkpoints.parent_path();
+  if (!start.empty() && type_at(in(start)) != fs::file_type::not_found) return {in(start)};
+  for (const fs::path& folder : {beside, fs::current_path()})
+    if (type_at(in(folder)) != fs::file_type::not_found) return {in(folder), true};
+  return {in(start.empty() ? beside : start)};
+}
+
 }  // namespace
 
 Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
@@ -232,7 +268,8 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
   const Manifest& manifest = checkpoint->manifest();
   auto own = std::make_unique<SharedCheckpoint>(checkpoint, model, seed, new_head);
   if (manifest.base_hash.empty()) return own;
-  return joined_weights(base_weights(model), std::move(own), model, {manifest.base_hash, manifest.base_path});
+  return joined_weights(base_weights(model), std::move(own), model,
+                        {manifest.base_hash, place_of(manifest.base_path, manifest, path_).path.string()});
 }
 
 std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& model) const {
@@ -241,7 +278,8 @@ std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& mod
   const Recipe began = stored_keys(manifest.recipe, kKeys);
   if (began.model.init == Init::random) return random_weights(model, began.training.seed);
   require_base();
-  return ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
+  return ModelFolder(place_of(manifest.base_path, manifest, path_).path)
+      .weights(model, began.training.seed, began.model.new_head);
 }
 
 void ModelFolder::require_base() const {
@@ -249,10 +287,11 @@ void ModelFolder::require_base() const {
   const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
   constexpr std::string_view kKeys[] = {"model.init"};
   if (manifest.base_hash.empty() || stored_keys(manifest.recipe, kKeys).model.init == Init::random) return;
-  if (type_at(manifest.base_path) == fs::file_type::not_found)
+  const fs::path base = place_of(manifest.base_path, manifest, path_).path;
+  if (type_at(base) == fs::file_type::not_found)
     fail(Exit::usage,
          "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
-         path_.string(), manifest.base_path);
+         path_.string(), base.string());
 }
 
 device::DType ModelFolder::dtype() const {
@@ -267,10 +306,20 @@ device::DType ModelFolder::dtype() const {
 
 std::optional<fs::path> ModelFolder::began_with() const {
   const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
-  const auto stored = manifest.recipe.find("model.path");
-  // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
-  if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return std::nullopt;
-  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), path_.string()).text_or("path", "");
+  const fs::path model = stored_path(manifest, "model.path");
+  return model.empty() ? std::nullopt : std::optional(place_of(model, manifest, path_).path);
+}
+
+std::string ModelFolder::remark_of_base() const {
+  if (!checkpoint_) return {};
+  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const fs::path model = stored_path(manifest, "model.path");
+  const ModelPlace place = place_of(model, manifest, path_);
+  if (!place.guessed) return {};
+  return fmt::format(
+      "{} names the model that its run began with as {}, from a folder that it does not record: {} is "
+      "read",
+      path_.string(), model.string(), place.path.string());
 }
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
@@ -310,6 +359,7 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
                      recipe.model.path.value_or(""));
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
+  if (const std::string remark = world.rank() == 0 ? folder.remark_of_base() : ""; !remark.empty()) note(remark);
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
   if (const auto initialised = weights->initialised(); !initialised.empty() && world.rank() == 0)

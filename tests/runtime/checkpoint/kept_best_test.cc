@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/recipe/load_recipe.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -28,6 +30,26 @@ TEST(KeptBest, AClaimIsOfARunThatKeepsIt) {
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, std::nan(""), 0, 3})));
   recipe["checkpoint.keep_best"] = "false";
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3})));
+}
+
+TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
+  Recipe recipe;
+  recipe.data.validation = {"here.bin"};
+  const auto values = values_of(recipe);
+  Manifest older = manifest({values.begin(), values.end()}, {3, 0.5, 0, 3});
+  EXPECT_TRUE(same_measure(older, recipe, "b")) << "by the name";
+  Manifest newer = older;
+  newer.validation_hash = "a";
+  EXPECT_FALSE(same_measure(newer, recipe, "b"));
+  recipe.data.validation = {"there.bin"};
+  EXPECT_TRUE(same_measure(newer, recipe, "a"));
+  EXPECT_FALSE(same_measure(older, recipe, "a"));
+  recipe.evaluation.max_sequences = 7;
+  EXPECT_FALSE(same_measure(newer, recipe, "a"));
+  Manifest other = newer;
+  newer.recipe["checkpoint.keep_best"] = other.recipe["checkpoint.keep_best"] = "true";
+  other.validation_hash = "b";
+  EXPECT_NE(best_checkpoint(newer)->measure, best_checkpoint(other)->measure);
 }
 
 TEST(KeptBest, OfEachMeasureTheBestThatIsThere) {

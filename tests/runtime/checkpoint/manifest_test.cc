@@ -27,11 +27,13 @@ Manifest some_manifest() {
 
 TEST(Manifest, IsReadBackAsItWasWritten) {
   Manifest m = some_manifest();
+  m.validation_hash = "0123456789abcdef";
   for (const char* algorithms : {"", "strata algorithms 1\nNVIDIA H200, cuBLASLt 13.1.0\n8x8x8 NT: 00ff\n"}) {
     m.algorithms = algorithms;
     const std::string json = to_json(m);
     const Manifest again = parse_manifest(json, "manifest.json");
     EXPECT_EQ(again.algorithms, algorithms);
+    EXPECT_EQ(again.validation_hash, m.validation_hash);
     EXPECT_EQ(again.progress, m.progress);
     EXPECT_EQ(again.recipe, m.recipe);
     EXPECT_EQ(to_json(again), json);

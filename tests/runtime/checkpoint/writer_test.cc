@@ -6,10 +6,13 @@
 #include <chrono>
 #include <thread>
 
+#include "base/json/json_writer.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A disk that is slow at a checkpoint's first operation, before any state is read. The next steps take milliseconds, so
 // all of them would run meanwhile if their updates did not wait.
@@ -58,6 +61,15 @@ TEST(CheckpointWriterTest, ExtentsOfSeveralBlocks) {
   const auto rest = run.run(1, sets, 2);
   EXPECT_EQ(rest.resumed, "step-00000001");
   EXPECT_EQ(rest.weights, reference.run(1, reference.sets(1, wide), 2).weights);
+}
+
+// A later command may be started in another folder.
+TEST(CheckpointWriterTest, PathsInManifestsAreAbsolute) {
+  const SavedRun run;
+  const fs::path tokens = run.folder().path() / "tokens.bin";
+  run.run(1, run.sets(1, {"data.train=" + fs::relative(tokens).string()}), 1, {1});
+  EXPECT_EQ(read_manifest(run.checkpoints() / "step-00000001").recipe.at("data.train"),
+            "[" + json_string(fs::absolute(fs::relative(tokens)).lexically_normal().string()) + "]");
 }
 
 }  // namespace

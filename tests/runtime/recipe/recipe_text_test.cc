@@ -55,6 +55,21 @@ TEST(RecipeTextTest, ARecipeAsAFile) {
   }
 }
 
+TEST(RecipeTextTest, PathsThatAreAbsolute) {
+  Recipe recipe;
+  recipe.model.path = "a/../m";
+  recipe.adapter.path = "p";
+  recipe.checkpoint.dir = "/c";
+  recipe.data.validation = {"v/*.bin"};
+  const Recipe whole = with_absolute_paths(recipe);
+  const std::filesystem::path here = std::filesystem::current_path();
+  EXPECT_EQ(whole.model.path, here / "m");
+  EXPECT_EQ(whole.adapter.path, here / "p");
+  EXPECT_EQ(whole.checkpoint.dir, "/c");
+  EXPECT_EQ(whole.data.validation[0], (here / "v/*.bin").string());
+  EXPECT_EQ(whole.checkpoint.resume, "auto");
+}
+
 // The values that a run itself sets in the model's config are JSON, and names of classes may be any text.
 TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
   const tests::ScratchFolder folder;

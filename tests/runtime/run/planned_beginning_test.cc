@@ -51,6 +51,12 @@ TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
   EXPECT_FALSE(comes({fourth}));
   // With another measure, the evaluation is made again.
   EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
+  // The contents of data.validation count, not its name.
+  const std::filesystem::path moved = run_.folder().path() / "moved.bin";
+  std::filesystem::copy(run_.folder().path() / "validation.bin", moved);
+  EXPECT_FALSE(comes({fourth, "data.validation=" + moved.string()}));
+  run_.folder().write("validation.bin", std::string(400, '\1'));
+  EXPECT_TRUE(comes({fourth}));
 }
 
 // The run finds the damage when it reads the checkpoint, and resumes from an older one.

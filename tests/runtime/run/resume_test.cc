@@ -198,12 +198,12 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   const Recipe recipe = load_recipe(std::nullopt, run.sets(2));
   const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
   const Manifest written = read_manifest(path);
-  for (const char* key : {"data.long", "data.order", "data.packing", "data.seq_len", "optimizer.name", "training.seed",
+  for (const char* key : {"data.long", "data.order", "data.packing", "data.seq_len", "training.seed",
                           "training.reduce_group", "training.objective", "training.mlm_probability"}) {
     Manifest other = written;
     ASSERT_TRUE(other.recipe.contains(key)) << key;
     other.recipe[key] = "another";
-    EXPECT_FAILURE((void)progress_under(other, path, job), Exit::usage,
+    EXPECT_FAILURE((void)progress_under(other, path, job, ""), Exit::usage,
                    HasSubstr(fmt::format("step-00000002 was written with {} = another, and {} {}", key,
                                          key == std::string_view("data.packing") ? "this run has" : "the recipe says",
                                          written.recipe.at(key))));
@@ -211,23 +211,23 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   Manifest mixed = written;
   mixed.recipe["data.train.weights"] = "[0.7, 0.3]";
   EXPECT_FAILURE(
-      (void)progress_under(mixed, path, job), Exit::usage,
+      (void)progress_under(mixed, path, job, ""), Exit::usage,
       HasSubstr("written with the weights of data.train = [0.7, 0.3], and the recipe says of one source: keep "
                 "the value, give another checkpoint.dir, or start over from exported weights"));
   Manifest before = written;  // there was no such key
   before.recipe.erase("data.packing");
   before.recipe.erase("data.long");
-  EXPECT_EQ(progress_under(before, path, job).next_micro_batch, written.progress.next_micro_batch);
+  EXPECT_EQ(progress_under(before, path, job, "").next_micro_batch, written.progress.next_micro_batch);
   Recipe packed = recipe;
   packed.data.packing = Packing::documents;
   const Job of_documents = make_job(open_workload(packed), 2, capacity_of(recipe.memory, 1));
   EXPECT_FAILURE(
-      (void)progress_under(before, path, of_documents), Exit::usage,
+      (void)progress_under(before, path, of_documents, ""), Exit::usage,
       HasSubstr("written with data.packing = \"stream\", and this run has \"documents\" (auto is documents"));
   for (const char* key : {"optimizer.learning_rate", "training.max_steps", "zero.stage", "data.train"}) {
     Manifest other = written;
     other.recipe[key] = "another";
-    EXPECT_EQ(progress_under(other, path, job).next_micro_batch, written.progress.next_micro_batch) << key;
+    EXPECT_EQ(progress_under(other, path, job, "").next_micro_batch, written.progress.next_micro_batch) << key;
   }
 }
 
@@ -247,8 +247,9 @@ TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
     other.config.replace(at, 14, fmt::format("\"n_inner\":{}", width));
     return other;
   };
-  EXPECT_EQ(progress_under(with(wide), path, job).step, 2);
-  EXPECT_FAILURE((void)progress_under(with(wide + 1), path, job), Exit::usage, HasSubstr("n_inner of its config is"));
+  EXPECT_EQ(progress_under(with(wide), path, job, "").step, 2);
+  EXPECT_FAILURE((void)progress_under(with(wide + 1), path, job, ""), Exit::usage,
+                 HasSubstr("n_inner of its config is"));
 }
 
 TEST(ResumeTest, AnotherRunIsRefused) {
@@ -264,10 +265,67 @@ TEST(ResumeTest, AnotherRunIsRefused) {
   refused("model.config.vocab_size=131", HasSubstr("vocab_size"));
   refused("model.config.n_layer=3", HasSubstr("n_layer"));
   refused("model.config.layer_norm_epsilon=1e-3", HasSubstr("layer_norm_epsilon"));
-  refused("optimizer.moments=bf16", HasSubstr("in F32, and this run keeps it in BF16"));
-  refused("optimizer.name=lion", HasSubstr("optimizer.name"));
+  refused("optimizer.moments=bf16", HasSubstr("optimizer.moments = \"fp32\", and the recipe says \"bf16\": keep"));
+  refused("optimizer.name=adamw8bit", HasSubstr("optimizer.moments = \"fp32\", and the recipe says \"8bit\": keep"));
+  refused("optimizer.name=lion", HasSubstr("optimizer.name = \"adamw\", and the recipe says \"lion\": keep"));
   EXPECT_THAT(run.run(2, run.sets(2, {"optimizer.learning_rate=1e-4", "training.max_steps=9"}), 4).resumed,
               "step-00000002");
+}
+
+// Two names of one optimizer.
+TEST(ResumeTest, AdamW8bitIsAdamWWith8BitMoments) {
+  const SavedRun run;
+  run.run(1, run.sets(1, {"optimizer.name=adamw8bit"}), 2, {2});
+  EXPECT_EQ(run.run(1, run.sets(1, {"optimizer.moments=8bit"}), 3, {3}).resumed, "step-00000002");
+  EXPECT_EQ(run.run(1, run.sets(1, {"optimizer.name=adamw8bit"}), 4).resumed, "step-00000003");
+}
+
+// 0 and 0.0 are one number, for dropouts, which are compared in a note, and for other values.
+TEST(ResumeTest, NumbersOfTheConfigAreComparedAsNumbers) {
+  const SavedRun run;
+  run.run(1, run.sets(1, {"model.config.resid_pdrop=0.0"}), 2, {2});
+  const std::vector<std::string> sets = run.sets(1, {"model.config.resid_pdrop=0"});
+  EXPECT_THAT(run.run(1, sets, 3).notes, IsEmpty());
+  const Recipe recipe = load_recipe(std::nullopt, sets);
+  const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
+  const auto path = run.checkpoints() / "step-00000002";
+  const auto with_layers = [&](const char* layers) {
+    Manifest other = read_manifest(path);
+    const std::string key = "\"n_layer\":";
+    const auto at = other.config.find(key + "2,");
+    EXPECT_NE(at, std::string::npos) << other.config;
+    other.config.replace(at + key.size(), 1, layers);
+    return other;
+  };
+  EXPECT_EQ(progress_under(with_layers("2.0"), path, job, "").step, 2);
+  EXPECT_FAILURE((void)progress_under(with_layers("2.5"), path, job, ""), Exit::usage,
+                 HasSubstr("n_layer of its config is 2.5, and the recipe's model has 2"));
+}
+
+// The contents of the files of data.validation are compared, not their names; only older manifests have no hash.
+TEST(ResumeTest, TheBestIsKnownOnTheSameValidationDataAlone) {
+  const SavedRun run;
+  const std::filesystem::path here = run.folder().path() / "v.bin", there = run.folder().path() / "moved.bin";
+  std::filesystem::copy(run.folder().path() / "tokens.bin", here);
+  std::filesystem::copy(here, there);
+  const auto sets = [&](const std::filesystem::path& file) {
+    return run.sets(1, {"data.validation=" + file.string(), "evaluation.every=1", "evaluation.max_sequences=2"});
+  };
+  std::string others;
+  for (int i = 0; i < 200; ++i) others += {'\1', '\0'};
+  const auto starts_over = ElementsAre(HasSubstr("evaluates differently from the one that it resumes"));
+  run.run(1, sets(here), 2, {2});
+  EXPECT_THAT(run.run(1, sets(there), 3).notes, IsEmpty());
+  run.folder().write("moved.bin", others);
+  EXPECT_THAT(run.run(1, sets(there), 3).notes, starts_over);
+  run.folder().write("v.bin", others);
+  EXPECT_THAT(run.run(1, sets(here), 3).notes, starts_over) << "under the same name";
+  const std::filesystem::path checkpoint = run.checkpoints() / "step-00000002";
+  Manifest older = read_manifest(checkpoint);
+  older.validation_hash.clear();
+  std::ofstream(checkpoint / kManifestName) << to_json(older);
+  EXPECT_THAT(run.run(1, sets(here), 3).notes, IsEmpty());
+  EXPECT_THAT(run.run(1, sets(there), 3).notes, starts_over);
 }
 
 TEST(Resume, AScheduleOfAnotherLengthIsSaid) {

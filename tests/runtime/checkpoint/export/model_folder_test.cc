@@ -114,5 +114,43 @@ TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
   EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt);
 }
 
+// In older manifests paths are relative to the folder in which the run was started, which may not be the current one.
+TEST(ModelFolderTest, ARelativePathOfAnOlderManifest) {
+  const SavedRun run;
+  run.run(1, run.sets(1), 1, {1});
+  const fs::path checkpoint = run.checkpoints() / "step-00000001";
+  const auto written = [&](const char* model, const char* dir) {
+    Manifest manifest = read_manifest(checkpoint);
+    manifest.recipe["model.path"] = model;
+    if (dir) manifest.recipe["checkpoint.dir"] = dir;
+    manifest.recipe["model.init"] = "\"pretrained\"";
+    manifest.base_path = "hf";
+    manifest.base_hash = "0";
+    std::ofstream(checkpoint / kManifestName) << to_json(manifest);
+    return ModelFolder(checkpoint);
+  };
+  run.folder().write("hf/config.json", "{}");
+  const fs::path hf = run.folder().path() / "hf";
+  const ModelFolder guessed = written("\"hf\"", nullptr);
+  EXPECT_EQ(guessed.hugging_face(), hf);
+  const std::string remark = guessed.remark_of_base();
+  EXPECT_THAT(remark,
+              testing::EndsWith("step-00000001 names the model that its run began with as hf, from a folder that it "
+                                "does not record: " +
+                                hf.string() + " is read"));
+  const ModelFolder known = written("\"hf\"", "\"./checkpoints/\"");
+  EXPECT_EQ(known.base(), hf);
+  known.require_base();
+  EXPECT_EQ(known.remark_of_base(), "");
+  EXPECT_EQ(written("\"hf\"", "\"other\"").remark_of_base(), remark);
+  EXPECT_EQ(written("none", nullptr).remark_of_base(), "");
+  fs::remove_all(hf);
+  const ModelFolder gone = written("\"hf\"", "\"checkpoints\"");
+  EXPECT_EQ(gone.hugging_face(), std::nullopt);
+  EXPECT_EQ(gone.base(), hf) << "where it was";
+  EXPECT_FAILURE(gone.require_base(), Exit::usage,
+                 HasSubstr("its base model is no longer at " + hf.string() + ": put the model back there"));
+}
+
 }  // namespace
 }  // namespace strata::runtime
