@@ -72,16 +72,13 @@ std::string comparable(simdjson::dom::element value) {
       if (number != std::trunc(number) || std::abs(number) >= kExact) break;
       return std::to_string(static_cast<std::int64_t>(number));
     }
-    case simdjson::dom::element_type::ARRAY: {
-      const simdjson::dom::array items = value.get_array();
-      for (const auto item : items) add(comparable(item));
+    case simdjson::dom::element_type::ARRAY:
+      for (const auto item : simdjson::dom::array(value.get_array())) add(comparable(item));
       return "[" + out + "]";
-    }
-    case simdjson::dom::element_type::OBJECT: {
-      const simdjson::dom::object fields = value.get_object();
-      for (const auto field : fields) add(json_string(field.key) + ":" + comparable(field.value));
+    case simdjson::dom::element_type::OBJECT:
+      for (const auto field : simdjson::dom::object(value.get_object()))
+        add(json_string(field.key) + ":" + comparable(field.value));
       return "{" + out + "}";
-    }
     default:
       break;
   }
