@@ -184,6 +184,9 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
 }
 
 std::string note_of_shards(std::size_t shards) {
+  if (shards == 1)
+    return "parallel.tensor_shards = 1: each layer is computed as one; parallel.tensor above 1 needs as many shards, "
+           "which are part of the numerics";
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
   return fmt::format(
