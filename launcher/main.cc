@@ -80,6 +80,7 @@ int run(int argc, char** argv) {
   strata::launcher::add_top(app, status);
   strata::launcher::add_calibrate(app, status);
   strata::launcher::add_bench(app, status);
+  app.footer("strata help COMMAND (or COMMAND --help) lists a command's options.");
 
   refuse_empty_names(app);
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });

@@ -36,7 +36,7 @@ void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const ru
 std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<std::filesystem::path>& file);
 std::vector<NamedFile> reports_of(const runtime::Recipe& recipe);
 std::vector<NamedFile> report_folders(const runtime::Recipe& recipe);
-// One sentence for each missing file of data or prompts: a run needs them, a plan does not.
+// One sentence for each missing file of data or prompts, or checkpoint: a run needs them, a plan does not.
 std::vector<std::string> missing_inputs(const runtime::Recipe& recipe);
 
 // The kind of content that a command writes to a file, by which an earlier command's file is recognised.

@@ -1,7 +1,6 @@
 #include "models/adapter.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <regex>
@@ -100,27 +99,12 @@ bool is_saved_whole(const Adapter& adapter, std::string_view tensor) {
 }
 
 void check_pattern(std::string_view key, const std::string& pattern) {
-  // Python syntax that std::regex interprets differently or not at all.
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kLacking = {
-      {{"(?<", "look-behind"},
-       {"(?P", "named groups"},
-       {"(?#", "comments"},
-       {"(?>", "atomic groups"},
-       {"(?(", "conditions"},
-       {"(?i", "flags"},
-       {"(?s", "flags"},
-       {"\\A", "\\A"},
-       {"\\Z", "\\Z"},
-       {"[]", "a set that begins with a bracket"},
-       {"[^]", "a set that begins with a bracket"},
-       {"{,", "a repetition without a minimum"}}};
-  for (const auto& [syntax, name] : kLacking)
-    if (pattern.find(syntax) != std::string::npos)
-      fail(Exit::usage, "{} = {}: a regular expression with {} ({}) is not supported: write the pattern without it",
-           key, pattern, name, syntax);
   if (pattern.size() > kMaxPattern)
     fail(Exit::usage, "{}: the regular expression has {} characters, and at most {} are supported", key, pattern.size(),
          kMaxPattern);
+  if (const auto syntax = foreign_syntax(pattern))
+    fail(Exit::usage, "{} = {}: a regular expression with {} is not supported: write the pattern without it", key,
+         pattern, *syntax);
   try {
     (void)matches_whole(pattern, "");
   } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause

@@ -35,7 +35,7 @@ Piece Parameter::piece(std::size_t piece) const {
 
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name) {
   return std::ranges::any_of(patterns, [whole = std::string(name)](const std::string& pattern) {
-    return fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;
+    return fnmatch(pattern.c_str(), whole.c_str(), FNM_NOESCAPE) == 0;
   });
 }
 

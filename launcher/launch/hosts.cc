@@ -74,7 +74,14 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
 }
 
 void add_line(std::vector<Host>& hosts, std::string_view line, const std::string& where) {
-  std::istringstream words{std::string(line)};
+  // Open MPI also reads "slots = 2".
+  std::string joined;
+  for (const char c : line) {
+    const bool space = c == ' ' || c == '\t' || c == '\r';
+    if (c == '=') joined.erase(joined.find_last_not_of(" \t\r") + 1);
+    if (!space || !joined.ends_with('=')) joined += c;
+  }
+  std::istringstream words{joined};
   std::string name, word;
   std::optional<int> slots, most;
   words >> name;
@@ -133,6 +140,8 @@ std::vector<Host> read_hosts(const std::string& text) {
 std::vector<Host> parse_host_file(std::string_view text, const std::string& where) {
   std::vector<Host> hosts;
   int number = 0;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);

@@ -330,10 +330,12 @@ std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSte
                          : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(skipped.steps))),
       skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
+  // A scale of more than the default may need many more steps to fall to where gradients are finite.
+  const double advised = std::min<double>(scale, runtime::Recipe{}.fp16.initial_scale);
   return fmt::format(
       "{}, and the loss scale has fallen to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16", what,
       scale, recipe.checkpoint.dir ? "raise training.max_steps to resume from its checkpoint with that scale, or " : "",
-      scale);
+      advised);
 }
 
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,

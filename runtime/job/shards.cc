@@ -52,9 +52,10 @@ void require_mesh(const Recipe& recipe, int ranks) {
   parallel.require_whole_replicas(ranks);
   if (parallel.stages == 1 && !parallel.split.empty())
     fail(Exit::usage,
-         "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = "
-         "{}, or leave parallel.split out",
-         fmt::join(parallel.split, ", "), std::max<std::size_t>(parallel.split.size(), 2));
+         "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: {}leave parallel.split "
+         "out",
+         fmt::join(parallel.split, ", "),
+         parallel.split.size() == 1 ? "" : fmt::format("set parallel.stages = {}, or ", parallel.split.size()));
 }
 
 void require_stages(const Recipe& recipe, int ranks) {
@@ -183,6 +184,9 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
 }
 
 std::string note_of_shards(std::size_t shards) {
+  if (shards == 1)
+    return "parallel.tensor_shards = 1: each layer is computed as one; parallel.tensor above 1 needs as many shards, "
+           "which are part of the numerics";
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
   return fmt::format(

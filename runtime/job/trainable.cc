@@ -83,7 +83,7 @@ using Folder = std::optional<std::filesystem::path>;
 
 // Throws if a pattern that matches nothing lists the ends of modules' names, as a shell's arguments give them:
 // "q_proj", "q_proj,v_proj", "all".
-void require_no_names(const Modules& modules, const std::string& pattern) {
+void require_no_names(const std::vector<std::string>& modules, std::string_view key, const std::string& pattern) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {
     const std::size_t end = std::min(pattern.find_first_of(", ", at), pattern.size());
@@ -91,16 +91,16 @@ void require_no_names(const Modules& modules, const std::string& pattern) {
     at = end;
   }
   if (names.size() == 1 && (names[0] == "all" || names[0] == "linear" || names[0] == "all_linear"))
-    fail(Exit::usage, "adapter.target_modules = \"{}\": every linear layer is \"{}\"", pattern, models::kAllLinear);
+    fail(Exit::usage, "{} = \"{}\": every linear layer is \"{}\"", key, pattern, models::kAllLinear);
   const bool of_layers = !names.empty() && std::ranges::all_of(names, [&](const std::string& name) {
     const ModuleNames one{{name}, {}};
-    return std::ranges::any_of(modules.linear, [&](const std::string& module) { return models::matches(one, module); });
+    return std::ranges::any_of(modules, [&](const std::string& module) { return models::matches(one, module); });
   });
   if (of_layers)
     fail(Exit::usage,
-         "adapter.target_modules = \"{}\" is a regular expression for complete names, and matches none: for the layers "
-         "whose names end like that, write a list, adapter.target_modules = [\"{}\"]",
-         pattern, fmt::join(names, "\", \""));
+         "{} = \"{}\" is a regular expression for complete names, and matches none: for the layers whose names end "
+         "like that, write a list, {} = [\"{}\"]",
+         key, pattern, key, fmt::join(names, "\", \""));
 }
 
 // The module whose table a module has: another one's if the two are tied.
@@ -149,7 +149,7 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
     if (std::ranges::none_of(modules.linear, is_of(targets))) {
-      require_no_names(modules, *targets.pattern);
+      require_no_names(modules.linear, "adapter.target_modules", *targets.pattern);
       fail(Exit::usage,
            "adapter.target_modules = {}: this matches the complete name of no linear layer of this {} model; the "
            "nearest are {}",
@@ -175,7 +175,11 @@ void require_others(const models::Model& model, const Modules& modules, const mo
       fail(Exit::usage, "adapter.exclude_modules: no module of this {} model is called {}; the nearest are {}",
            model.family, given, nearest(all, given));
   };
-  if (excluded.pattern) look(excluded, *excluded.pattern);
+  if (excluded.pattern) {
+    if (std::ranges::none_of(all, [&](const std::string& module) { return models::matches(excluded, module); }))
+      require_no_names(all, "adapter.exclude_modules", *excluded.pattern);
+    look(excluded, *excluded.pattern);
+  }
   for (const std::string& name : excluded.names) look({{name}, {}}, name);
   const auto look_at_pattern = [&](std::string_view key, const std::string& pattern) {
     const auto is_of = [&](const std::string& module) { return models::matches_end(pattern, module); };

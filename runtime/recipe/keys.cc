@@ -31,6 +31,16 @@ std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
 
+// 0: the name, or its last part, is the text; 1: some of its words are; 2: another name.
+std::size_t distance_of(std::string_view text, std::string_view name) {
+  if (text.empty()) return 2;
+  if (name == text || last_part(name) == text) return 0;
+  const auto is_border = [&](std::size_t at) { return at >= name.size() || name[at] == '.' || name[at] == '_'; };
+  for (std::size_t at = 0; (at = name.find(text, at)) != std::string_view::npos; ++at)
+    if ((at == 0 || is_border(at - 1)) && is_border(at + text.size())) return 1;
+  return 2;
+}
+
 }  // namespace
 
 std::span<const RecipeKey> recipe_keys() {
@@ -74,17 +84,19 @@ const RecipeKey* similar_key(std::string_view written) {
 
 std::string keys_about(std::string_view asked) {
   const std::string part = folded(asked);
-  std::string out;
+  std::string by_nearness[3], &out = by_nearness[2];
   std::set<std::string_view> shown;
   const Recipe defaults;
   const auto add_key = [&](const RecipeKey& key) {
     if (shown.insert(key.name).second)
-      out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
-                         key.allowed);
+      by_nearness[distance_of(part, key.name)] += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name,
+                                                              default_text(key, defaults), key.meaning, key.allowed);
   };
   const auto add = [&](const NameElsewhere& other) {
-    out += fmt::format("{} (other tools)\n    {}\n", other.name, text_of(other));
+    by_nearness[distance_of(part, folded(other.name))] +=
+        fmt::format("{} (other tools)\n    {}\n", other.name, text_of(other));
   };
+  const auto nothing = [&] { return std::ranges::all_of(by_nearness, &std::string::empty); };
   const auto has = [&](std::string_view text) { return folded(text).find(part) != std::string::npos; };
   for (const RecipeKey& key : recipe_keys())
     if (has(key.name) || (!part.empty() && has_value(key, asked))) add_key(key);
@@ -95,7 +107,7 @@ std::string keys_about(std::string_view asked) {
   if (part.empty()) return out;
   for (const NameElsewhere& other : names_elsewhere())
     if (has(other.name)) add(other);
-  if (out.empty()) {
+  if (nothing()) {
     const RecipeKey* const same = key_in_any_section(last_part(part));
     const NameElsewhere* const other = find_elsewhere(part);
     if (same && (!other || is_by_section(*other, part)))
@@ -103,7 +115,7 @@ std::string keys_about(std::string_view asked) {
     else if (other)
       add(*other);
   }
-  if (out.empty())
+  if (nothing())
     for (const RecipeKey& key : recipe_keys())
       if (const std::string meant = value_meant(asked, key); !meant.empty())
         out += fmt::format("{} (other tools)\n    use {} = {}\n", asked, key.name, meant);
@@ -111,7 +123,7 @@ std::string keys_about(std::string_view asked) {
   if (part.size() >= kWord)
     for (const RecipeKey& key : recipe_keys())
       if (has(key.meaning)) add_key(key);
-  if (!out.empty()) return out;
+  if (!nothing()) return by_nearness[0] + by_nearness[1] + by_nearness[2];
   const RecipeKey* similar = similar_key(part);
   fail(Exit::usage, "no key has {} in its name, values or meaning{} (strata keys lists all)", asked,
        similar ? fmt::format(": did you mean {}?", similar->name) : "");

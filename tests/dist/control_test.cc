@@ -74,6 +74,7 @@ class ControlDist : public testing::Test {
 TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
+  EXPECT_COMPLAINT(run(ctl("status", {"--now"})), Exit::usage, HasSubstr("ctl status does not take --now"));
   const Outcome status = run(ctl("status"));
   EXPECT_EQ(status.code, 0) << status.all();
   EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2"), HasSubstr("/1000000  loss "), HasSubstr("rank 0 on "),

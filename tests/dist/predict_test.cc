@@ -223,6 +223,10 @@ TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
   EXPECT_THAT(said_, HasSubstr("has no bert.pooler.dense.weight"));
   EXPECT_THAT(done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"})),
               AllOf(HasSubstr("has no bert.pooler.dense.weight"), HasSubstr("the adapter does not hold")));
+  // The adapter brings the head, which the note of what the base lacks leaves out.
+  EXPECT_THAT(done(run(asked("filler", "texts.jsonl", "headed.jsonl", {"--adapter", file("adapter")}))),
+              AllOf(HasSubstr("has no bert.pooler.dense.weight, bert.pooler.dense.bias: initialised"),
+                    testing::Not(HasSubstr("classifier.weight"))));
   done(run({kStrata, "export", file("lora"), "-o", file("merged")}));
   const auto adapted = predicted("lora"), merged = predicted("merged");
   ASSERT_EQ(merged.size(), adapted.size());

@@ -155,10 +155,13 @@ TEST_F(Outputs, WhatARunWouldNotFind) {
   recipe.data.train = {{{file("tokens.bin").string(), (folder_.path() / "*.tok").string()}}};
   recipe.data.validation = {(folder_.path() / "held_out.bin").string()};
   recipe.evaluation.prompts = folder_.path() / "prompts.txt";
+  recipe.checkpoint.resume = (folder_.path() / "never").string();
   EXPECT_THAT(missing_inputs(recipe),
               testing::ElementsAre(AllOf(HasSubstr("data.train"), HasSubstr("*.tok")),
                                    AllOf(HasSubstr("data.validation"), HasSubstr("held_out.bin")),
-                                   AllOf(HasSubstr("evaluation.prompts"), HasSubstr("prompts.txt is not there"))));
+                                   AllOf(HasSubstr("evaluation.prompts"), HasSubstr("prompts.txt is not there")),
+                                   AllOf(HasSubstr("checkpoint.resume"), HasSubstr("never is not there"))));
+  recipe.checkpoint.resume = "auto";
   file("a.tok");
   file("held_out.bin");
   file("prompts.txt");

@@ -83,6 +83,8 @@ TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
   EXPECT_THAT(complaint("(q_proj"), HasSubstr("not a valid regular expression"));
   EXPECT_THAT(complaint("*"), HasSubstr("not a valid regular expression"));
   EXPECT_THAT(complaint(".*c_att[]n]"), HasSubstr("a set that begins with a bracket"));
+  EXPECT_THAT(complaint(".*+q_proj"),
+              HasSubstr("adapter.target_modules = .*+q_proj: a regular expression with possess"));
   EXPECT_THAT(complaint(std::string(20000, '(') + "a" + std::string(20000, ')')), HasSubstr("40001 characters"));
 }
 

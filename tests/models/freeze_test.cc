@@ -17,6 +17,8 @@ TEST(FreezeTest, PatternsAreOfWholeNames) {
        {"model.layers.2.x", "model.layers.10.x", "a.norm.weight", "lm_head.weights", "x.lm_head.weight"})
     EXPECT_FALSE(is_frozen_by(patterns, name)) << name;
   EXPECT_FALSE(is_frozen_by({}, "lm_head.weight"));
+  const std::vector<std::string> escaped = {R"(model\.layers*)"};
+  EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is a character like others";
 }
 
 // Two of a trained pool, two of a frozen one, in three parts.

@@ -116,6 +116,16 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
   return static_cast<std::size_t>(std::ranges::max_element(stages, {}, peak) - stages.begin());
 }
 
+int rank_shown(const runtime::Job& job, std::optional<int> asked) {
+  return asked.value_or(job.plan.mesh().rank_of(0, 0, job.plan.stage));
+}
+
+std::string whose_text(const runtime::Job& job, std::optional<int> asked) {
+  const bool pipeline = job.recipe.parallel.stages > 1;
+  if (!pipeline && !asked) return "a rank's";
+  return fmt::format("rank {}'s{}", rank_shown(job, asked), pipeline ? fmt::format(" (stage {})", job.plan.stage) : "");
+}
+
 std::vector<std::int64_t> split_of(const runtime::Job& job) {
   std::vector<std::int64_t> blocks;
   for (const auto& [first, last] : job.plan.pieces) {

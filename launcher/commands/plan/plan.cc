@@ -16,6 +16,7 @@
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
+#include "launcher/control/service/endpoints.h"
 #include "launcher/forecast.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
@@ -175,7 +176,7 @@ void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, st
   add_row(rows, what, job->plan.memory[tier], "");
 }
 
-void print_table(const runtime::Job& job, const PlanSetup& setup) {
+void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOptions& options) {
   const runtime::Capacity& capacity = setup.capacity;
   const runtime::StepPlan& plan = job.plan;
   const std::string shape = fmt::format(
@@ -187,7 +188,7 @@ void print_table(const runtime::Job& job, const PlanSetup& setup) {
       fmt::format("{} order", runtime::order_name(plan)));
   fmt::print("{}\n\n", folded(shape));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
-  Rows rows = {{"a rank's", "peak", "capacity"}};
+  Rows rows = {{whose_text(job, options.rank), "peak", "capacity"}};
   for (const auto kind : runtime::kKindNames) rows[0].emplace_back(kind);
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
     const runtime::TierMemory& memory = plan.memory[tier];
@@ -276,6 +277,7 @@ void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& r
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(left_over_rank().empty() ? std::max(1, comm::launched_ranks()) : 1);
   runtime::Recipe asked = runtime::load_recipe(options.recipe, options.sets);
+  control::require_guarded(asked.control);
   std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.trace) outputs.push_back({"--trace", *options.trace});
@@ -332,7 +334,7 @@ int plan(const PlanOptions& options) {
   if (options.stages) add_group_stages(stages, setup);
   std::vector<PlannedSetting> settings;
   if (options.table) settings = plan_settings({job, ranks, capacity, machine, per_node});
-  print_table(job, setup);
+  print_table(job, setup, options);
   if (!pipeline.empty()) fmt::print("\n{}\n", pipeline_text(setup, pipeline));
   print_epoch(job, std::move(data));
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
@@ -341,7 +343,7 @@ int plan(const PlanOptions& options) {
   if (options.table) fmt::print("\n{}", settings_text(settings));
   for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
     for (const std::string& text : *notes) note(text);
-  if (const std::size_t shards = job.recipe.parallel.shards(); shards > 1) note(runtime::note_of_shards(shards));
+  note(runtime::note_of_shards(job.recipe.parallel.shards()));
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)
@@ -359,7 +361,7 @@ int plan(const PlanOptions& options) {
         .add("parameters", job.model->parameters())
         .add("micro_batch_size", job.recipe.training.micro_batch_size)
         .add("memory", JsonText{runtime::memory_json(job.plan.memory, nullptr)})
-        .add("memory_rank", options.rank.value_or(job.plan.mesh().rank_of(0, 0, job.plan.stage)))
+        .add("memory_rank", rank_shown(job, options.rank))
         .add("capacity_bytes",
              JsonObject().add("device", capacity[runtime::Tier::device]).add("host", capacity[runtime::Tier::host]))
         .add("comm_bytes", JsonText{runtime::comm_json(job.plan.comm_bytes)})

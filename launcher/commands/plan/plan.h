@@ -49,6 +49,10 @@ struct PlannedStep {
 PlannedStep plan_step(const PlanSetup& setup);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
+// The rank whose memory is shown: the one that is asked for, otherwise the first of the job's stage.
+int rank_shown(const runtime::Job& job, std::optional<int> asked);
+// "rank 2's (stage 1)", or "a rank's" if all need the same and none is asked for.
+std::string whose_text(const runtime::Job& job, std::optional<int> asked);
 // The stage for which the step's end waits; of a rank, if one is given, its stage. Only with a machine file.
 std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.

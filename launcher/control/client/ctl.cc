@@ -156,6 +156,8 @@ void run_on_its_host(const std::string& what, const CtlOptions& options) {
 }
 
 int ctl(const std::string& what, const CtlOptions& options) {
+  if (options.at_once && what != "stop")
+    fail(Exit::usage, "ctl {} does not take --now, which is for ctl stop: leave it out", what);
   run_on_its_host(what, options);
   Client client(target_of(options));
   const auto show = [&](const auto& message, const auto& text) {

@@ -338,36 +338,38 @@ std::optional<fs::path> ModelFolder::hugging_face() const {
   return std::nullopt;
 }
 
-std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
-  std::unique_ptr<WeightSource> weights = first_base(job, world, threads, note, {});
-  if (const auto& path = job.recipe.adapter.path)
-    comm::agree(world, [&] {
-      require_peft(*path);
-      weights = peft_weights(std::move(weights), *path, *job.model);
-    });
-  return weights;
+namespace {
+std::vector<std::string> frozen_of(std::vector<std::string> names, const models::Model& model) {
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters())
+      if (p.trained()) std::erase(names, p.name);
+  return names;
 }
 
-std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
-                                         const std::string& hash) {
+// With a hash: the base of an adapter whose trained tensors a checkpoint brings. `adapter`: peft's folder over the
+// base.
+std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int threads, const Note& note,
+                                         const std::string& hash, const std::optional<fs::path>& adapter) {
   const Recipe& recipe = job.recipe;
   const auto with_hash = [&](std::unique_ptr<WeightSource> weights, const fs::path& path) {
     return hash.empty() ? std::move(weights) : require_hash(std::move(weights), {hash, path.string()}, *job.model);
   };
+  const auto with_adapter = [&](std::unique_ptr<WeightSource> weights) {
+    if (adapter)
+      comm::agree(world, [&] {
+        require_peft(*adapter);
+        weights = peft_weights(std::move(weights), *adapter, *job.model);
+      });
+    return weights;
+  };
   if (recipe.model.init != Init::pretrained)
-    return with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
-                     recipe.model.path.value_or(""));
+    return with_adapter(with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
+                                  recipe.model.path.value_or("")));
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   if (const std::string remark = world.rank() == 0 ? folder.remark_of_base() : ""; !remark.empty()) note(remark);
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
-  if (const auto initialised = weights->initialised(); !initialised.empty() && world.rank() == 0)
-    note(fmt::format("{}{}: initialised from {}",
-                     recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
-                     fmt::join(initialised, ", "),
-                     folder.has_adapter() ? "the training.seed of its run"
-                                          : fmt::format("training.seed = {}", recipe.training.seed)));
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
     note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
@@ -375,7 +377,26 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
         "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
-  return with_hash(std::move(weights), *recipe.model.path);
+  weights = with_adapter(with_hash(std::move(weights), *recipe.model.path));
+  // Not what the adapter, or the checkpoint that the base is for, brings.
+  const auto initialised = hash.empty() ? weights->initialised() : frozen_of(weights->initialised(), *job.model);
+  if (!initialised.empty() && world.rank() == 0)
+    note(fmt::format("{}{}: initialised from {}",
+                     recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
+                     fmt::join(initialised, ", "),
+                     folder.has_adapter() ? "the training.seed of its run"
+                                          : fmt::format("training.seed = {}", recipe.training.seed)));
+  return weights;
+}
+}  // namespace
+
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
+  return open_first(job, world, threads, note, {}, job.recipe.adapter.path);
+}
+
+std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
+                                         const std::string& hash) {
+  return open_first(job, world, threads, note, hash, std::nullopt);
 }
 
 }  // namespace strata::runtime

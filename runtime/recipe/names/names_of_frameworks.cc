@@ -107,7 +107,8 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"clip_grad_norm_ clip_grad_norm", "training.max_grad_norm", "over the whole gradient"},
     {"state_dict_type fsdp_state_dict_type SHARDED_STATE_DICT", "checkpoint.dir",
      "sharded checkpoints load on any number of ranks"},
-    {"FULL_STATE_DICT merge-weights save_pretrained_merged", "", "use strata export CHECKPOINT -o DIR"},
+    {"FULL_STATE_DICT merge-weights merge_lora merge_and_unload save_pretrained_merged", "",
+     "use strata export CHECKPOINT -o DIR"},
     {"LOCAL_STATE_DICT", "", "no counterpart: docs/formats.md says what a checkpoint is"},
     {"dataloader Dataset data_collator", "data.train", kTokenFile},
     {"set_seed data_seed", "training.seed", ""},
@@ -132,6 +133,8 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages_per_pipeline_rank "
      "num_model_chunks",
      "parallel.chunks", "with parallel.schedule = interleaved"},
+    {"microbatch_group_size_per_virtual_pipeline_stage microbatch_group_size_per_vp_stage", "",
+     "not needed: the interleaved schedule takes as many micro-batches at a time as parallel.stages"},
     {"sequence_parallel megatron_lm_sequence_parallelism", "parallel.sequence",
      "with parallel.tensor above 1; the same bits with and without it"},
     {"enable_sequence_parallelism", "parallel.sequence",

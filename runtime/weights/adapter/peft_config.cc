@@ -37,6 +37,10 @@ class Keys {
       if (!seen.insert(field.key).second) fail(Exit::corrupt, "{}: has the key {} twice", path.string(), field.key);
   }
 
+  bool is_null(std::string_view key) const {
+    element value;
+    return root_[key].get(value) == simdjson::SUCCESS && value.is_null();
+  }
   std::optional<element> find(std::string_view key) const {
     element value;
     if (root_[key].get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
@@ -124,7 +128,8 @@ class Keys {
   simdjson::dom::object all() const { return root_.get_object(); }
   std::string name() const { return path_.string(); }
   [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {
-    fail(Exit::corrupt, "{}: expected {} at \"{}\", found {}", path_.string(), expected, key, shown(*find(key)));
+    fail(Exit::corrupt, "{}: expected {} at \"{}\", found {}", path_.string(), expected, key,
+         is_null(key) ? "null" : shown(*find(key)));
   }
 
  private:
@@ -176,6 +181,9 @@ constexpr std::string_view kKnown[] = {"peft_type",
                                        "corda_config",
                                        "lora_ga_config",
                                        "merge_weights"};
+// Keys about the training alone, or about how a program keeps the adapter: it computes the same without them.
+constexpr std::string_view kOfTraining[] = {"velora_config",  "megatron_config", "lora_dtype",
+                                            "lorap_lr_ratio", "lorap_emb_lr",    "swift_version"};
 
 // Keys whose mathematics is not built. Off, empty and null change nothing.
 struct Foreign {
@@ -265,13 +273,19 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
   return init == "gaussian" ? models::AdapterInit::gaussian : models::AdapterInit::kaiming;
 }
 
-// One note about all keys that change nothing.
+// Throws Error{usage} for a key that is not known, and has one note about all keys that change nothing.
 void name_ignored(const Keys& keys, std::vector<std::string>& notes) {
   std::vector<std::string> names;
   for (const auto field : keys.all()) {
     const bool known = std::ranges::find(kKnown, field.key) != std::end(kKnown) || field.key == "layers_pattern" ||
                        std::ranges::find(kForeign, field.key, &Foreign::key) != std::end(kForeign);
-    if (!known && !is_off(field.value)) names.emplace_back(field.key);
+    if (known || is_off(field.value)) continue;
+    if (std::ranges::find(kOfTraining, field.key) == std::end(kOfTraining))
+      fail(Exit::usage,
+           "{}: {} = {} is not known, and may change what the adapter computes: delete the key if it is only about the "
+           "training; otherwise {}",
+           keys.name(), field.key, Keys::shown(field.value), kMerge);
+    names.emplace_back(field.key);
   }
   if (names.empty()) return;
   std::ranges::sort(names);
@@ -288,6 +302,9 @@ PeftConfig read_peft_config(const fs::path& folder) {
   refuse_other_mathematics(keys);
   PeftConfig out;
   models::Adapter& a = out.adapter;
+  // Without the key, peft has its default; it fails at null.
+  if (keys.is_null("r")) keys.wrong("r", "a rank");
+  if (keys.is_null("lora_alpha")) keys.wrong("lora_alpha", "a number above 0");
   a.rank = keys.whole("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
   if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");

@@ -31,6 +31,8 @@ TEST(Hosts, OpenMpiDeepSpeedAndMpiJobFiles) {
   EXPECT_THAT(lines("train-worker-0.train.default.svc slots=2"),
               ElementsAre(Host{"train-worker-0.train.default.svc", 2}));
   EXPECT_THAT(lines("n1:3\nn2:1"), ElementsAre(Host{"n1", 3}, Host{"n2", 1}));
+  EXPECT_THAT(lines("n1 slots = 2\nn2 slots= 3 max_slots =\t4\n"), ElementsAre(Host{"n1", 2}, Host{"n2", 3}));
+  EXPECT_THAT(lines("\xEF\xBB\xBFn1 slots=2\r\n"), ElementsAre(Host{"n1", 2})) << "with a byte order mark";
 }
 
 TEST(Hosts, ANameThatComesAgainAddsItsSlots) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace strata::models {
 namespace {
@@ -48,6 +49,47 @@ TEST(PythonNumbers, OthersAreLeftAsTheyAre) {
 TEST(PythonNumbers, WordsThatOnlyBeginLikeOneAreNoNumbers) {
   for (const char* json : {"{\"x\":NaNs}", "{\"x\":Infinity1}", "{\"x\":1e999x}", "{\"x\":-NaN}"})
     EXPECT_EQ(without_python_numbers(json), json);
+}
+
+// What both read the same way; names of modules have no other characters.
+TEST(PythonPatterns, CommonSyntaxIsLeft) {
+  for (const char* pattern :
+       {R"(.*\.layers\.(?:1|2)\.(?!mlp).*_proj)", R"(.*?[qv]_proj)", R"(a{2}?b{1,}c{0,3}d??)", R"([^a-c_.-]+)",
+        R"([\d\-.]+)", R"(\b[\w]+\B\x61)", R"(}x]+)", R"([a|*+{(]*)", R"((?=model).*q_proj|^lm_head$)"})
+    EXPECT_EQ(foreign_syntax(pattern), std::nullopt) << pattern;
+}
+
+// Python gives the first of each row another meaning, or refuses it.
+TEST(PythonPatterns, OtherSyntaxIsNamed) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"(.*+q_proj)", "possessive or double repetitions (*+)"},
+      {R"(.{1,3}+q_proj)", "possessive or double repetitions ({1,3}+)"},
+      {R"(.*{2}q_proj)", "two repetitions in a row (*{)"},
+      {R"(a**)", "two repetitions in a row (**)"},
+      {R"(a*?*)", "two repetitions in a row (?*)"},
+      {R"(\b+a)", "a repetition of nothing (+)"},
+      {R"(a{x})", "a brace that begins no repetition such as {2} or {1,3}"},
+      {R"(a{,3})", "a repetition without a minimum ({,)"},
+      {R"(.*[[:alpha:]]_proj)", "named sets ([:)"},
+      {R"([[.a.]])", "named sets ([.)"},
+      {R"([[=a=]])", "named sets ([=)"},
+      {R"([]a])", "a set that begins with a bracket ([])"},
+      {R"([\w-a])", R"(a range in a set that is not of two plain characters (\w-a))"},
+      {R"([a-c-e])", "a dash after a range in a set (write it as the last character)"},
+      {R"(.*\.\q_proj)", R"(\q)"},
+      {R"([\A])", R"(\A)"},
+      {R"(a\Z)", R"(\Z)"},
+      {R"(\0)", R"(\0)"},
+      {R"((q)\1)", R"(back-references or octal numbers (\1))"},
+      {R"(\161_proj)", R"(back-references or octal numbers (\1))"},
+      {R"((?m).*q_proj)", "flags ((?m)"},
+      {R"((?x)q)", "flags ((?x)"},
+      {R"((?-i:q))", "flags ((?-)"},
+      {R"((?<!q)_proj)", "look-behind ((?<)"},
+      {R"((?>q)_proj)", "atomic groups ((?>)"},
+      {"\xc3\xa9?q_proj", "characters outside ASCII"}};
+  for (const auto& [pattern, name] : kCases) EXPECT_EQ(foreign_syntax(pattern), name) << pattern;
+  EXPECT_EQ(foreign_syntax(R"(\(?P)"), std::nullopt) << "a bracket that is text";
 }
 
 }  // namespace

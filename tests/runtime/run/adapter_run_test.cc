@@ -198,6 +198,8 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
               HasSubstr("no layer 3: its layers are 0 to 2"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(refused({"adapter.exclude_modules=q_proj"}),
+              AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));

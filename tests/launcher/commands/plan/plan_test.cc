@@ -352,6 +352,29 @@ TEST_F(Plan, ADriveThatIsNotThereIsSaid) {
               HasSubstr("memory.nvme: there is no folder /none/at/all; a plan needs none, train does"));
 }
 
+// train refuses it before it opens a file.
+TEST_F(Plan, AnOpenControlPortIsRefused) {
+  EXPECT_FAILURE(planned(1, 1, {"control.listen=0.0.0.0:7000"}), Exit::usage, HasSubstr("lets other machines control"));
+}
+
+TEST_F(Plan, SaysHowManyVirtualShardsHold) {
+  testing::internal::CaptureStderr();
+  (void)planned(1, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("parallel.tensor_shards = 1: "));
+  testing::internal::CaptureStderr();
+  (void)planned(2, 2, {"parallel.tensor=2"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("parallel.tensor_shards = 2: "));
+}
+
+// The JSON's memory_rank.
+TEST_F(Plan, OfAPipelineTheTableNamesItsRank) {
+  model_ = "model.preset=tiny-llama";
+  EXPECT_THAT(planned(2, 2), HasSubstr("\na rank's "));
+  const std::string text = planned(4, 4, {"parallel.stages=2"});
+  const int rank = static_cast<int>(number("memory_rank"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\nrank {}'s (stage {}) ", rank, rank / 2)));
+}
+
 TEST_F(Plan, APageHasAllStages) {
   html_ = folder_.path() / "plan.html";
   (void)planned(2, 2, {"zero.stage=3"});

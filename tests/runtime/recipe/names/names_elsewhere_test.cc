@@ -72,6 +72,16 @@ TEST(NamesElsewhere, AreListedByAPartOfTheirNames) {
                     HasSubstr("train_micro_batch_size_per_gpu (other tools)"), Not(HasSubstr("per_device_train"))));
 }
 
+// The name itself comes first, then names of which it is a word, then names that contain it.
+TEST(NamesElsewhere, ShortNamesComeBeforeNamesThatContainThem) {
+  for (const char* name : {"tp", "pp"})
+    EXPECT_THAT(keys_about(name), StartsWith(std::string(name) + " (other tools)\n")) << name;
+  EXPECT_THAT(keys_about("r"), StartsWith("peft_config.r (other tools)\n    use adapter.rank\nr (other tools)\n"));
+  const std::string about = keys_about("tp");
+  EXPECT_LT(about.find("\ntp_size (other"), about.find("\noutput_dir (other"));
+  EXPECT_THAT(keys_about("stage"), StartsWith("zero.stage = "));
+}
+
 TEST(NamesElsewhere, CaseAndDashesMakeNoDifference) {
   for (const char* name :
        {"WarmupLR", "warmuplr", "--train-iters", "fsdp.FULL_SHARD", "zero_optimization.Overlap_Comm"})
@@ -85,6 +95,7 @@ TEST(NamesElsewhere, CaseAndDashesMakeNoDifference) {
 TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
   EXPECT_FAILURE(recipe_with({"fp16.enabled=true"}), Exit::usage, HasSubstr("use training.precision"));
   EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("halves with every overflow"));
+  EXPECT_FAILURE(recipe_with({"model.paht=2"}), Exit::usage, HasSubstr("did you mean model.path?"));
   EXPECT_FAILURE(recipe_with({"fp16.initial_scal=2"}), Exit::usage, HasSubstr("did you mean fp16.initial_scale?"));
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
 }

@@ -55,15 +55,18 @@ TEST(PeftConfig, InitialisationsThatChangeTheModel) {
                    AllOf(HasSubstr(fmt::format("\"{}\"", init)), HasSubstr("merge_and_unload")));
 }
 
-// The list is of what is not built; everything else is named once.
-TEST(PeftConfig, OtherKeysAreNamedAndIgnored) {
-  EXPECT_THAT(
-      read_with(R"("lora_dtype": "bfloat16", "lorap_lr_ratio": 16.0, "swift_version": "3", "of_tomorrow": {"a": [1]})")
-          .notes,
-      ElementsAre(AllOf(HasSubstr("4 keys that are not read and change nothing"),
-                        HasSubstr("lora_dtype, lorap_lr_ratio, of_tomorrow, swift_version"))));
+TEST(PeftConfig, KeysOfTheTrainingAreNamedAndIgnored) {
+  EXPECT_THAT(read_with(R"("lora_dtype": "bfloat16", "lorap_lr_ratio": 16.0, "swift_version": "3")").notes,
+              ElementsAre(AllOf(HasSubstr("3 keys that are not read and change nothing"),
+                                HasSubstr("lora_dtype, lorap_lr_ratio, swift_version"))));
   EXPECT_THAT(read_with(R"("velora_config": {"num_groups": 1})").notes,
               ElementsAre(HasSubstr("1 key that is not read and changes nothing that an adapter computes: velora")));
+}
+
+TEST(PeftConfig, UnknownKeysAreRefusedUnlessTheyAreOff) {
+  EXPECT_FAILURE(read_with(R"("of_tomorrow": {"a": [1]})"), Exit::usage,
+                 AllOf(HasSubstr(R"(of_tomorrow = {"a":[1]} is not known)"), HasSubstr("merge_and_unload")));
+  EXPECT_FAILURE(read_with(R"("some_new_key": 3, "lora_dtype": "bfloat16")"), Exit::usage, HasSubstr("new_key = 3 is"));
   for (const char* off : {"null", "false", "[]", "{}", "\"\""})
     EXPECT_THAT(read_with(fmt::format(R"("of_tomorrow": {0}, "lora_bias": {0}, "use_qalora": {0})", off)).notes,
                 IsEmpty())
@@ -106,6 +109,16 @@ TEST(PeftConfig, WhatOtherProgramsDoNotRead) {
                 a.rslora = true;
               }),
               ElementsAre(HasSubstr("does not read use_rslora and alpha_pattern"), HasSubstr("read alpha_pattern")));
+}
+
+// The keys have defaults, which null is not.
+TEST(PeftConfig, RankAndAlphaAreNumbers) {
+  EXPECT_EQ(read_with("").adapter.alpha, 8);
+  EXPECT_FAILURE(read_with(R"("lora_alpha": null)"), Exit::corrupt,
+                 HasSubstr(R"(expected a number above 0 at "lora_alpha", found null)"));
+  const tests::ScratchFolder folder;
+  folder.write(kPeftConfigName, R"({"peft_type": "LORA", "r": null, "target_modules": ["q_proj"]})");
+  EXPECT_FAILURE(read_peft_config(folder.path()), Exit::corrupt, HasSubstr(R"(a rank at "r", found null)"));
 }
 
 TEST(PeftConfig, OtherAdapters) {
