@@ -18,6 +18,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
+#include "runtime/checkpoint/export/model_place.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
@@ -99,42 +100,6 @@ Recipe::Model frozen_format_of(const Manifest& manifest) {
   for (const std::string_view key : {"model.frozen_format", "model.double_quant"})
     if (manifest.recipe.contains(std::string(key))) names.push_back(key);
   return stored_keys(manifest.recipe, names).model;
-}
-
-// The path that the run's recipe had for a key; empty if it had none.
-fs::path stored_path(const Manifest& manifest, const char* key) {
-  const auto stored = manifest.recipe.find(key);
-  // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
-  if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return {};
-  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), key).text_or("path", "");
-}
-
-// The folder in which the run was started: the one that its relative checkpoint.dir leads from to `checkpoints`. Empty
-// if that is not known.
-fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) {
-  const fs::path dir = (stored_path(manifest, "checkpoint.dir") / "").lexically_normal().parent_path();
-  if (dir.empty() || dir.is_absolute()) return {};
-  fs::path start = checkpoints;
-  for (auto part = dir.end(); part != dir.begin(); start = start.parent_path())
-    if (*--part != start.filename()) return {};
-  return start;
-}
-
-// Where the model is that a manifest names. In older manifests its path may be relative to the folder in which the run
-// was started. `guessed`: it was found by that path in a folder that may be another one.
-struct ModelPlace {
-  fs::path path;
-  bool guessed = false;
-};
-ModelPlace place_of(const fs::path& model, const Manifest& manifest, const fs::path& checkpoint) {
-  if (model.empty() || model.is_absolute()) return {model};
-  const auto in = [&](const fs::path& folder) { return (folder / model).lexically_normal(); };
-  const fs::path checkpoints = fs::absolute(checkpoint / "").lexically_normal().parent_path().parent_path();
-  const fs::path start = folder_of_start(manifest, checkpoints), beside = checkpoints.parent_path();
-  if (!start.empty() && type_at(in(start)) != fs::file_type::not_found) return {in(start)};
-  for (const fs::path& folder : {beside, fs::current_path()})
-    if (type_at(in(folder)) != fs::file_type::not_found) return {in(folder), true};
-  return {in(start.empty() ? beside : start)};
 }
 
 }  // namespace
@@ -239,23 +204,23 @@ ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world
   return std::move(*model);
 }
 
+Manifest ModelFolder::manifest() const {
+  return open_ ? open_->manifest() : read_manifest(path_);
+}
+
 models::Config ModelFolder::config() const {
-  if (!checkpoint_) {
-    models::Config config = models::Config::read(path_);
-    models::name_family(config);
-    return config;
-  }
-  const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
-  return models::Config::parse(json, (path_ / kManifestName).string());
+  if (checkpoint_) return models::Config::parse(manifest().config, (path_ / kManifestName).string());
+  models::Config config = models::Config::read(path_);
+  models::name_family(config);
+  return config;
 }
 
 std::optional<device::StorageFormat> ModelFolder::quantised() const {
-  if (!has_adapter()) return std::nullopt;
-  return frozen_format_of(open_ ? open_->manifest() : read_manifest(path_)).quantised();
+  return has_adapter() ? frozen_format_of(manifest()).quantised() : std::nullopt;
 }
 
 Recipe::AdapterKeys ModelFolder::adapter() const {
-  return checkpoint_ ? adapter_of(open_ ? open_->manifest() : read_manifest(path_)) : Recipe::AdapterKeys{};
+  return checkpoint_ ? adapter_of(manifest()) : Recipe::AdapterKeys{};
 }
 bool ModelFolder::has_adapter() const {
   return adapter().kind != AdapterKind::none;
@@ -273,7 +238,7 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
 }
 
 std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& model) const {
-  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const Manifest manifest = this->manifest();
   constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
   const Recipe began = stored_keys(manifest.recipe, kKeys);
   if (began.model.init == Init::random) return random_weights(model, began.training.seed);
@@ -284,7 +249,7 @@ std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& mod
 
 void ModelFolder::require_base() const {
   if (!checkpoint_) return;
-  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const Manifest manifest = this->manifest();
   constexpr std::string_view kKeys[] = {"model.init"};
   if (manifest.base_hash.empty() || stored_keys(manifest.recipe, kKeys).model.init == Init::random) return;
   const fs::path base = place_of(manifest.base_path, manifest, path_).path;
@@ -305,14 +270,14 @@ device::DType ModelFolder::dtype() const {
 }
 
 std::optional<fs::path> ModelFolder::began_with() const {
-  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const Manifest manifest = this->manifest();
   const fs::path model = stored_path(manifest, "model.path");
   return model.empty() ? std::nullopt : std::optional(place_of(model, manifest, path_).path);
 }
 
 std::string ModelFolder::remark_of_base() const {
   if (!checkpoint_) return {};
-  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const Manifest manifest = this->manifest();
   const fs::path model = stored_path(manifest, "model.path");
   const ModelPlace place = place_of(model, manifest, path_);
   if (!place.guessed) return {};

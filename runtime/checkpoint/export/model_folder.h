@@ -59,6 +59,7 @@ class ModelFolder {
   ModelFolder() = default;
   // True if path_ itself is the model to read.
   bool find();
+  Manifest manifest() const;
   // The model.path of the run that wrote the checkpoint, if it had one.
   std::optional<std::filesystem::path> began_with() const;
 

@@ -2,102 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/quantity.h"
-#include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
-#include "runtime/forecast/machine.h"
-#include "runtime/job/make_job.h"
 #include "tests/failure.h"
+#include "tests/launcher/commands/plan/printed_plan.h"
 #include "tests/opens.h"
-#include "tests/runtime/forecast/even_machine.h"
-#include "tests/scratch_folder.h"
 #include "tests/source_dir.h"
 
 namespace strata::launcher {
 namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
-
-class Plan : public testing::Test {
- protected:
-  // The printed plan for this many ranks. Its JSON is then in json_.
-  std::string planned(int ranks, std::optional<int> ranks_per_node, std::vector<std::string> sets = {}) {
-    PlanOptions options;
-    options.ranks = ranks;
-    options.ranks_per_node = ranks_per_node;
-    options.sets = {model_, "data.seq_len=16", "device.kind=cpu"};
-    options.sets.insert(options.sets.end(), sets.begin(), sets.end());
-    options.json = folder_.path() / "plan.json";
-    options.machine = machine_;
-    options.html = html_;
-    options.stages = stages_;
-    options.verbose = verbose_;
-    options.max_batch = max_batch_;
-    options.table = table_;
-    std::fflush(stdout);
-    testing::internal::CaptureStdout();
-    int status = 0;
-    try {
-      status = plan(options);
-    } catch (const Error&) {
-      (void)testing::internal::GetCapturedStdout();
-      throw;
-    }
-    std::string text = testing::internal::GetCapturedStdout();
-    EXPECT_EQ(status, status_) << text;
-    json_ = folder_.read("plan.json");
-    return text;
-  }
-  // What a plan that does not fit says on stderr; what it prints is then in printed_.
-  std::string refused(int ranks, std::vector<std::string> sets) {
-    status_ = static_cast<int>(Exit::does_not_fit);
-    testing::internal::CaptureStderr();
-    try {
-      printed_ = planned(ranks, ranks, std::move(sets));
-    } catch (...) {
-      (void)testing::internal::GetCapturedStderr();
-      throw;
-    }
-    return testing::internal::GetCapturedStderr();
-  }
-  double number(const std::string& key) const {
-    const auto at = json_.find("\"" + key + "\":");
-    EXPECT_NE(at, std::string::npos) << key << " in " << json_;
-    return at == std::string::npos ? 0 : std::strtod(json_.c_str() + at + key.size() + 3, nullptr);
-  }
-  double device_capacity() const {
-    const std::string key = "\"capacity_bytes\":{\"device\":";
-    const auto at = json_.find(key);
-    EXPECT_NE(at, std::string::npos) << json_;
-    return at == std::string::npos ? 0 : std::strtod(json_.c_str() + at + key.size(), nullptr);
-  }
-  // A machine of 8 cores.
-  void measured_by(int ranks, std::optional<double> spread = std::nullopt) {
-    runtime::Machine m = runtime::even_machine();
-    m.processor = "none";
-    m.ranks = ranks;
-    m.spread = spread;
-    m.threads = 8 / ranks;
-    if (ranks > 1) m.collectives = {10, 5};
-    machine_ = folder_.write("machine.toml", runtime::machine_toml(m));
-  }
-
-  tests::ScratchFolder folder_;
-  std::optional<std::filesystem::path> machine_, html_;
-  bool stages_ = false, verbose_ = false, max_batch_ = false;
-  bool table_ = false;
-  std::string model_ = "model.preset=tiny-gpt2";
-  int status_ = 0;  // that plan() is to return
-  std::string json_, printed_;
-};
 
 // Ranks share a machine as under `mpirun -n 4 strata train`.
 TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
@@ -168,53 +87,6 @@ TEST_F(Plan, TheLargestMicroBatch) {
   EXPECT_THAT(planned(1, {}, sets), HasSubstr("fastest per token, as predicted: "));
 }
 
-TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
-  stages_ = true;
-  const std::string text = planned(4, 4, {"zero.stage=2"});
-  for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
-  for (const char* note : {"[0] Of all tiers together", "[1] Gradients are summed in fp32",
-                           "[2] At stage 3 a rank's shard", "[3] Activations"})
-    EXPECT_THAT(text, HasSubstr(note));
-  EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
-  EXPECT_THAT(text, Not(HasSubstr("a step  order\n"))) << "one micro-batch has none";
-  EXPECT_THAT(planned(4, 4, {"zero.stage=2", "training.gradient_accumulation_steps=4"}),
-              AllOf(HasSubstr("a step  order\n"), HasSubstr("- horiz.\n")));
-  EXPECT_THAT(json_, HasSubstr("{\"stage\":2,\"order\":\"horizontal\","));
-  // 16 bytes per parameter at stage 0, shared out over 4 ranks at stage 3.
-  const double parameters = number("parameters");
-  EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(16 * parameters))));
-  EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
-}
-
-// State sharded within each node next to state sharded over all ranks, and the traffic between nodes in each case.
-TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
-  const auto crossing = [&] { return number("between_nodes"); };
-  const auto unfolded = [&](int ranks, int ranks_per_node, const std::vector<std::string>& sets) {
-    std::string text = planned(ranks, ranks_per_node, sets);
-    for (auto at = text.find("\n  "); at != text.npos; at = text.find("\n  ")) text.replace(at, 3, " ");
-    return text;
-  };
-  EXPECT_THAT(unfolded(4, 4, {"zero.stage=3"}), Not(HasSubstr("to other nodes")));
-  EXPECT_EQ(crossing(), 0);
-  EXPECT_THAT(unfolded(4, 2, {"zero.stage=3"}), AllOf(HasSubstr(" of it in its node of 2 ranks and "),
-                                                      HasSubstr(" to other nodes\n"), Not(HasSubstr("in groups"))));
-  const double flat = crossing();
-  EXPECT_THAT(unfolded(4, 2, {"zero.stage=3", "zero.parameters_group=node"}),
-              HasSubstr("in groups: 2 copies of the parameters, each over 2 ranks\n"));
-  EXPECT_LT(crossing(), flat);
-  EXPECT_THAT(json_, HasSubstr("\"mesh\":{\"data\":4,\"tensor\":1,\"stages\":1,\"node\":2}"));
-  EXPECT_THAT(
-      planned(4, 2, {"zero.stage=3", "zero.gradients_group=2"}),
-      HasSubstr("in groups: 2 copies of the parameters, each over 2 ranks; 2 copies of the sums of gradients, "));
-  EXPECT_FAILURE((void)planned(3, 2, {"zero.stage=3", "zero.parameters_group=node"}), Exit::usage,
-                 HasSubstr("but these have 2 and 1 ranks"));
-  stages_ = true;
-  EXPECT_THAT(unfolded(4, 2, {"zero.stage=2"}), AllOf(HasSubstr("ZeRO-3 [4] "), HasSubstr("ZeRO-3 [5] "),
-                                                      HasSubstr("[4] zero.parameters_group = \"node\"")));
-  EXPECT_THAT(json_, HasSubstr("{\"stage\":3,\"zero.parameters_group\":\"node\",\"order\":"));
-  EXPECT_THAT(unfolded(4, 4, {"zero.stage=2"}), Not(HasSubstr("[4]")));
-}
-
 // Text that is too long for a line is wrapped, and columns with many digits move closer together.
 TEST_F(Plan, NoLineHasMoreThan100Columns) {
   stages_ = verbose_ = true;
@@ -245,17 +117,6 @@ TEST_F(Plan, HostMemoryOfACpuIsNoMemoryBesideItsOwn) {
   EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
 }
 
-// The largest figures, those of one rank, do not touch their neighbours.
-TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
-  stages_ = true;
-  const std::string text =
-      planned(1, 1, {"model.preset=llama-1b", "model.config.num_hidden_layers=1200", "memory.device=99999GiB"});
-  const std::size_t at = text.find("\nZeRO-0 ");
-  ASSERT_NE(at, std::string::npos);
-  const std::string row = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
-  EXPECT_THAT(row, testing::Not(testing::ContainsRegex("[a-zA-Z][0-9]"))) << row;
-}
-
 // Even if the program cannot use a GPU.
 TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   const std::filesystem::path machines = tests::source_dir() / "examples/machines";
@@ -277,44 +138,6 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
                 HasSubstr("from data sheets"));
   }
   EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
-}
-
-// The table of a GPU that this machine lacks; nothing runs.
-TEST_F(Plan, ATableHasEverySetting) {
-  table_ = true;
-  machine_ = tests::source_dir() / "examples/machines/a100-40gb-x8.toml";
-  const auto rows = [&](const std::string& text) {
-    std::vector<std::string> out;
-    for (std::size_t at = text.find("precision  recompute"); (at = text.find("\nZeRO-", at)) != text.npos; ++at)
-      out.push_back(text.substr(at + 1, text.find('\n', at + 1) - at - 1));
-    return out;
-  };
-  const std::vector<std::string> sets = {"device.kind=auto", "model.preset=gpt2-124m", "data.seq_len=512",
-                                         "training.gradient_accumulation_steps=2"};
-  const std::string eight = planned(8, 8, sets);
-  EXPECT_EQ(rows(eight).size(), 4u * 3 * 3) << eight;
-  EXPECT_THAT(rows(eight).at(0), AllOf(HasSubstr("fp32"), HasSubstr("none"), HasSubstr("iB"), HasSubstr("tokens/s")));
-  EXPECT_THAT(json_, HasSubstr("\"table\":[{\"stage\":0,\"precision\":\"fp32\",\"recompute\":\"none\",\"order\":"));
-  machine_.reset();
-  const std::string one = planned(1, 1, {"memory.device=1GiB"});
-  EXPECT_EQ(rows(one).size(), 9u) << one;
-  EXPECT_THAT(rows(one).at(0), Not(HasSubstr("tokens/s")));
-}
-
-// The recipe's own setting is one of the rows.
-TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
-  table_ = true;
-  const std::string few = planned(1, 1, {"training.recompute=[0]", "model.config.n_layer=2"});
-  for (const char* precision : {"fp32", "bf16", "fp16"})
-    EXPECT_THAT(few, testing::ContainsRegex(std::string("ZeRO-0 +") + precision + " +\\[0\\] +horizontal"));
-  EXPECT_THAT(few, testing::ContainsRegex("ZeRO-0 +fp32 +block +horizontal"));
-  EXPECT_THAT(json_, HasSubstr("\"precision\":\"bf16\",\"recompute\":[0],\"order\":"));
-  EXPECT_THAT(json_, HasSubstr("\"precision\":\"bf16\",\"recompute\":\"sqrt\",\"order\":"));
-  const std::string many =
-      planned(1, 1, {"training.recompute=[0,1,2,3,4,5,6,7,8]", "model.config.n_layer=10", "model.config.n_embd=64"});
-  EXPECT_THAT(many, testing::ContainsRegex("ZeRO-0 +bf16 +9 blocks +horizontal"));
-  EXPECT_THAT(json_, HasSubstr("\"recompute\":[0,1,2,3,4,5,6,7,8],"));
-  EXPECT_THAT(planned(1, 1, {"training.recompute=sqrt"}), Not(HasSubstr("blocks  ")));
 }
 
 // Dozens of plans, of one model.
@@ -375,15 +198,6 @@ TEST_F(Plan, OfAPipelineTheTableNamesItsRank) {
   EXPECT_THAT(text, HasSubstr(fmt::format("\nrank {}'s (stage {}) ", rank, rank / 2)));
 }
 
-TEST_F(Plan, APageHasAllStages) {
-  html_ = folder_.path() / "plan.html";
-  (void)planned(2, 2, {"zero.stage=3"});
-  const std::string page = folder_.read("plan.html");
-  EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
-  for (int stage = 0; stage < 4; ++stage)
-    EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"data_ranks\":2,\"stage\":" + std::to_string(stage) + ","));
-}
-
 // A search for what fits plans fewer micro-batches, but as many as the schedule needs.
 TEST_F(Plan, AnInterleavedRecipeThatDoesNotFitIsRefusedAsAnyOther) {
   model_ = "model.preset=tiny-llama";
@@ -391,31 +205,6 @@ TEST_F(Plan, AnInterleavedRecipeThatDoesNotFitIsRefusedAsAnyOther) {
                                        "parallel.stages=4", "parallel.chunks=2", "parallel.schedule=interleaved",
                                        "training.gradient_accumulation_steps=8", "memory.device=1MiB"});
   EXPECT_THAT(said, HasSubstr(fmt::format("({:.0f} bytes) of RAM", number("planned_peak_bytes")))) << "of the largest";
-}
-
-// The last stage has the head, and the most on the device; the first one keeps its optimizer's state on the host.
-TEST_F(Plan, OfAPipelineTheStageThatDoesNotFitIsRefusedAndTablesShowTheLargest) {
-  model_ = "model.preset=tiny-llama";
-  const std::vector<std::string> sets = {"model.config.vocab_size=4000",
-                                         "model.config.num_hidden_layers=3",
-                                         "model.config.tie_word_embeddings=false",
-                                         "data.seq_len=32",
-                                         "training.micro_batch_size=48",
-                                         "parallel.stages=2",
-                                         "parallel.split=[2, 1]",
-                                         "zero.stage=1",
-                                         "training.recompute=block"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), sets.begin(), sets.end());
-    return more;
-  };
-  // Stage 0 needs 14.5 MiB on the host, and stage 1 11.1 MiB.
-  EXPECT_THAT(refused(2, with({"zero.optimizer=host", "memory.host=12MiB"})),
-              AllOf(HasSubstr("14.5 MiB"), HasSubstr("of host memory and memory.host is 12.0 MiB")));
-  stages_ = table_ = true;
-  (void)refused(2, with({"memory.device=30MiB"}));
-  EXPECT_THAT(printed_, testing::ContainsRegex("ZeRO-1 +bf16 +block +horizontal +[34][0-9.]+ MiB +no"));
-  EXPECT_THAT(printed_, testing::ContainsRegex("ZeRO-1 +[34][0-9.]+ MiB +no"));
 }
 
 }  // namespace
