@@ -141,10 +141,10 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
     return text;
   };
   std::string config_text = read_text(place("peft") / kPeftConfigName);
-  config_text.insert(config_text.find('{') + 1, "\"of_tomorrow\": 1,");
+  config_text.insert(config_text.find('{') + 1, "\"swift_version\": \"3\",");
   std::ofstream(place("peft") / kPeftConfigName) << config_text;
   EXPECT_THAT(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)).notes,
-              Contains(HasSubstr("of_tomorrow")));
+              Contains(HasSubstr("swift_version")));
   EXPECT_EQ(refused("adapter.rank=4"), "");
   EXPECT_EQ(refused("adapter.target_modules=all-linear"), "") << "the folder lists the same layers";
   EXPECT_EQ(refused(R"(adapter.target_modules=["c_proj", "c_fc", "c_attn"])"), "");

@@ -217,7 +217,7 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
       R"(["/a/*.bin", "/b"])",
       R"([{files = ["/a", "/b?"], weight = 0.1}, {files = "/c", weight = 3}])",
       "{q_proj = 4}",
-      R"({"layers\\.[01]\\..*" = 2, "é" = 64})",
+      R"({"layers\\.[01]\\..*" = 2, "k_proj" = 64})",
       "\"unix:/tmp/s\"",
       "\"localhost:8080\"",
       "\"off\"",

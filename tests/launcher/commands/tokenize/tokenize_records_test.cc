@@ -70,7 +70,7 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
                  AllOf(HasSubstr("g.jsonl, line 1"), HasSubstr("\"messages\"")));
   EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::usage, HasSubstr("need a chat template"));
   EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .no_eot = true, .chat_template = "t.jinja"}), Exit::usage,
-                 HasSubstr("--no-eot has no place here"));
+                 HasSubstr("--no-eot does not apply to conversations"));
 }
 
 // As in TRL, answers in the prompt are context, unless --train-on asks for them. Each record shows its own format.
