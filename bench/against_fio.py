@@ -22,7 +22,7 @@ def ours(scratch):
     subprocess.run([strata, "bench", "io", "--dir", a.dir, "--size", a.size, "--rounds", "1", "--json", out], check=True,
                    stdout=subprocess.DEVNULL)
     r = json.load(open(out))
-    return r["write_gb_per_s"], r["read_gb_per_s"], r["mode"]
+    return r["write_gb_per_s"], r["read_gb_per_s"], r["rung"]
 
 
 def theirs(file, mode):

@@ -79,7 +79,7 @@ int bench_io(const BenchOptions& options) {
   write_json(options, JsonObject()
                           .add("write_gb_per_s", Decimals{median_of(written), 4})
                           .add("read_gb_per_s", Decimals{median_of(was_read), 4})
-                          .add("mode", modes)
+                          .add("rung", modes)
                           .text());
   return 0;
 }
