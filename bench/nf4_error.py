@@ -6,7 +6,7 @@
 PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). A Llama of SmolLM2's proportions is
 trained on this repository's own text, quantised by bitsandbytes and saved; every row of the table reads these codes.
 Batches have 2 sequences of 256 tokens. "exact" is fp64 with the codes' values, which bitsandbytes and Strata round to
-bf16 for a product in bf16: "rounded" is fp64 with these. Prints Markdown tables. Needs build/strata.
+bf16 for a product in bf16: "rounded" is fp64 with these. Prints a Markdown table. Needs build/strata.
 """
 import argparse, glob, json, os, subprocess, sys, tempfile
 

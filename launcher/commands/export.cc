@@ -54,8 +54,8 @@ void export_adapted(const ExportOptions& options, const std::filesystem::path& b
     Activity exporting("exporting", Activity::Unit::bytes);
     return runtime::export_merged(workload, *model, options.to, settings_of(options, exporting));
   }());
-  say("{}, merged into {}, exported to {} in {}", options.from.string(), base.string(), options.to.string(),
-      options.dtype);
+  say("{}, merged into {}, exported to {} in {}{}", options.from.string(), base.string(), options.to.string(),
+      options.dtype, text_about_tokenizer(runtime::ModelFolder(base)));
 }
 
 }  // namespace

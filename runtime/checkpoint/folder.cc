@@ -87,7 +87,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
         for (const ShardEntry& file : manifest.files) (void)read_shard_header(path / file.name, file);
       found.serial = manifest.serial;
       found.step = manifest.progress.step;
-      found.claim = best_checkpoint(manifest);
+      found.best = best_checkpoint(manifest);
     } catch (const Error& error) {
       if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
@@ -245,9 +245,9 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
     const fs::path place = fs::weakly_canonical(found.path, ignored);
     return !found.damage.empty() || std::find(damaged_.begin(), damaged_.end(), place) != damaged_.end();
   });
-  std::vector<RankedCheckpoint> claimants;
-  for (const FoundCheckpoint& found : whole) claimants.push_back({found.step, found.serial, found.claim});
-  const std::vector<std::size_t> best_ones = best_by_measure(claimants);
+  std::vector<RankedCheckpoint> ranked;
+  for (const FoundCheckpoint& found : whole) ranked.push_back({found.step, found.serial, found.best});
+  const std::vector<std::size_t> best_ones = best_by_measure(ranked);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const FoundCheckpoint& found = whole[i];
     const bool is_best = best == found.step;

@@ -1,9 +1,9 @@
 #pragma once
-// runtime/checkpoint/ stores runs: the folder with its lock, order and retention (this header), manifests and shard
-// files (manifest.h, shard.h; their bytes are in docs/formats.md), writing during training (writer.h), and reading on
-// any number of ranks (reader.h). choice.h finds the newest undamaged checkpoint, hold.h protects one while it is read,
-// and file_system.h is the interface for which tests substitute failing disks. export/ reads and writes Hugging Face
-// directories.
+// runtime/checkpoint/ stores runs: the folder with its lock, order and retention, and the hold that protects a
+// checkpoint while it is read (this header), manifests and shard files (manifest.h, shard.h; their bytes are in
+// docs/formats.md), writing during training (writer.h), and reading on any number of ranks (reader.h). choice.h finds
+// the newest undamaged checkpoint, and file_system.h is the interface for which tests substitute failing disks. export/
+// reads and writes Hugging Face directories.
 
 #include <cstdint>
 #include <filesystem>
@@ -39,7 +39,7 @@ struct FoundCheckpoint {
   std::uint64_t serial = 0;
   std::string damage;     // empty if it passed the test
   std::int64_t step = 0;  // by its manifest
-  std::optional<BestCheckpoint> claim = {};
+  std::optional<BestCheckpoint> best = {};
 };
 
 // How much of a checkpoint is checked: its manifest, or also the existence, sizes and headers of its files.

@@ -64,16 +64,16 @@ std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& al
   };
   std::map<std::string, Kept> kept;
   for (const RankedCheckpoint& by : all) {
-    if (!by.claim) continue;
+    if (!by.best) continue;
     // A later run that started over may have written the same step again.
     std::optional<std::size_t> there;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].step == by.claim->step && all[i].serial <= by.serial && (!there || all[*there].serial < all[i].serial))
+      if (all[i].step == by.best->step && all[i].serial <= by.serial && (!there || all[*there].serial < all[i].serial))
         there = i;
     if (!there) continue;
-    const auto [at, first] = kept.try_emplace(by.claim->measure, Kept{*there, by.claim->value});
-    const double before = at->second.value, now = by.claim->value;
-    if (!first && (by.claim->greater ? now > before : now < before)) at->second = {*there, now};
+    const auto [at, first] = kept.try_emplace(by.best->measure, Kept{*there, by.best->value});
+    const double before = at->second.value, now = by.best->value;
+    if (!first && (by.best->greater ? now > before : now < before)) at->second = {*there, now};
   }
   std::vector<std::size_t> out;
   for (const auto& [measure, best] : kept) out.push_back(best.index);

@@ -28,7 +28,7 @@ std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest);
 struct RankedCheckpoint {
   std::int64_t step = 0;
   std::uint64_t serial = 0;
-  std::optional<BestCheckpoint> claim;
+  std::optional<BestCheckpoint> best;
 };
 // Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
 // best is included even if the current run has another measure or keeps none.

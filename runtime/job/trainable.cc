@@ -82,7 +82,7 @@ struct Modules {
 using Folder = std::optional<std::filesystem::path>;
 
 // Throws if a pattern that matches nothing lists the ends of modules' names, as a shell's arguments give them:
-// "q_proj", "q_proj,v_proj", "all".
+// "q_proj", "q_proj,v_proj".
 void require_no_names(const std::vector<std::string>& modules, std::string_view key, const std::string& pattern) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {
@@ -90,8 +90,6 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
     names.push_back(pattern.substr(at, end - at));
     at = end;
   }
-  if (names.size() == 1 && (names[0] == "all" || names[0] == "linear" || names[0] == "all_linear"))
-    fail(Exit::usage, "{} = \"{}\": every linear layer is \"{}\"", key, pattern, models::kAllLinear);
   const bool of_layers = !names.empty() && std::ranges::all_of(names, [&](const std::string& name) {
     const ModuleNames one{{name}, {}};
     return std::ranges::any_of(modules, [&](const std::string& module) { return models::matches(one, module); });
@@ -103,14 +101,19 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
          key, pattern, key, fmt::join(names, "\", \""));
 }
 
-// The module whose table a module has: another one's if the two are tied.
-std::string holder_of(const models::Model& model, const std::string& module) {
+// The module that holds a module's table: another one if it shares that one's. `tied`: two modules have the table.
+struct TableHolder {
+  std::string module;
+  bool tied = false;
+};
+TableHolder holder_of(const models::Model& model, const std::string& module) {
   for (const auto& unit : model.units)
-    if (const auto& shared = unit->shared(); shared && shared->name == module + ".weight") {
-      const std::string& name = model.units[shared->unit]->parameters()[shared->parameter].name;
-      return name.substr(0, name.rfind('.'));
+    if (const auto& shared = unit->shared()) {
+      const std::string& table = model.units[shared->unit]->parameters()[shared->parameter].name;
+      if (shared->name == module + ".weight" || table == module + ".weight")
+        return {table.substr(0, table.rfind('.')), true};
     }
-  return module;
+  return {module};
 }
 
 void require_targets(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
@@ -129,12 +132,12 @@ void require_targets(const models::Model& model, const Modules& modules, const m
            "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
            "(merge_and_unload, save_pretrained), and give the result",
            folder->string(), *other);
-    const std::string holder = holder_of(model, *other);
+    const auto [holder, tied] = holder_of(model, *other);
     fail(Exit::usage,
          "adapter.target_modules: {} matches {}, which is not a linear layer inside the model and cannot have an "
-         "adapter: leave it out, or train all of it (adapter.modules_to_save = [\"{}\"]{})",
-         given, *other, holder.substr(holder.rfind('.') + 1),
-         holder == *other ? "" : ", the table that it shares, with adapter.ensure_weight_tying = true");
+         "adapter: leave it out, or train all of it (adapter.modules_to_save = [\"{}\"]{}{})",
+         given, *other, holder.substr(holder.rfind('.') + 1), holder == *other ? "" : ", the table that it shares",
+         tied ? ", with adapter.ensure_weight_tying = true" : "");
   };
   const ModuleNames& targets = adapter.target_modules;
   if (targets.empty())
@@ -149,6 +152,8 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
     if (std::ranges::none_of(modules.linear, is_of(targets))) {
+      if (const std::string& all = *targets.pattern; all == "all" || all == "linear" || all == "all_linear")
+        fail(Exit::usage, "adapter.target_modules = \"{}\": every linear layer is \"{}\"", all, models::kAllLinear);
       require_no_names(modules.linear, "adapter.target_modules", *targets.pattern);
       fail(Exit::usage,
            "adapter.target_modules = {}: this matches the complete name of no linear layer of this {} model; the "

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/weights/ loads weights: from random numbers, safetensors or a checkpoint (weight_source.h) into the
-// executor's memory according to their placement (this header); adapter/ has LoRA's and DoRA's. weights_hash.h has the
-// hash by which two runs are compared.
+// executor's memory according to their placement, and has the hash by which two runs are compared (this header);
+// adapter/ has LoRA's and DoRA's.
 
 #include <span>
 #include <string>

@@ -27,7 +27,6 @@
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "models/classes.h"
-#include "models/files/safetensors.h"
 #include "models/model.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
@@ -38,7 +37,6 @@
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
-#include "runtime/weights/adapter/peft_folder.h"
 #include "text/classes/class_tokenizer.h"
 #include "text/tokenizer.h"
 

@@ -376,7 +376,7 @@ std::vector<std::string> notes_of_readers(const models::Adapter& adapter) {
   std::vector<std::string> notes;
   const auto add = [&](const char* program, bool first, const char* key, bool second, const char* other) {
     if (first || second)
-      notes.push_back(fmt::format("{} does not read {}{}{}, and would scale the adapter otherwise than peft: {}",
+      notes.push_back(fmt::format("{} does not read {}{}{}, and would scale the adapter differently from peft: {}",
                                   program, first ? key : "", first && second ? " and " : "", second ? other : "",
                                   kAdvice));
   };

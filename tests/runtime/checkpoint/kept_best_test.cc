@@ -19,12 +19,12 @@ Manifest manifest(std::map<std::string, std::string> recipe, Best best) {
   return m;
 }
 
-TEST(KeptBest, AClaimIsOfARunThatKeepsIt) {
+TEST(KeptBest, TheBestIsOfARunThatKeepsIt) {
   std::map<std::string, std::string> recipe = {{"checkpoint.keep_best", "true"}, {"evaluation.metric", "\"eval_f1\""}};
-  const auto claim = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
-  ASSERT_TRUE(claim);
-  EXPECT_EQ(claim->step, 3);
-  EXPECT_TRUE(claim->greater) << "as the metric has it";
+  const auto best = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->step, 3);
+  EXPECT_TRUE(best->greater) << "as the metric has it";
   recipe["evaluation.greater_is_better"] = "false";
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}))->greater);
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, std::nan(""), 0, 3})));
@@ -53,17 +53,17 @@ TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
 }
 
 TEST(KeptBest, OfEachMeasureTheBestThatIsThere) {
-  const auto claim = [](const char* measure, std::int64_t step, double value) {
+  const auto best = [](const char* measure, std::int64_t step, double value) {
     return std::optional(BestCheckpoint{measure, false, step, value});
   };
-  // Step 10 by the loss; 20 has no claim of its own, 30 is by another measure.
-  EXPECT_THAT(best_by_measure({{10, 1, claim("loss", 10, 2.0)}, {20, 2, {}}, {30, 3, claim("f1", 30, 1.0)}}),
+  // Step 10 by the loss; 20 names none, 30 is by another measure.
+  EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {20, 2, {}}, {30, 3, best("f1", 30, 1.0)}}),
               UnorderedElementsAre(0, 2));
   // A better one that is there takes its place; one that is not there does not.
-  EXPECT_THAT(best_by_measure({{10, 1, claim("loss", 10, 2.0)}, {20, 2, claim("loss", 20, 1.5)}}), ElementsAre(1));
-  EXPECT_THAT(best_by_measure({{10, 1, claim("loss", 10, 2.0)}, {30, 3, claim("loss", 20, 1.5)}}), ElementsAre(0));
-  // The same step once more, of a run that started over: the claim is about the older one.
-  EXPECT_THAT(best_by_measure({{10, 1, claim("loss", 10, 2.0)}, {10, 4, {}}}), ElementsAre(0));
+  EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {20, 2, best("loss", 20, 1.5)}}), ElementsAre(1));
+  EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {30, 3, best("loss", 20, 1.5)}}), ElementsAre(0));
+  // The same step once more, of a run that started over: the older one is meant.
+  EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {10, 4, {}}}), ElementsAre(0));
 }
 
 }  // namespace

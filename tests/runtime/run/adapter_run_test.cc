@@ -184,6 +184,8 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
               testing::EndsWith(R"(train all of it (adapter.modules_to_save = ["lm_head"]))"));
   EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
               AllOf(HasSubstr(R"(["wte"], the table that it shares)"), HasSubstr("ensure_weight_tying = true")));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["wte"])"}, kSmallGpt2),
+              HasSubstr(R"(["wte"], with adapter.ensure_weight_tying = true)"));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),
@@ -200,6 +202,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.exclude_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({"adapter.exclude_modules=q_proj"}),
               AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
+  EXPECT_THAT(refused({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));

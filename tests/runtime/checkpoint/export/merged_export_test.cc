@@ -32,11 +32,15 @@ TEST(MergedExport, IsThatOfTheCheckpoint) {
     (void)run.run(1, sets, 3, {3});
     export_model(ModelFolder(run.checkpoints()), place("of-checkpoint"), {});
     export_adapter(ModelFolder(run.checkpoints()), place("peft"), {});
+    std::string config = bytes_of(place("base") / "config.json");
+    config.insert(config.find('{') + 1, "\"of_tomorrow\": 1,");
+    std::ofstream(place("base") / "config.json") << config;
     const Workload workload = open_workload(
         load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + place("peft").string(), "data.seq_len=1"}));
     const auto adapted = adapted_model(workload);
     EXPECT_THAT(export_merged(workload, *adapted, place("of-adapter"), {}),
-                testing::Contains(testing::HasSubstr("is an adapter: it is read with its base model")));
+                testing::AllOf(testing::Contains(testing::HasSubstr("is an adapter: it is read with its base model")),
+                               testing::Contains(testing::HasSubstr("of_tomorrow"))));
     const std::string merged = bytes_of(place("of-adapter") / "model.safetensors");
     EXPECT_EQ(merged, bytes_of(place("of-checkpoint") / "model.safetensors")) << dora;
     EXPECT_NE(merged, bytes_of(place("base") / "model.safetensors")) << dora;
