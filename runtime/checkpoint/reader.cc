@@ -361,10 +361,9 @@ class CheckpointWeights final : public WeightSource {
     const std::string& name = name_at(*match_.places[unit][parameter]);
     const Box& box = checkpoint_.extents("master", name)[0].box;
     if (box.is_whole()) return checkpoint_.read_nf4_block("master", name, begin, block);
-    // A scale is the largest magnitude of its 64 values, and so these have the same scale and codes again.
     std::vector<float> values(std::min(device::kNf4Block, box.of_tensor() - begin));
     checkpoint_.read("master", name, begin, values);
-    write_nf4_block(device::StorageFormat::nf4_plain, values, 0, block);
+    rewrite_nf4_block(values, block);
   }
   std::vector<std::string> initialised() const override { return match_.initialised; }
   std::vector<std::string> left_out() const override {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "base/error.h"
 
@@ -89,6 +90,26 @@ void write_nf4_block(StorageFormat format, std::span<const float> values, float 
   const float inverse = 1 / std::fmax(shared, 1e-38f);
   for (std::size_t i = 0; i < count; ++i)
     block[device::kNf4ScaleBytes + i] = static_cast<std::byte>(scale_code((scales[i] - offset) * inverse));
+}
+
+void rewrite_nf4_block(std::span<const float> values, std::span<std::byte> block) {
+  // A scale is the largest magnitude of its values. If it was itself quantised, it may also be slightly below 0, and the
+  // codes are then those of the negated values.
+  write_nf4_block(StorageFormat::nf4_plain, values, 0, block);
+  std::vector<float> read(values.size());
+  read_nf4_block(StorageFormat::nf4_plain, block, read);
+  if (std::memcmp(read.data(), values.data(), values.size_bytes()) == 0) return;
+  std::vector<float> negated(values.size());
+  std::ranges::transform(values, negated.begin(), std::negate<>());
+  std::vector<std::byte> mirrored(block.size());
+  write_nf4_block(StorageFormat::nf4_plain, negated, 0, mirrored);
+  for (std::size_t at = 0; at < values.size(); at += kScaleBlock) {
+    const std::size_t i = at / kScaleBlock, count = std::min(kScaleBlock, values.size() - at);
+    if (std::memcmp(&read[at], &values[at], count * sizeof(float)) == 0) continue;
+    copy_scale_block(mirrored, i, block, i);
+    const float scale = -nf4_scale(values.subspan(at, count));
+    std::memcpy(&block[i * sizeof scale], &scale, sizeof scale);
+  }
 }
 
 void with_plain_scales(StorageFormat format, std::span<const std::byte> block, std::span<std::byte> plain) {
