@@ -147,7 +147,7 @@ train_large() { # SUMMARY SETS
   "${ranks2[@]}" "$strata" train $large "${data[@]}" --set "memory.nvme=$nvme" "${shorter[@]}" "$@" \
     --set "report.jsonl=$run.jsonl" --set "report.summary=$run.json"
 }
-echo "1. within its memory limit it is refused: mpirun -n 2 $strata train $large"
+echo "1. within its memory limit, it is refused: mpirun -n 2 $strata train $large"
 status=0
 train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
 # Keeps the lines that continue a sentence, and drops mpirun's own.

@@ -224,8 +224,7 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
 void require_network_names(const std::vector<Host>& hosts, const std::string& origin) {
   if (hosts.size() > 1 && std::ranges::any_of(hosts, [](const Host& host) { return host.name == "localhost"; }))
     fail(Exit::usage,
-         "{} names localhost next to other nodes, each of which calls itself localhost: write {} instead, or another "
-         "name "
+         "{} names localhost next to other nodes, each of which calls itself localhost: write {} instead, or a name "
          "that all nodes know",
          origin, host_name());
 }

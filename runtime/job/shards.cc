@@ -50,12 +50,13 @@ void require_mesh(const Recipe& recipe, int ranks) {
   const Recipe::Parallel& parallel = recipe.parallel;
   require_whole_shares(parallel);
   parallel.require_whole_replicas(ranks);
-  if (parallel.stages == 1 && !parallel.split.empty())
+  if (parallel.stages == 1 && !parallel.split.empty()) {
+    const std::size_t stages = parallel.split.size() / static_cast<std::size_t>(parallel.chunks);
     fail(Exit::usage,
          "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: {}leave parallel.split "
          "out",
-         fmt::join(parallel.split, ", "),
-         parallel.split.size() == 1 ? "" : fmt::format("set parallel.stages = {}, or ", parallel.split.size()));
+         fmt::join(parallel.split, ", "), stages > 1 ? fmt::format("set parallel.stages = {}, or ", stages) : "");
+  }
 }
 
 void require_stages(const Recipe& recipe, int ranks) {

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/index.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/screen/printable.h"
-#include "models/layers/embedding.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/plan/layout/stages.h"
 #include "runtime/plan/proof/proof.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
@@ -127,15 +126,7 @@ std::string whose_text(const runtime::Job& job, std::optional<int> asked) {
 }
 
 std::vector<std::int64_t> split_of(const runtime::Job& job) {
-  std::vector<std::int64_t> blocks;
-  for (const auto& [first, last] : job.plan.pieces) {
-    blocks.push_back(0);
-    for (int i = first; i <= last; ++i) {
-      const models::Unit& unit = *job.model->units[index(i)];
-      if (unit.ports().input && !unit.as_loss() && !models::is_embedding_norm(unit)) ++blocks.back();
-    }
-  }
-  return blocks;
+  return runtime::blocks_of_pieces(*job.model, job.plan.pieces);
 }
 
 namespace {
@@ -143,8 +134,12 @@ namespace {
 // Says which split "auto" is, or how much faster it would be than a list of parallel.split; empty if it is not.
 std::string split_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   runtime::Recipe recipe = setup.workload.recipe;
-  if (std::exchange(recipe.parallel.split, {}).empty())
-    return fmt::format("parallel.split = \"auto\" gives [{}]", fmt::join(split_of(stages[0].job), ", "));
+  if (std::exchange(recipe.parallel.split, {}).empty()) {
+    const std::vector<std::int64_t> blocks = split_of(stages[0].job);
+    if (blocks.empty())
+      return "parallel.split = \"auto\" puts the embedding's norm into the second stage, which no list does";
+    return fmt::format("parallel.split = \"auto\" gives [{}]", fmt::join(blocks, ", "));
+  }
   const runtime::Workload workload = setup.workload.with(std::move(recipe));
   const auto automatic = plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
   const double asked = runtime::makespan_s(simulated(stages)), best = runtime::makespan_s(simulated(automatic));

@@ -57,7 +57,7 @@ std::string whose_text(const runtime::Job& job, std::optional<int> asked);
 std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.
 std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
-// The number of blocks in each piece of the job's model, as a list of parallel.split gives them.
+// The job's split as a list of parallel.split; empty if no list gives it.
 std::vector<std::int64_t> split_of(const runtime::Job& job);
 // A row per stage, and the split that parallel.split = "auto" is, or whether it would be faster than a list.
 std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages);

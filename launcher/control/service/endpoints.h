@@ -21,7 +21,7 @@ struct Endpoints {
   Credentials metrics_credentials;  // empty: anyone may read the metrics
 };
 // Throws Error{usage} if other machines could reach control.listen or control.metrics and the recipe names no
-// certificate, key and token. open_endpoints() checks this first; launchers of ranks call it on its own.
+// certificate, key and token. open_endpoints() checks this first; launch and plan, which open nothing, call it too.
 void require_guarded(const runtime::Recipe::Control& recipe);
 // Throws Error{usage} if the recipe asks for something that is not possible, or that would give access without
 // credentials.

@@ -166,6 +166,16 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
   return out;
 }
 
+std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span<const UnitRange> pieces) {
+  const int before = first_block(model);
+  if (pieces.front().last + 1 < before) return {};
+  std::vector<std::int64_t> out;
+  for (const auto& [first, last] : pieces) out.push_back(last - first + 1);
+  out.front() -= before;
+  --out.back();  // the head
+  return out;
+}
+
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage) {
   std::vector<Segment> out;
   for (const UnitRange& range : stage.ranges)

@@ -50,6 +50,8 @@ void require_units(const models::Model& model, int stages, int chunks = 1);
 // `blocks` does not have the model's blocks.
 std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages, int chunks,
                                          std::span<const std::int64_t> blocks);
+// The list that gives these pieces; empty if none does, because the first piece lacks the embedding's norm.
+std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span<const UnitRange> pieces);
 
 // The time that a piece of these units takes, and whether a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;

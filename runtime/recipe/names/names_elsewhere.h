@@ -50,7 +50,7 @@ inline constexpr std::string_view kStrategies =
     R"(3 for FULL_SHARD, 2 for SHARD_GRAD_OP, 0 for NO_SHARD; for HYBRID_SHARD 3, with zero.optimizer_group = "node")";
 inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
-// The number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein 1966).
+// The number of letters to insert, delete or replace, and of neighbours to swap, to turn `a` into `b` (Damerau 1964).
 std::size_t edits(std::string_view a, std::string_view b);
 // Whether a word of `letters` with this many edits is still a typo: at most one edit, or one per `per_edit` letters.
 bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit);

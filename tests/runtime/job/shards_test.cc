@@ -63,6 +63,8 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.split=[4]"}, 1,
           "parallel.split = [4] says how many blocks each stage has, and parallel.stages is 1: leave parallel.split "
           "out");
+  refused({"parallel.split=[1, 1, 1, 1]", "parallel.schedule=interleaved", "parallel.chunks=2"}, 2,
+          "and parallel.stages is 1: set parallel.stages = 2, or leave parallel.split out");
   // The message names what was set: shards are as many as ranks by default.
   refused({"parallel.tensor=8"}, 8, "parallel.tensor = 8 cannot divide this model's blocks");
   refused({"parallel.tensor=4", "parallel.tensor_shards=8"}, 4, "parallel.tensor_shards = 8 cannot divide");

@@ -183,6 +183,10 @@ TEST(Split, OfAnEncoderCountsItsLayers) {
       testing::ElementsAre(Names{"embedding", "embedding norm", "block 0", "block 1"}, testing::Contains("block 2")));
   EXPECT_EQ(units("parallel.split=[0, 3]")[0], (Names{"embedding", "embedding norm"}));
   EXPECT_FAILURE(units("parallel.split=[3, 1]"), Exit::usage, testing::HasSubstr("4 blocks for the model's 3"));
+  const Job job = std::move(stages_of(sets, 1)[0]);
+  const std::vector<UnitRange> with_norm = {{0, 1}, {2, 5}}, without_norm = {{0, 0}, {1, 5}};
+  EXPECT_THAT(blocks_of_pieces(*job.model, with_norm), testing::ElementsAre(0, 3));
+  EXPECT_THAT(blocks_of_pieces(*job.model, without_norm), testing::IsEmpty()) << "no list gives these pieces";
 
   const auto recomputed = [&](const char* list) {
     Names names;

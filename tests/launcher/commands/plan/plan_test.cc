@@ -196,6 +196,9 @@ TEST_F(Plan, OfAPipelineTheTableNamesItsRank) {
   const std::string text = planned(4, 4, {"parallel.stages=2"});
   const int rank = static_cast<int>(number("memory_rank"));
   EXPECT_THAT(text, HasSubstr(fmt::format("\nrank {}'s (stage {}) ", rank, rank / 2)));
+  rank_ = 1;
+  EXPECT_THAT(planned(2, 2), HasSubstr("\nrank 1's "));
+  EXPECT_EQ(number("memory_rank"), 1);
 }
 
 // A search for what fits plans fewer micro-batches, but as many as the schedule needs.

@@ -34,6 +34,7 @@ class Plan : public testing::Test {
     options.verbose = verbose_;
     options.max_batch = max_batch_;
     options.table = table_;
+    options.rank = rank_;
     std::fflush(stdout);
     testing::internal::CaptureStdout();
     int status = 0;
@@ -86,6 +87,7 @@ class Plan : public testing::Test {
   std::optional<std::filesystem::path> machine_, html_;
   bool stages_ = false, verbose_ = false, max_batch_ = false;
   bool table_ = false;
+  std::optional<int> rank_;
   std::string model_ = "model.preset=tiny-gpt2";
   int status_ = 0;  // that plan() is to return
   std::string json_, printed_;

@@ -114,6 +114,8 @@ TEST(Stages, ListHasBlocks) {
   EXPECT_THAT(split_into_pieces(model, 2, 1, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
   EXPECT_THAT(split_into_pieces(model, 3, 1, Blocks{0, 4, 0}),
               ElementsAre(UnitRange{0, 0}, UnitRange{1, 4}, UnitRange{5, 5}));
+  for (const Blocks& blocks : {Blocks{1, 3}, {0, 4, 0}, {4}})
+    EXPECT_EQ(blocks_of_pieces(model, split_into_pieces(model, static_cast<int>(blocks.size()), 1, blocks)), blocks);
   const auto refusal = [&](int stages, const Blocks& blocks) {
     return std::string(tests::failure_of([&] { split_into_pieces(model, stages, 1, blocks); }).what());
   };
