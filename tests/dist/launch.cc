@@ -40,7 +40,7 @@ std::vector<std::string> Outcome::complaints() const {
   constexpr std::string_view kDescribes[] = {
       "resumes after ",        "weights read in ",          "nvme tier",
       "nothing will be saved", "weights will not be saved", "every token is trained on, and the",
-      "random weights of ",    "done after step "};
+      "random weights of ",    "done after step ",          "each layer is computed as one"};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
     std::string_view text = line;

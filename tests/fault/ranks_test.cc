@@ -117,7 +117,7 @@ TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
 
 TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
   EXPECT_COMPLAINT(run(under_mpirun(2, {kStrata, "bench", "NONSENSE"})), Exit::usage,
-                   AllOf(HasSubstr("not NONSENSE"), Not(HasSubstr("rank"))));
+                   AllOf(HasSubstr("no benchmark NONSENSE"), Not(HasSubstr("rank"))));
 }
 
 // generate's last line describes all ranks, not only rank 0's threads.
