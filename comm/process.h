@@ -24,8 +24,8 @@ struct Process {
   std::string obituary() const;
 };
 
-// What only one process of this node may do: the first that takes the claim. It is the name of an abstract socket
-// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. Ends with its holder.
+// A claim that one process of this node can hold: the first that takes it. It is the name of an abstract socket
+// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. It ends with its holder.
 class NodeClaim {
  public:
   explicit NodeClaim(std::string name) : name_(std::move(name)) {}

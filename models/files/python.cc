@@ -109,7 +109,7 @@ class PatternScanner {
     return fmt::format("flags ({})", rest().substr(0, 3));
   }
 
-  // Takes *, +, ?, {2}, {2,} or {2,3}, each also with ? behind it.
+  // Takes *, +, ?, {2}, {2,} or {2,3}, each also followed by ?.
   std::optional<std::string> repetition(bool repeatable) {
     const std::string_view from = rest();
     std::size_t size = 1;

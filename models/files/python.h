@@ -21,8 +21,8 @@ std::string minified(simdjson::dom::object node);
 // Whether a regular expression of a user's file matches the whole text, like Python's re.fullmatch. Takes polynomial
 // time in pattern and text: patterns may come from downloaded files. Throws std::regex_error.
 bool matches_whole(const std::string& pattern, std::string_view text);
-// What of a pattern's syntax Python interprets differently from matches_whole, or refuses: "back-references (\\1)";
-// nullopt: nothing. A pattern that neither of the two reads may pass.
+// The first syntax in a pattern that Python refuses or interprets differently from matches_whole: "back-references
+// (\\1)"; nullopt if there is none. A pattern that neither of the two accepts may pass.
 std::optional<std::string> foreign_syntax(std::string_view pattern);
 
 }  // namespace strata::models

@@ -27,7 +27,7 @@ PeftConfig read_peft_config(const std::filesystem::path& folder);
 // adapter_config.json as peft writes it. `task`: "CAUSAL_LM" and so on; empty: none.
 std::string peft_config_json(const PeftConfig& config, const std::string& task);
 
-// What programs that generate with peft's folders do not read of this adapter, as notes for the user.
+// Notes for the user: the parts of this adapter that llama.cpp and vLLM do not read.
 std::vector<std::string> notes_of_readers(const models::Adapter& adapter);
 
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";

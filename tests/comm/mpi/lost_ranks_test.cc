@@ -111,8 +111,8 @@ TEST(LostRanks, ARankOfAnotherNodeThatDoesNotLeaveIsNamed) {
       });
 }
 
-// Of its two neighbours, which notice before they hear of each other, one tells the user of it, at once. The rank on
-// another node is silent. In the second round the dead rank's failure has been told by itself.
+// Two ranks of its node notice the loss before they hear of each other. One of them prints it at once, and the rank on
+// another node is silent. In the second round the dead rank has printed its own failure.
 TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
   for (const bool lost : {true, false}) {
     std::atomic<int> printed{0};
