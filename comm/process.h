@@ -25,7 +25,8 @@ struct Process {
 };
 
 // A claim that one process of this node can hold: the first that takes it. It is the name of an abstract socket
-// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. It ends with its holder.
+// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. It ends with its
+// holder.
 class NodeClaim {
  public:
   explicit NodeClaim(std::string name) : name_(std::move(name)) {}
