@@ -2,13 +2,15 @@
 """The loss of a model in NF4, computed in bf16 by Strata and by transformers with bitsandbytes, against fp64.
 
     bench/nf4_error.py --python PYTHON [--steps 300] [--batches 20] [--layers 12] [--seed 1] [--folder DIR]
+    bench/nf4_error.py --python PYTHON --model DIR [--batches 20] [--folder DIR]
 
 PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). A Llama of SmolLM2's proportions is
-trained on this repository's own text, quantised by bitsandbytes and saved; every row of the table reads these codes.
-Batches have 2 sequences of 256 tokens. "exact" is fp64 with the codes' values, which bitsandbytes and Strata round to
-bf16 for a product in bf16: "rounded" is fp64 with these. Prints a Markdown table. Needs build/strata.
+trained on this repository's sources, or DIR, a Llama in bf16 with its tokenizer, reads this repository's pages. It is
+quantised by bitsandbytes and saved; every row of the table reads these codes. Batches have 2 sequences of 256 tokens.
+"exact" is fp64 with the codes' values, which bitsandbytes and Strata round to bf16 for a product in bf16: "rounded" is
+fp64 with these. Prints a Markdown table. Needs build/strata.
 """
-import argparse, glob, json, os, subprocess, sys, tempfile
+import argparse, array, glob, json, os, subprocess, sys, tempfile
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--python", default=sys.executable)
@@ -16,15 +18,17 @@ ap.add_argument("--steps", type=int, default=300)
 ap.add_argument("--batches", type=int, default=20)
 ap.add_argument("--layers", type=int, default=12)
 ap.add_argument("--seed", type=int, default=1)
-ap.add_argument("--folder")  # keeps the model and the peer's losses, and reads them if they are there
+ap.add_argument("--model")
+ap.add_argument("--folder")  # where the models, the batches and the losses are kept
 ap.add_argument("--peer")  # what the peer computes, into this folder
 a = ap.parse_args()
 SEQ, ROWS = 256, 2
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+strata = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata")
 
 
-def peer(folder):
-    import numpy, torch, transformers, bitsandbytes
+def train(folder, to):
+    import numpy, torch, transformers
     torch.manual_seed(a.seed)
     config = transformers.LlamaConfig(vocab_size=256, hidden_size=192, intermediate_size=512, num_hidden_layers=a.layers,
                                       num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=SEQ,
@@ -42,16 +46,23 @@ def peer(folder):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         opt.step()
-    model.to(torch.bfloat16).save_pretrained(f"{folder}/model")
+    model.to(torch.bfloat16).save_pretrained(to)
+
+
+def peer(folder):
+    import numpy, torch, transformers, bitsandbytes
+    source = a.model or f"{folder}/model"
+    if not a.model:
+        train(folder, source)
 
     quantised = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                                                 bnb_4bit_compute_dtype=torch.bfloat16)
-    packed = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/model", quantization_config=quantised,
+    packed = transformers.AutoModelForCausalLM.from_pretrained(source, quantization_config=quantised,
                                                                dtype=torch.bfloat16, device_map="cpu").eval()
     packed.save_pretrained(f"{folder}/nf4")
 
     def unpacked(rounded, dtype):
-        out = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/model", dtype=torch.bfloat16).to(dtype).eval()
+        out = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16).to(dtype).eval()
         linear = dict(out.named_modules())
         for name, module in packed.named_modules():
             if isinstance(module, bitsandbytes.nn.Linear4bit):
@@ -80,8 +91,22 @@ def peer(folder):
                "transformers + bitsandbytes, bf16": losses(packed)}, open(f"{folder}/losses.json", "w"))
 
 
+# The text's tokens: bytes for the model that is trained here.
+def text(folder):
+    files = sorted(glob.glob(f"{root}/*.md") + glob.glob(f"{root}/docs/*.md") if a.model else
+                   glob.glob(f"{root}/*/**/*.cc", recursive=True))
+    tokens = array.array("H")
+    if not a.model:
+        tokens.extend(b"".join(open(f, "rb").read() for f in files))
+        return tokens
+    subprocess.run([strata, "tokenize", "--tokenizer", a.model, "--force", "--out", f"{folder}/text.bin", *files],
+                   check=True, capture_output=True)
+    tokens.frombytes(open(f"{folder}/text.bin", "rb").read())
+    return tokens
+
+
 def ours(folder, precision):
-    strata, out = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata"), []
+    out = []
     for i in range(a.batches):
         values = [f"model.path={folder}/nf4", f"data.validation={folder}/batch{i}.bin", f"data.seq_len={SEQ}",
                   f"training.micro_batch_size={ROWS}", f"training.precision={precision}"]
@@ -94,23 +119,24 @@ def ours(folder, precision):
 def main():
     folder = a.folder or tempfile.mkdtemp()
     os.makedirs(folder, exist_ok=True)
-    text = b"".join(open(f, "rb").read() for f in sorted(glob.glob(f"{root}/*/**/*.cc", recursive=True)))
     size = ROWS * SEQ + 1
     held = a.batches * size  # from the middle of the text
-    parts = {"train": text[:len(text) // 2] + text[len(text) // 2 + held:]}
+    tokens = text(folder)
+    middle = len(tokens) // 2
+    parts = {"train": tokens[:middle] + tokens[middle + held:]}
     for i in range(a.batches):
-        parts[f"batch{i}"] = text[len(text) // 2 + i * size:][:size]
+        parts[f"batch{i}"] = tokens[middle + i * size:][:size]
     for name, part in parts.items():
         with open(f"{folder}/{name}.bin", "wb") as f:
-            f.write(b"".join(bytes((byte, 0)) for byte in part))
-    if not os.path.exists(f"{folder}/losses.json"):
-        subprocess.run([a.python, os.path.abspath(__file__), "--peer", folder, "--steps", str(a.steps), "--batches",
-                        str(a.batches), "--layers", str(a.layers), "--seed", str(a.seed)], check=True)
+            part.tofile(f)
+    subprocess.run([a.python, os.path.abspath(__file__), "--peer", folder, "--steps", str(a.steps), "--batches",
+                    str(a.batches), "--layers", str(a.layers), "--seed", str(a.seed)] +
+                   (["--model", a.model] if a.model else []), check=True)
     losses = json.load(open(f"{folder}/losses.json"))
     for precision in ("fp32", "bf16"):
         losses[f"strata, {precision}"] = ours(folder, precision)
     mean = lambda values: sum(values) / len(values)
-    print(f"| {a.layers} layers, {a.batches} batches, thousandths | mean loss | mean difference from exact | mean distance "
+    print(f"| {a.model or f'{a.layers} layers'}, {a.batches} batches, thousandths | mean loss | mean difference from exact | mean distance "
           "from exact | from rounded | largest from rounded |")
     print("|---|---|---|---|---|---|")
     for name, own in losses.items():
