@@ -19,7 +19,7 @@ using testing::StartsWith;
 
 struct ClusterLaunch : ClusterRun {};
 
-TEST_F(ClusterLaunch, StartsLooksAndReports) {
+TEST_F(ClusterLaunch, ChecksStartsAndReports) {
   const Cluster cluster(3);
   const Outcome outcome =
       run(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--env", "MY_OWN=x"}, {"training.max_steps=30"})), 180);
@@ -63,7 +63,7 @@ TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
 }
 
 // The folder that all nodes share names the run. The program continues by ssh on the socket's node.
-TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
+TEST_F(ClusterLaunch, ARunCanBeWatchedAndStoppedFromAnotherNode) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1", "--no-preflight"}, {"training.max_steps=100000"})));
   ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
@@ -135,7 +135,7 @@ struct ClusterRefusal : ClusterRun {
   }
 };
 
-TEST_F(ClusterRefusal, HostsThatAreNotThere) {
+TEST_F(ClusterRefusal, UnreachableHosts) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n7"})), 60), HasSubstr("n7 has no address"));
   run_.folder().write("hosts", "n1 slots=2\nn2 slot=2\n");
@@ -149,7 +149,7 @@ TEST_F(ClusterRefusal, HostsThatAreNotThere) {
                  HasSubstr("NO_SUCH_THING is not set"));
 }
 
-TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
+TEST_F(ClusterRefusal, SshThatPromptsOrRefuses) {
   const Cluster cluster(3);
   // n2 does not know our key, and n3 has no sshd.
   cluster.at("n2",
@@ -165,14 +165,14 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
 }
 
 // An open address is refused before any node is asked.
-TEST_F(ClusterRefusal, AnAddressForEveryone) {
+TEST_F(ClusterRefusal, AnOpenAddress) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"control.listen=0.0.0.0:7000"})), 90),
                  HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines control this run"));
 }
 
 // launch finds this before it starts ranks. Without its check, the ranks find it and name the node.
-TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
+TEST_F(ClusterRefusal, FilesThatANodeCannotSee) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + file("nowhere.bin")})), 90),
                  HasSubstr("strata: data.train: no file matches " + file("nowhere.bin")));
@@ -191,7 +191,7 @@ TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
 }
 
 // With --min-nodes, the remaining nodes are enough.
-TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
+TEST_F(ClusterLaunch, StartsWithoutAnUnresponsiveNode) {
   const Cluster cluster(3);
   cluster.at("n3", "kill $(cat \"$STRATA_CLUSTER/n3/sshd.pid\")");
   const Outcome outcome =
@@ -201,7 +201,7 @@ TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
               AllOf(HasSubstr("left out: n3 does not respond"), HasSubstr("2 ranks on n1 (1), n2 (1)")));
 }
 
-TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
+TEST_F(ClusterRefusal, ANodeWithADifferentOrMissingBinary) {
   const Cluster cluster(3);
   std::filesystem::create_directories(file("bin"));
   const std::string program = file("bin/strata");

@@ -25,7 +25,7 @@ struct LostNode : ClusterRun {
 };
 
 // A node loses power, so nothing announces its end.
-TEST_F(LostNode, KilledTheOthersGoOn) {
+TEST_F(LostNode, TheOthersContinueAfterANodeIsKilled) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
@@ -43,7 +43,7 @@ TEST_F(LostNode, KilledTheOthersGoOn) {
 }
 
 // A pipeline continues with complete replicas: two of the three remaining ranks.
-TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
+TEST_F(LostNode, CompleteReplicasOfAPipelineContinue) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   const std::vector<std::string> sets = {"parallel.stages=2"};
@@ -60,7 +60,7 @@ TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
 }
 
 // Three ranks would divide a step, but not into groups of two.
-TEST_F(LostNode, WholeGroupsGoOn) {
+TEST_F(LostNode, CompleteGroupsContinue) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in(
@@ -73,7 +73,7 @@ TEST_F(LostNode, WholeGroupsGoOn) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
+TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1:1,n2:1", "--no-preflight"}, {"parallel.stages=2"})));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
@@ -86,7 +86,7 @@ TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
 
 // training.micro_batch_size = auto is settled once. Fewer ranks have room for more, but the number stays, and so do the
 // bits.
-TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
+TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
   const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
   const auto bytes = [&](int size, int ranks) {
     std::vector<std::string> command = train(batch);
@@ -133,7 +133,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
 }
 
 // Rank 0's node is lost; the launcher's node has no ranks. Metrics at an address of the lost node end with it.
-TEST_F(LostNode, KilledWithRankZero) {
+TEST_F(LostNode, TheNodeOfRankZeroIsKilled) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   const std::vector<std::string> sets = {"control.metrics=n1:9100", "control.metrics_public=true"};
@@ -149,7 +149,7 @@ TEST_F(LostNode, KilledWithRankZero) {
 }
 
 // A cable that is unplugged for some seconds delays the run but ends nothing.
-TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
+TEST_F(LostNode, TheRunContinuesAfterAShortInterruption) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   // TCP retries less and less often, so it may find a restored link only after twice the time.
@@ -166,7 +166,7 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
 }
 
 // A node stays cut off: the others continue, and no process of the run remains on it.
-TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
+TEST_F(LostNode, TheOthersContinueAndADisconnectedNodesRanksEnd) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
@@ -180,7 +180,7 @@ TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
 }
 
 // If too few are left, the run ends with a sentence that says so.
-TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
+TEST_F(LostNode, FewerThanMinNodesEndsTheRun) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight", "--min-nodes", "2"})));
   ASSERT_TRUE(running.wait_until(at_step(30), 120));
@@ -191,7 +191,7 @@ TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
 }
 
 // The node is left out at the start, and is back at a restart.
-TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
+TEST_F(LostNode, ANodeThatComesBackIsUsedAgain) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   cluster.kill("n3");
@@ -210,7 +210,7 @@ TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
+TEST_F(LostNode, ANodeThatComesBackWithoutItsFilesStaysOut) {
   const Cluster cluster(3);
   run_.write_tokens("data/tokens.bin", 600);
   cluster.kill("n3");
@@ -227,7 +227,7 @@ TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
 }
 
 // A failure that repeats is retried --max-restarts times, after longer and longer waits.
-TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
+TEST_F(LostNode, ARankThatIsKilledRepeatedly) {
   const Cluster cluster(2);
   Running running(cluster.in(
       "n1", launch({"--hosts", "n1,n2", "--no-preflight", "--max-restarts", "2"}, {"training.max_steps=100000"})));

@@ -45,7 +45,7 @@ struct Slurm : ClusterRun {
 
 // The batch file that users start from. Before its time is over, the job stops with a checkpoint and is requeued. It
 // ends with the bits of a run that was not stopped.
-TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
+TEST_F(Slurm, ARequeuedJobContinuesToTheSameBits) {
   const std::vector<std::string> sets = {"training.max_steps=400"};
   const std::string bits = untouched(sets);
   const Cluster cluster(2, true);
@@ -66,7 +66,7 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
 
 // scancel ends both ranks and agents. Ranks have KillWait for their checkpoint, and no node counts as lost. The job
 // inherits no environment, as on some sites.
-TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
+TEST_F(Slurm, ACancelledJobCountsAsStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() + " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" +
@@ -89,7 +89,7 @@ TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
 }
 
 // Elements of an array do not share folders.
-TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
+TEST_F(Slurm, ArrayElementsHaveSeparateFolders) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_RUNS=runs STRATA_PROGRAM=" + kStrata +
@@ -107,7 +107,7 @@ TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
 }
 
 // An administrator takes a node away: the run continues on the others.
-TEST_F(Slurm, ANodeThatIsTakenAway) {
+TEST_F(Slurm, ARemovedNode) {
   const std::vector<std::string> sets = {"training.max_steps=600"};
   const std::string bits = untouched(sets);
   const Cluster cluster(3, true);
@@ -148,7 +148,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
 }
 
 // Options that contradict the allocation are refused.
-TEST_F(Slurm, AWorldThatIsNotTheAllocations) {
+TEST_F(Slurm, AWorldThatContradictsTheAllocation) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const auto inside = [&](const std::vector<std::string>& options) {

@@ -28,7 +28,7 @@ struct StandingRank : ClusterRun {
   }
 };
 
-TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
+TEST_F(StandingRank, AStoppedRankIsNamedAndRestarted) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, watched())));
@@ -44,7 +44,7 @@ TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(StandingRank, StoppedUnderMpirunAloneItIsNamedAndAllRanksEnd) {
+TEST_F(StandingRank, UnderBareMpirunAStoppedRankIsNamedAndAllRanksEnd) {
   const Cluster cluster(3);
   Running running(cluster.in("n1", mpirun(watched())));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
@@ -89,7 +89,7 @@ class HangingDrive {
   bool hangs_ = false;
 };
 
-TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
+TEST_F(StandingRank, RanksContinueAfterADriveHangs) {
   if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
   const std::vector<std::string> sets = watched({"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]"});
   std::filesystem::create_directories(file("drive"));
@@ -110,7 +110,7 @@ TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
 }
 
 // mpirun itself waits for the rank that cannot end.
-TEST_F(StandingRank, OfADriveThatHangsUnderMpirunAloneTheOthersEnd) {
+TEST_F(StandingRank, UnderBareMpirunRanksEndAfterADriveHangs) {
   if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
   const Cluster cluster(3);
   HangingDrive drive(cluster, "n3", file("drive"));

@@ -16,7 +16,7 @@
 namespace strata::comm {
 namespace {
 
-TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
+TEST(Process, CountsAsEndedBeforeItIsReaped) {
   EXPECT_TRUE(Process::self(0).alive());
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -44,7 +44,7 @@ TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
   close(ready[1]);
 }
 
-TEST(NodeClaim, TheFirstOfTheProcessesTakesIt) {
+TEST(NodeClaim, TheFirstProcessTakesIt) {
   const std::string name = fmt::format("strata-test-{}", getpid());
   {
     NodeClaim claim(name), other(name + "0"), late(name);
@@ -61,7 +61,7 @@ TEST(NodeClaim, TheFirstOfTheProcessesTakesIt) {
 }
 
 // A second message is better than none.
-TEST(NodeClaim, IsTakenThoughTheSystemRefuses) {
+TEST(NodeClaim, IsGrantedIfTheSystemRefusesSockets) {
   NodeClaim claim("strata-test");
   for (const long call : {SYS_socket, SYS_bind})
     tests::with_failing({call}, EACCES, [&] { EXPECT_TRUE(claim.take()); });

@@ -41,7 +41,7 @@ TEST(SharedMapping, IsSeenByAnotherProcess) {
   EXPECT_EQ(mine.data()[5], std::byte{9});
 }
 
-TEST(SharedMapping, RefusesWhatIsNotTheMemoryAnnounced) {
+TEST(SharedMapping, RefusesMemoryThatWasNotAnnounced) {
   SharedMapping mine("strata-test", 4096);
   auto address = mine.address();
   address.name[0] = 'x';

@@ -60,7 +60,7 @@ class BetweenLooks {
 };
 
 // A rank that raises its signal and leaves at once has done what others wait for.
-TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
+TEST(SharedMemory, ARankThatSignalsAndLeavesIsNotReportedLost) {
   Signal signal;
   BetweenLooks other(signal);
   AbortToken token;
@@ -73,7 +73,7 @@ TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
 }
 
 // Two ranks wait for a dead third one: the first that notices prints the loss, and the other does not.
-TEST(SharedMemory, ALossIsPrintedByTheFirstThatNotices) {
+TEST(SharedMemory, TheFirstRankThatNoticesALossPrintsIt) {
   const Process dead{2, 0, 0};  // no process has the number 0
   const device::Arena memory(ControlBlock::bytes(3));
   const ControlBlock block = ControlBlock::construct(memory.data(), 3);

@@ -222,7 +222,7 @@ TEST(Threads, WorldExchangesTextsOfAnyLength) {
   });
 }
 
-TEST(Threads, ArenasOneAfterTheOther) {
+TEST(Threads, AllocatesSeveralArenas) {
   run_threads(3, [](World& world) {
     Lane lane("gather", 1, world.rank(), world.abort_token());
     const auto gather = world.open(lane);
@@ -283,7 +283,7 @@ TEST(Threads, ExceptionOfOneRankEndsTheWaitsOfAll) {
   EXPECT_THAT(told, testing::ElementsAre(cause, "the disk is full", cause, cause));
 }
 
-TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
+TEST(Threads, TheNextWaitReportsAnExceptionInALane) {
   const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch&) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
     world.barrier();
@@ -293,7 +293,7 @@ TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
   EXPECT_EQ(told[2], cause);
 }
 
-TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
+TEST(Threads, AReportReachesOthersWhileTheRankContinues) {
   const auto told = told_to_others(3, [](World& world, Lane&, std::latch& others) {
     world.report_failure("the disk is full", Exit::failed);
     others.wait();
@@ -302,7 +302,7 @@ TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
   EXPECT_EQ(told[2], told[0]);
 }
 
-TEST(Threads, WaitOfAFailedRankTellsTheOthers) {
+TEST(Threads, AFailedRanksWaitInformsTheOthers) {
   const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch& others) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
     EXPECT_THROW(world.barrier(), Aborted);

@@ -33,7 +33,7 @@ AlgorithmTable some_table() {
   return table;
 }
 
-TEST(AlgorithmTable, TextIsReadBackAsItWas) {
+TEST(AlgorithmTable, TextReadsBackUnchanged) {
   const AlgorithmTable table = some_table(), read = AlgorithmTable::parse(table.text(), "text");
   EXPECT_EQ(read.text(), table.text());
   EXPECT_EQ(read.hash(), table.hash());
@@ -102,7 +102,7 @@ TEST(AlgorithmTable, IsKeptInAFile) {
   EXPECT_FAILURE(save_algorithms(table, file / "below" / "a-file"), Exit::failed, HasSubstr("STRATA_ALGORITHMS"));
 }
 
-TEST(AlgorithmTable, NoRoomForTheFileIsExitThree) {
+TEST(AlgorithmTable, AFullDiskIsExitCodeThree) {
   const tests::ScratchFolder folder;
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

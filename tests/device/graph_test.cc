@@ -71,7 +71,7 @@ TEST_F(GraphTest, RunsWhatWasRecordedAsOftenAsLaunched) {
   }
 }
 
-TEST_F(GraphTest, ALaunchIsAPieceOfTheLanesWork) {
+TEST_F(GraphTest, ALaunchKeepsTheLanesOrder) {
   const Graph graph(main_, [&] { pass_on(); });
   const Numbers before(7), after(0);
   cast(main_, before.view(), a_.view());
@@ -105,7 +105,7 @@ TEST_F(GraphTest, LanesThatAreNotJoinedAreRefused) {
   EXPECT_EQ(d_[0], 1);
 }
 
-TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
+TEST_F(GraphTest, RefusesWorkThatCannotBeRecorded) {
   std::int64_t time = 0;
   const auto record = [&](const std::function<void()>& issue) {
     return Graph(main_, [&] {
@@ -129,7 +129,7 @@ TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
   EXPECT_EQ(d_[0], 1);
 }
 
-TEST(Graph, IsNotOfTheHost) {
+TEST(Graph, HostLanesCannotBeRecorded) {
   EXPECT_FALSE(Graph::possible({}));
 }
 
@@ -161,7 +161,7 @@ TEST(EventDeathTest, TheHostWaitsForOneThatIsNotForIt) {
   EXPECT_DEATH(wait(), "host_waits");
 }
 
-TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
+TEST(Event, HasPassedOnceTheHostLaneReachedIt) {
   AbortToken abort;
   Event event;
   EXPECT_TRUE(event.passed());

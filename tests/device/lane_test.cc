@@ -118,7 +118,7 @@ TEST(Lane, WaitRefersToTheRecordBeforeIt) {
   }
 }
 
-TEST(Lane, EventWithoutARecordHoldsNobodyUp) {
+TEST(Lane, AnEventWithoutARecordDelaysNobody) {
   AbortToken abort;
   const Event never(kDevice);
   Lane twin("twin", 1, 0, abort, kDevice), host("host", 1, 0, abort);
@@ -171,7 +171,7 @@ TEST(Lane, AbortEndsAWaitForTheHost) {
 }
 
 // Nothing moves, and more work is issued than a lane has room for.
-TEST(Lane, AbortEndsAnIssuersWaitForRoom) {
+TEST(Lane, AbortEndsTheIssuersWaitForQueueSpace) {
   AbortToken abort;
   const Shared x, y;
   const std::atomic<bool> gate = false;

@@ -36,7 +36,7 @@ class BenchMemory : public testing::Test {
 };
 
 // Not in each of the runs that would use it.
-TEST_F(BenchMemory, AFolderOfDrivesThatIsMissingIsSaidOnceAtTheStart) {
+TEST_F(BenchMemory, AMissingNvmeFolderIsReportedOnceAtTheStart) {
   const std::string folder = run_.file("nothing");
   const Outcome outcome = run(command({"--set", "memory.nvme=" + folder, "--only", "precision=fp32"}));
   EXPECT_NE(outcome.code, 0);
@@ -46,7 +46,7 @@ TEST_F(BenchMemory, AFolderOfDrivesThatIsMissingIsSaidOnceAtTheStart) {
   EXPECT_EQ(outcome.errors.find("strata: ", first), std::string::npos) << outcome.all();
 }
 
-TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
+TEST_F(BenchMemory, EverySettingRunsAsPlannedWithTheBitsOfItsGroup) {
   const Outcome outcome =
       run(command({"--only", "precision=fp32,bf16", "--only", "recompute=none,block", "--only", "accumulation=1,4",
                    "--json", run_.file("memory.json"), "--svg", run_.file("memory.svg")}),
@@ -79,7 +79,7 @@ TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
   EXPECT_THAT(run_.folder().read("memory.svg"), AllOf(HasSubstr("<svg "), HasSubstr(" ms per step</title>")));
 }
 
-TEST_F(BenchMemory, WhatDoesNotFitIsSaidAndNotRun) {
+TEST_F(BenchMemory, SettingsThatDoNotFitAreReportedAndNotRun) {
   const Outcome outcome = run(command({"--set", "memory.device=1MB", "--only", "precision=fp32", "--only",
                                        "recompute=none", "--only", "accumulation=1"}),
                               120);

@@ -71,7 +71,7 @@ class ControlDist : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
+TEST_F(ControlDist, ReportsItsStatusAndPlanAsTextAndJson) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
   EXPECT_COMPLAINT(run(ctl("status", {"--now"})), Exit::usage, HasSubstr("ctl status does not take --now"));
@@ -117,7 +117,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
 }
 
 // The run may end between two calls, or during one.
-TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
+TEST_F(ControlDist, TopIntoAPipeEndsWithTheRun) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
   Running top({kStrata, "top", run_.file("ck")});
@@ -146,7 +146,7 @@ TEST_F(ControlDist, StopsWithinAnEvaluation) {
 }
 
 // A run on another machine is asked there. The machine's name in control.json is never taken for an option of ssh.
-TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
+TEST_F(ControlDist, ConnectsOnlyToTheRunsMachine) {
   const auto ssh = run_.folder().write("bin/ssh", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
   std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
   const auto asked = [&](const std::string& host) {
@@ -163,7 +163,7 @@ TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
   EXPECT_THAT(option.errors, HasSubstr("its host is not a name"));
 }
 
-TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
+TEST_F(ControlDist, SameBitsWithAndWithoutClients) {
   const auto train = [&](const std::string& name, std::vector<std::string> sets) {
     sets.insert(sets.end(),
                 {"training.max_steps=400", "device.threads=1", "report.summary=" + run_.file(name + ".json"),
@@ -191,7 +191,7 @@ TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
   EXPECT_EQ(losses_in(run_.folder().read("on.jsonl")), losses_in(run_.folder().read("off.jsonl")));
 }
 
-TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
+TEST_F(ControlDist, NamesAStalledRankAndContinuesWithIt) {
   Running running(under_mpirun(3, long_run({"control.warn_after=6", "control.stuck_after=0"})));
   ASSERT_TRUE(steps(running));
   const pid_t pid = pid_of(2);
@@ -210,7 +210,7 @@ TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
 }
 
-TEST_F(ControlDist, EndsARunOfWhichARankIsStuckWithTheStateOfAll) {
+TEST_F(ControlDist, EndsAStuckRunAndWritesTheStateOfAllRanks) {
   Running running(under_mpirun(2, long_run({"control.warn_after=5", "control.stuck_after=7"})));
   ASSERT_TRUE(steps(running));
   const pid_t pid = pid_of(1);
@@ -239,7 +239,7 @@ TEST_F(ControlDist, EndsWithoutRank0) {
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
 }
 
-TEST_F(ControlDist, RefusesWhatCannotBeBeforeAnythingStarts) {
+TEST_F(ControlDist, RefusesImpossibleSettingsBeforeTheStart) {
   run_.folder().write("s", "");
   EXPECT_COMPLAINT(run(long_run()), Exit::usage, HasSubstr("exists already"));
   EXPECT_COMPLAINT(run(under_mpirun(2, long_run())), Exit::usage, HasSubstr("exists already"));

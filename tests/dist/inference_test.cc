@@ -59,7 +59,7 @@ class Inference : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) {
+TEST_F(Inference, EvaluatesGeneratesAndExportsOnAnyNumberOfRanks) {
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
   const std::string trained = loss(1, {checkpoints});
   EXPECT_EQ(loss(2, {checkpoints, "zero.stage=3"}), trained);
@@ -77,7 +77,7 @@ TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) 
 }
 
 // A model of bytes may write invalid UTF-8, but JSON must be UTF-8.
-TEST_F(Inference, JsonOfBytesIsUtf8) {
+TEST_F(Inference, JsonOfAByteModelIsUtf8) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=48", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});
   ASSERT_EQ(run(train).code, 0);
@@ -147,7 +147,7 @@ TEST_F(Inference, MessagesAreAnswered) {
                    testing::HasSubstr("none.json"));
 }
 
-TEST_F(Inference, MistakesAreOneSentence) {
+TEST_F(Inference, ReportsMistakesInOneSentence) {
   EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
                    testing::AllOf(testing::HasSubstr("there is no folder"), testing::HasSubstr("hf download")));
   EXPECT_COMPLAINT(run({kStrata, "generate", run_.file("checkpoints"), "--tokenizer", "byte"}), 2,

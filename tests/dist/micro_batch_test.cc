@@ -38,7 +38,7 @@ class AutomaticBatch : public testing::Test {
   simdjson::dom::parser parser_;
 };
 
-TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
+TEST_F(AutomaticBatch, AllCommandsAndResumedRunsUseOneNumber) {
   const std::uint64_t room = room_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
   const auto settled = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
@@ -68,7 +68,7 @@ TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
   EXPECT_EQ(b, std::vector{c[2]});
 }
 
-TEST_F(AutomaticBatch, WhatNoSizeHelps) {
+TEST_F(AutomaticBatch, FailsIfNoSizeFits) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"training.micro_batch_size=auto", kBatch}))), 2,
                    HasSubstr("training.micro_batch_size = auto needs memory.device"));
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(automatic(1000)))), 3, HasSubstr("it does not fit"));

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 class PredictPositions : public ClassifierCase {};
 
 // The model says for how many tokens it has positions: RoBERTa's start after the padding token.
-TEST_F(PredictPositions, AreTheModels) {
+TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
   folder_.write("bert/config.json",
                 R"({"model_type": "roberta", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                     "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2,
@@ -35,7 +35,7 @@ TEST_F(PredictPositions, AreTheModels) {
 }
 
 // Without --max-length nothing is cut.
-TEST_F(PredictPositions, TextsAboveThemAreRefused) {
+TEST_F(PredictPositions, RefusesLongerTexts) {
   std::string text = "good";
   for (int i = 0; i < 60; ++i) text += " film";
   folder_.write("long.jsonl", lines_[0] + "\n" + fmt::format(R"({{"text": "{}", "label": "?"}})", text) + "\n");

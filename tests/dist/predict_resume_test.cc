@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class PredictResume : public ClassifierCase {};
 
 // predict does not replace an existing OUT.part, so a second name of the file keeps its final content.
-TEST_F(PredictResume, GoesOnFromWhatIsDone) {
+TEST_F(PredictResume, ContinuesFromFinishedResults) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
   fs::create_hard_link(file("out.jsonl.part"), file("kept"));
@@ -53,7 +53,7 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
 }
 
 // Files that somebody else wrote are neither replaced nor deleted.
-TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
+TEST_F(PredictResume, DoesNotTouchOtherFilesNextToOut) {
   learn("one", {"--labels", "label"});
   for (const char* ending : {".tokens", ".tokens.json", ".part"}) {
     const std::string name = std::string("out.jsonl") + ending;
@@ -68,7 +68,7 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
 
 // A stopped prediction keeps its finished work, exits as a run that should be restarted, and resumes to the same bytes.
 // For another model at the same path it starts over.
-TEST_F(PredictResume, StoppedItGoesOn) {
+TEST_F(PredictResume, ResumesAfterAStop) {
   learn("one", {"--labels", "label"});
   std::string many;
   for (int i = 0; i < 60'000; ++i) many += lines_[static_cast<std::size_t>(i % kTexts)] + "\n";
@@ -108,7 +108,7 @@ TEST_F(PredictResume, StoppedItGoesOn) {
 }
 
 // A part is continued only if that changes no bits. Otherwise predict starts over.
-TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
+TEST_F(PredictResume, ContinuesOnlyWithTheSameBits) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
   fs::create_hard_link(file("out.jsonl.part"), file("kept"));

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 class Predict : public ClassifierCase {};
 
-TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
+TEST_F(Predict, ATextsBytesDoNotDependOnNeighboursOrRanks) {
   learn("one", {"--labels", "label"});
   const auto all = predicted("one");
   ASSERT_EQ(all.size(), static_cast<std::size_t>(kTexts));
@@ -43,7 +43,7 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
   EXPECT_EQ(folder_.read("piped.jsonl"), fmt::format("{}\n", fmt::join(all, "\n")));
 }
 
-TEST_F(Predict, SeveralLabelsFromTheThresholdOn) {
+TEST_F(Predict, GivesAllLabelsAboveTheThreshold) {
   learn("many", {"--labels", "tags"});
   for (const double threshold : {0.0, 0.5, 0.52, 1.0}) {
     const auto lines = predicted("many", {"--threshold", fmt::format("{}", threshold)});
@@ -90,7 +90,7 @@ TEST_F(Predict, EachWordHasALabel) {
 }
 
 // As eval and plan do.
-TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
+TEST_F(Predict, NamesUnreadTensorsOfTheModel) {
   learn("one", {"--labels", "label"});
   const auto without = predicted("one");
   EXPECT_THAT(said_, testing::Not(HasSubstr("do not read")));
@@ -118,7 +118,7 @@ TEST_F(Predict, ClassesWithOneNameAreRefused) {
                    AllOf(HasSubstr("config.json"), HasSubstr("is \"yes\", as is that of class")));
 }
 
-TEST_F(Predict, MistakesAreOneSentence) {
+TEST_F(Predict, ReportsMistakesInOneSentence) {
   learn("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("filler", "texts.jsonl", "out.jsonl"))), Exit::usage,
@@ -140,7 +140,7 @@ TEST_F(Predict, MistakesAreOneSentence) {
 }
 
 // An adapter is used, whether it is in a checkpoint or in a peft folder.
-TEST_F(Predict, AdaptersAreRun) {
+TEST_F(Predict, RunsAdapters) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
   tokenize("lora", {"--labels", "label"});
@@ -175,7 +175,7 @@ TEST_F(Predict, AdaptersAreRun) {
 }
 
 // peft's usual case: the base is not a classifier, and the head is in modules_to_save.
-TEST_F(Predict, TheHeadMayBeTheAdapters) {
+TEST_F(Predict, TheAdapterMayProvideTheHead) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
   tokenize("lora", {"--labels", "label"});
@@ -211,7 +211,7 @@ TEST_F(Predict, TheHeadMayBeTheAdapters) {
 }
 
 // Parameters that the adapter's base lacks (here BERT's pooler) and the run initialised are the same in every command.
-TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
+TEST_F(Predict, ParametersThatTheRunInitialisedAreTheSame) {
   tokenize("fill", {"--labels", "label"});
   done(run(command("train", "fill", {"training.objective=masked_lm"})));
   done(run({kStrata, "export", file("fill"), "-o", file("filler")}));
@@ -261,7 +261,7 @@ TEST_F(Predict, PairsHaveTypes) {
 }
 
 // A classifier's checkpoints and exports record how its training read texts.
-TEST_F(Predict, TextsAreTakenAsInTraining) {
+TEST_F(Predict, ReadsTextsAsInTraining) {
   learn("pair", {"--labels", "label", "--pair", "second"});
   learn("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
@@ -282,7 +282,7 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
                    AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
 }
 
-TEST_F(Predict, TextsAreCutAsInTraining) {
+TEST_F(Predict, TruncatesTextsAsInTraining) {
   const std::vector<std::string> cut = {"--max-length", "18", "--truncation", "only_first"};
   std::vector<std::string> options = {"--labels", "label", "--pair", "second"};
   options.insert(options.end(), cut.begin(), cut.end());
@@ -313,7 +313,7 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
 }
 
 // transformers gives "" the scores of [CLS] [SEP].
-TEST_F(Predict, AnEmptyTextHasARow) {
+TEST_F(Predict, AnEmptyTextHasAResult) {
   learn("one", {"--labels", "label"});
   const auto all = predicted("one");
   folder_.write("empty.jsonl", lines_[0] + "\n{\"text\": \"\"}\n" + lines_[1] + "\n");
@@ -331,7 +331,7 @@ TEST_F(Predict, AnEmptyTextHasARow) {
   EXPECT_EQ(words[0], "{\"labels\": []}");
 }
 
-TEST_F(Predict, WhatIsWrongIsSaidOfTheUsersFiles) {
+TEST_F(Predict, MessagesNameTheUsersFiles) {
   learn("one", {"--labels", "label"});
   const Outcome made = run(under_mpirun(2, asked("one", "texts.jsonl", "none/out.jsonl")));
   EXPECT_EQ(made.code, 0) << made.all();

@@ -49,7 +49,7 @@ class Remarks : public testing::Test {
   std::string model_ = run_.file("m");
 };
 
-TEST_F(Remarks, EachCommandSaysThemOnce) {
+TEST_F(Remarks, EachCommandPrintsThemOnce) {
   const std::string tokens = run_.file("tokens.bin");
   expect(1, 0, run_.train_stored(model_));
   expect(1, 0, under_mpirun(2, run_.train_stored(model_, {"zero.stage=3"})));

@@ -18,7 +18,7 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(TraceOfARun, HoldsEveryRank) {
+TEST(TraceOfARun, ContainsEveryRank) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json");
   for (const bool picked : {false, true}) {
@@ -39,7 +39,7 @@ TEST(TraceOfARun, HoldsEveryRank) {
 }
 
 // Only rank 0 writes, so its options count. What the trace lacks is reported.
-TEST(TraceOfARun, IsWhatRankZeroWasGiven) {
+TEST(TraceOfARun, FollowsTheOptionsOfRankZero) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json"),
                     script = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec \"$@\" --set report.trace=" + file +

@@ -165,7 +165,7 @@ TEST_F(Train, SameBitsRunToRun) {
 }
 
 // Reads, plans, checks, and says what it found.
-TEST_F(Train, NoStepsToTake) {
+TEST_F(Train, ZeroStepsOnlyCheckTheRecipe) {
   for (const int ranks : {1, 2}) {
     const Outcome outcome = run(under_mpirun(
         ranks, run_.train({"training.max_steps=0", "report.summary=" + run_.file("summary.json"), "zero.stage=2"})));
@@ -180,7 +180,7 @@ TEST_F(Train, NoStepsToTake) {
 }
 
 // The user's binding of mpirun itself holds for its ranks, through a shell too; mpirun's binding of a rank does not.
-TEST_F(Train, KeepsToTheProcessorsOfMpirun) {
+TEST_F(Train, KeepsToTheProcessorsOfMpirunItself) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two processors";
   std::vector<std::string> bound = under_mpirun(1, run_.train({"training.max_steps=0"}));
   EXPECT_THAT(run(bound).errors, testing::Not(testing::HasSubstr("1 thread per rank")));
@@ -197,7 +197,7 @@ TEST_F(Train, AnUnknownInterfaceIsNotedOnOneNode) {
 }
 
 // Also those of an evaluation before the first step, and after a step that nothing else saves.
-TEST_F(Train, EveryCheckpointThatBeginsIsAnEvent) {
+TEST_F(Train, EveryStartedCheckpointIsAnEvent) {
   run_.write_tokens("validation.bin", 200);
   const Outcome outcome = run(run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=3",
                                           "evaluation.every=2", "evaluation.at_start=true", "checkpoint.keep_best=true",
@@ -210,7 +210,7 @@ TEST_F(Train, EveryCheckpointThatBeginsIsAnEvent) {
   EXPECT_THAT(steps, testing::ElementsAre("0", "2", "3"));
 }
 
-TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
+TEST_F(Train, ExhaustedPatienceEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =
       run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=50", "evaluation.every=2",
@@ -225,7 +225,7 @@ TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
 }
 
 // The run would overwrite the report, or remove it with the checkpoint.
-TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
+TEST_F(Train, RefusesAReportPathThatTheRunWrites) {
   for (const char* set : {"report.jsonl=ck/control.json", "report.trace=ck/control.json", "report.summary=ck/lock",
                           "report.dir=ck/step-00000002", "report.tensorboard=ck/step-00000002/events"}) {
     const std::string text = set;
@@ -242,7 +242,7 @@ TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
   EXPECT_TRUE(std::filesystem::exists(run_.file("ck/reports/summary.json")));
 }
 
-TEST_F(Train, ARunThatEvaluatesNothingSaysThatItForgetsWhatIsBest) {
+TEST_F(Train, ReportsThatTheBestIsForgottenWithoutEvaluations) {
   run_.write_tokens("validation.bin", 200);
   const auto command = [&](std::vector<std::string> more) {
     more.push_back("checkpoint.dir=" + run_.file("ck"));
@@ -274,7 +274,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
 }
 
-TEST_F(Train, HelpCanBeAskedForInAnyForm) {
+TEST_F(Train, PrintsHelpInEveryForm) {
   const std::string all = run({kStrata, "--help"}).output, plan = run({kStrata, "plan", "--help"}).output;
   EXPECT_THAT(all, testing::HasSubstr("calibrate"));
   EXPECT_THAT(plan, testing::HasSubstr("--ranks"));
@@ -289,7 +289,7 @@ TEST_F(Train, HelpCanBeAskedForInAnyForm) {
 }
 
 // The environment is left over from a run that has ended: this process is not rank 3 of anything.
-TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
+TEST_F(Train, AStaleEnvironmentDoesNotSilenceMessages) {
   const auto under = [&](std::vector<std::string> environment, std::vector<std::string> command) {
     environment.insert(environment.begin(), "env");
     environment.insert(environment.end(), command.begin(), command.end());

@@ -30,7 +30,7 @@ class CheckpointReading : public testing::Test {
 
 // Every command takes the checkpoint from which train resumes, and says which one it passed over. Here the newest has a
 // damaged moment, which eval, export and generate do not need.
-TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
+TEST_F(CheckpointReading, EveryCommandUsesTheSameNewestCompleteCheckpoint) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   const std::string newest = run_.file("checkpoints/step-00000003");
   std::fstream(newest + "/rank-00000-of-00001.safetensors", std::ios::binary | std::ios::in | std::ios::out)
@@ -96,7 +96,7 @@ TEST_F(CheckpointReading, FsyncFails) {
 }
 
 // A run writes newer checkpoints and removes older ones, but not while they are read.
-TEST_F(CheckpointReading, ReadWhileARunGoesOn) {
+TEST_F(CheckpointReading, CanBeReadDuringARun) {
   Running running(train({"training.max_steps=1000000", "checkpoint.every=1", "checkpoint.keep=1"}));
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (int i = 0; i < 10; ++i) {

@@ -31,7 +31,7 @@ std::vector<std::string> onto_full_disk(const char* redirection, const std::vect
   return all;
 }
 
-TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
+TEST_F(DiskFault, AFullStdoutIsAnError) {
   EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "inspect", run_.file("tokens.bin")})), Exit::failed,
                    HasSubstr("standard output cannot be written"));
   EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "keys"})), Exit::failed,
@@ -85,7 +85,7 @@ TEST_F(DiskFault, FileSizeLimit) {
   EXPECT_THAT(run_.folder().read("steps.jsonl"), HasSubstr("\"step\":10,"));
 }
 
-TEST_F(DiskFault, FolderThatIsNotThere) {
+TEST_F(DiskFault, MissingFolder) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"report.summary=" + run_.file("none/summary.json")}))), Exit::failed,
                    AllOf(HasSubstr("none/summary.json"), HasSubstr("there is no folder"), HasSubstr("make it")));
 }

@@ -146,7 +146,7 @@ TEST_F(PlantedLinks, TrainingsCheckpointsReportsAndSocket) {
   expect_careful(command("train", "one", sets), made, {"checkpoints", "reports", "drive"});
 }
 
-TEST_F(PlantedLinks, TokenFilesAndWhatLiesWithThem) {
+TEST_F(PlantedLinks, TokenFilesAndTheirSidecars) {
   expect_careful(strata({"tokenize", "--tokenizer", tokenizer_, "-o", in_out("t.bin"), "--labels", "label", "--pair",
                          "second", file("texts.jsonl")}),
                  {"t.bin", "t.bin.json", "t.bin.documents", "t.bin.labels.jsonl", "t.bin.types"});
@@ -157,14 +157,14 @@ TEST_F(PlantedLinks, TokenFilesAndWhatLiesWithThem) {
                  {"t.bin", "t.bin.json", "t.bin.documents", "t.bin.mask"});
 }
 
-TEST_F(PlantedLinks, PredictionsAndTheFilesOfTheirWork) {
+TEST_F(PlantedLinks, PredictionsAndTheirWorkingFiles) {
   learn("one", {"--labels", "label"});
   expect_careful(
       strata({"predict", file("one"), file("texts.jsonl"), "-o", in_out("p.jsonl"), "--set", "device.threads=1"}),
       {"p.jsonl", "p.jsonl.part", "p.jsonl.tokens", "p.jsonl.tokens.json", "p.jsonl.tokens.documents"});
 }
 
-TEST_F(PlantedLinks, WhatOtherCommandsWrite) {
+TEST_F(PlantedLinks, OutputsOfOtherCommands) {
   learn("one", {"--labels", "label"}, {"report.dir=" + file("reports")});
   expect_careful(strata({"export", file("one"), "-o", in_out("model")}),
                  {"model", "model/config.json", "model/model.safetensors"});
@@ -182,7 +182,7 @@ TEST_F(PlantedLinks, WhatOtherCommandsWrite) {
       {"b.json"}, {"drive"});
 }
 
-TEST_F(PlantedLinks, LogsOfALaunch) {
+TEST_F(PlantedLinks, LaunchLogs) {
   tokenize("one", {"--labels", "label"});
   std::vector<std::string> all = {"env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",

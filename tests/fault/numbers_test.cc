@@ -22,7 +22,7 @@ class NumbersFault : public testing::Test {
 };
 
 // A learning rate beyond reason: the second step's loss is not finite.
-TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
+TEST_F(NumbersFault, ANonFiniteLossNamesStepAndUnit) {
   for (const char* precision : {"bf16", "fp32"}) {
     SCOPED_TRACE(precision);
     const Outcome outcome = run(under_mpirun(
@@ -39,7 +39,7 @@ TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
 }
 
 // No loss scale makes this forward finite, so none is tried. It is reported at once and soon ends the run.
-TEST_F(NumbersFault, AForwardThatNoLossScaleMends) {
+TEST_F(NumbersFault, AForwardThatNoLossScaleFixes) {
   const auto trained = [&](const char* steps) {
     return run(under_mpirun(
         2, run_.train({"training.precision=fp16", "model.config.initializer_range=1e6", "fp16.initial_scale=1e-36",

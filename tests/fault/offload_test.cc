@@ -70,7 +70,7 @@ TEST_F(OffloadFault, FoldersThatCannotBeUsed) {
   }
 }
 
-TEST_F(OffloadFault, TmpfsWorksAndIsSaid) {
+TEST_F(OffloadFault, TmpfsWorksAndIsReported) {
   if (!may_mount()) GTEST_SKIP() << "this process may not mount file systems";
   const std::string hash = expected_hash();
   const Outcome outcome = run(mounted(tmpfs("64m"), train(nvme())));
@@ -106,7 +106,7 @@ TEST_F(OffloadFault, TwoRunsInOneFolder) {
   EXPECT_TRUE(std::filesystem::is_empty(nvme()));
 }
 
-TEST_F(OffloadFault, KilledRankLeavesNothing) {
+TEST_F(OffloadFault, AKilledRankLeavesNoFiles) {
   const std::string folder = run_.folder().path().string();
   const std::string script = "trap '' TERM; \"$@\" & echo $! >" + folder +
                              "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " + end_together(folder);

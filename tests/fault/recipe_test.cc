@@ -68,7 +68,7 @@ TEST_F(RecipeFault, PathsThatAreNotUtf8) {
 }
 
 // A line break in a name makes no second line, which would look like another message.
-TEST_F(RecipeFault, AComplaintIsOneLine) {
+TEST_F(RecipeFault, AMessageIsOneLine) {
   const std::string name = run_.file("a\nstrata: all is well");
   const Outcome outcome = run(run_.train({"data.train=" + name}));
   EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr("a\\nstrata: all is well"));
@@ -76,7 +76,7 @@ TEST_F(RecipeFault, AComplaintIsOneLine) {
   EXPECT_COMPLAINT(run(run_.train({"data.train=" + name})), Exit::corrupt, HasSubstr("an empty file"));
 }
 
-TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
+TEST_F(RecipeFault, MissingOrInvalidRecipe) {
   const auto train = [&](const std::string& name) { return run({kStrata, "train", run_.file(name)}); };
   EXPECT_COMPLAINT(train("none.toml"), Exit::usage, AllOf(HasSubstr("none.toml"), HasSubstr("No such file")));
   run_.folder().write("bad.toml", "[training]\nmax_steps = = 3\n");
@@ -109,7 +109,7 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
 }
 
 // A recipe that was named by mistake is not overwritten. --force says that it was no mistake.
-TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
+TEST_F(RecipeFault, OutputsThatAnotherProgramWrote) {
   const std::string mine = "[model]\npreset = \"mine\"\n", file = run_.file("mine.toml");
   run_.folder().write("mine.toml", mine);
   const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
@@ -138,7 +138,7 @@ TEST_F(RecipeFault, PathsInTheHomeFolder) {
 }
 
 // An empty name meant the current folder, which failed only when the work was done.
-TEST_F(RecipeFault, ANameThatIsEmpty) {
+TEST_F(RecipeFault, EmptyNames) {
   const std::string tokens = run_.file("tokens.bin");
   auto eval = run_.command("eval"), plan = run_.command("plan");
   eval.insert(eval.end(), {"--json", ""});

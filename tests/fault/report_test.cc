@@ -71,7 +71,7 @@ class ReportFault : public testing::Test {
 };
 
 // The reports and bits are those of an undisturbed run: each step and each evaluation once.
-TEST_F(ReportFault, AnyOrderOfStopsAndKillsLeavesTheReportsOfOneRun) {
+TEST_F(ReportFault, StopsAndKillsInAnyOrderLeaveTheReportsOfOneRun) {
   const char* asked = std::getenv("STRATA_SEQUENCES");
   const int sequences = asked ? std::atoi(asked) : 8;
   int killed = 0, stopped = 0;

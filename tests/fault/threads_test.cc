@@ -23,7 +23,7 @@ class ThreadsFault : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(ThreadsFault, RunSaysWhatToRaise) {
+TEST_F(ThreadsFault, NamesTheLimitToRaise) {
   std::vector<std::string> command = {"sh", "-c", std::string(kLimit) + "exec \"$@\"", "sh"};
   for (const std::string& word : run_.train({"device.threads=256"})) command.push_back(word);
   EXPECT_COMPLAINT(run(command), Exit::failed,
@@ -31,7 +31,7 @@ TEST_F(ThreadsFault, RunSaysWhatToRaise) {
                          HasSubstr("device.threads"), HasSubstr("ulimit -u")));
 }
 
-TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
+TEST_F(ThreadsFault, TheOthersHearOfARefusedThread) {
   const Outcome outcome =
       run(under_mpirun(2, run_.train({"device.threads=256"}),
                        std::string("test $OMPI_COMM_WORLD_RANK != 1 || { ") + kLimit + "}; exec \"$@\""));
@@ -41,7 +41,7 @@ TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
 }
 
 // gRPC itself would abort or wait for ever without its threads and descriptors.
-TEST_F(ThreadsFault, OfTheControlServiceTheyAreNamed) {
+TEST_F(ThreadsFault, NamesRefusedThreadsOfTheControlService) {
   const auto limited = [&](const std::string& limit) {
     std::vector<std::string> command = {"sh", "-c", limit + "; exec \"$@\"", "sh"};
     for (const std::string& word : run_.train({"control.listen=unix:" + run_.file("socket")})) command.push_back(word);

@@ -46,7 +46,7 @@ class PackedGolden : public testing::TestWithParam<std::tuple<const char*, int, 
   tests::TokenFolder folder_{1024};
 };
 
-TEST_P(PackedGolden, TeachesWhatTransformersSays) {
+TEST_P(PackedGolden, MatchesTransformers) {
   const auto [family, ranks, stage] = GetParam();
   const std::filesystem::path golden = kGolden / "packed" / family;
   std::vector<std::vector<float>> gradients;

@@ -36,7 +36,7 @@ TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {
 }
 
 // MODEL may be the adapter alone: its file names the base, by a path from here or from its own folder.
-TEST(AdapterOption, AnAdapterAsModelIsReadWithItsBase) {
+TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   const tests::ScratchFolder folder;
   std::filesystem::create_directory(folder.path() / "base");
   const auto taken = [&](const std::string& base, std::optional<std::filesystem::path> adapter = std::nullopt) {

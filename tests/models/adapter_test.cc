@@ -18,7 +18,7 @@ ModuleNames list(std::vector<std::string> names) {
 
 constexpr const char* kQuery = "model.layers.11.self_attn.q_proj";
 
-TEST(Adapter, NamesAreWholeOrEndAfterADot) {
+TEST(Adapter, NamesAreCompleteOrStartAfterADot) {
   const auto of = [](ModuleNames names, const char* module) {
     return low_rank_for({.target_modules = std::move(names)}, module).rank > 0;
   };
@@ -32,7 +32,7 @@ TEST(Adapter, NamesAreWholeOrEndAfterADot) {
   EXPECT_FALSE(of({{}, R"((q|v)_proj)"}, kQuery)) << "the whole name";
 }
 
-TEST(Adapter, LeavesOutWhatIsExcludedOrSavedWhole) {
+TEST(Adapter, OmitsLayersThatAreExcludedOrSavedInFull) {
   EXPECT_EQ(low_rank_for({.exclude_modules = list({"q_proj"})}, kQuery).rank, 0u);
   EXPECT_EQ(low_rank_for({.exclude_modules = {{}, ".*[.]11[.].*"}}, kQuery).rank, 0u);
   const Adapter saves{.modules_to_save = {"classifier"}};
@@ -46,7 +46,7 @@ TEST(Adapter, LeavesOutWhatIsExcludedOrSavedWhole) {
   EXPECT_EQ(classes->modules_to_save, (std::vector<std::string>{"score", "classifier"}));
 }
 
-TEST(Adapter, TakesLayersByTheirNumber) {
+TEST(Adapter, SelectsLayersByNumber) {
   Adapter adapter{.target_modules = list({"q_proj"}), .layers_to_transform = {3, 11}};
   EXPECT_EQ(low_rank_for(adapter, kQuery).rank, 8u);
   EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 0u);
@@ -54,7 +54,7 @@ TEST(Adapter, TakesLayersByTheirNumber) {
   EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 8u) << "named whole";
 }
 
-TEST(Adapter, TheFirstPatternThatMatchesSaysRankAndAlpha) {
+TEST(Adapter, TheFirstMatchingPatternSetsRankAndAlpha) {
   const Adapter adapter{.rank = 4,
                         .alpha = 6,
                         .rank_pattern = {{"v_proj", 2}, {"layers[.]11[.].*", 9}, {"q_proj", 5}},
@@ -67,7 +67,7 @@ TEST(Adapter, TheFirstPatternThatMatchesSaysRankAndAlpha) {
   EXPECT_EQ(low_rank_for({.rank = 9, .alpha = 6, .rslora = true}, kQuery).scale, 2.0f);
 }
 
-TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
+TEST(Adapter, RefusesUnsupportedPatternSyntax) {
   const auto complaint = [](const std::string& pattern) -> std::string {
     try {
       check_pattern("adapter.target_modules", pattern);
@@ -89,7 +89,7 @@ TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
 }
 
 // They would take longer than anyone waits for, if each way to match were tried.
-TEST(Adapter, PatternsTakeLittleTimeWhateverTheyAre) {
+TEST(Adapter, MatchesAnyPatternQuickly) {
   for (const char* pattern : {"([a-z._0-9]+)+!", ".*.*.*.*.*.*.*.*!"})
     EXPECT_EQ(low_rank_for({.target_modules = {{}, pattern}}, kQuery).rank, 0u) << pattern;
   EXPECT_GT(low_rank_for({.target_modules = {{}, R"(.*\.(?!12\.)\d+\..*_proj)"}}, kQuery).rank, 0u);

@@ -64,7 +64,7 @@ double flops_of(const std::vector<device::ProductShape>& products) {
 
 // A unit's work equals that of its products. Its parts add up to the whole, and a loss's steps to its call, except for
 // the logits, which the steps compute twice.
-TEST(ModelTest, UnitsKnowWhatTheyCost) {
+TEST(ModelTest, UnitsReportTheirCosts) {
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
     for (const char* tied : {"true", "false"}) {
       // Three tiles of a table.
@@ -119,7 +119,7 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
 }
 
 // Facts that a planner uses: the first unit has no input, the last has a loss, and tables have fp32 moments.
-TEST(ModelTest, UnitsSayWhatTheyTakeAndGive) {
+TEST(ModelTest, UnitsDescribeTheirInputsAndOutputs) {
   for (const char* family : {"gpt2", "llama"}) {
     const auto model = make(tiny(family));
     for (std::size_t u = 0; u < model->units.size(); ++u) {

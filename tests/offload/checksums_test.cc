@@ -22,7 +22,7 @@ TEST(Checksums, NameTheFirstWrongPage) {
   EXPECT_EQ(checksums.mismatch(5 * kPage, std::span(bytes).subspan(3 * kPage)), std::nullopt);
 }
 
-TEST(Checksums, WhatWasNeverWrittenPasses) {
+TEST(Checksums, UnwrittenPagesPass) {
   const std::vector<std::byte> bytes(kPage, std::byte{3});
   EXPECT_EQ(Checksums(2 * kPage).mismatch(kPage, bytes), std::nullopt);
 }

@@ -68,7 +68,7 @@ TEST_P(DriveFault, ErrorsNameFileOffsetAndReason) {
   EXPECT_TRUE(came_back());
 }
 
-TEST_P(DriveFault, WhatPassesIsTriedAgain) {
+TEST_P(DriveFault, RetriesTemporaryErrors) {
   for (const int error : {EINTR, EAGAIN}) {
     plan_.error = error;
     for (int number = 0; number < kRequests; ++number) {
@@ -79,13 +79,13 @@ TEST_P(DriveFault, WhatPassesIsTriedAgain) {
   }
 }
 
-TEST_P(DriveFault, WhatDoesNotPassEnds) {
+TEST_P(DriveFault, PermanentErrorsEndTheCall) {
   plan_.error = EAGAIN;
   plan_.times = 1 << 20;
   EXPECT_FAILURE(run(0), Exit::failed, HasSubstr(std::generic_category().message(EAGAIN)));
 }
 
-TEST_P(DriveFault, ShortTransfersGoOn) {
+TEST_P(DriveFault, CompletesShortTransfers) {
   plan_.fault = Fault::half;
   for (int number = 0; number < kRequests; ++number) {
     run(number);
@@ -94,12 +94,12 @@ TEST_P(DriveFault, ShortTransfersGoOn) {
   }
 }
 
-TEST_P(DriveFault, AFileThatEndsEarly) {
+TEST_P(DriveFault, ReportsAFileThatEndsEarly) {
   plan_.error = 0;
   EXPECT_FAILURE(run(kRequests - 1), Exit::failed, HasSubstr("ends early"));
 }
 
-TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
+TEST_P(DriveFault, ChecksumsDetectWrongBytes) {
   plan_.fault = Fault::bits;
   for (int number = kRequests / 2; number < kRequests; ++number) {
     EXPECT_FAILURE(run(number, true), Exit::failed,
@@ -220,7 +220,7 @@ class Watched final : public Submitter {
 
 // A signal whose handler does not restart system calls ends a drive thread's wait early, with EINTR. A pool's wait
 // continues.
-TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
+TEST_P(DriveFault, ASignalDoesNotInterruptAWait) {
   struct sigaction interrupt {
   }, before;
   interrupt.sa_handler = [](int) {};
@@ -268,7 +268,7 @@ TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
 }
 
 // A request never completes. The abort token ends the wait of its call, and of another call.
-TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
+TEST_P(DriveFault, AbortEndsTheWaitForAHungRequest) {
   plan_.fault = Fault::never;
   for (const bool write : {true, false}) {
     AbortToken abort;

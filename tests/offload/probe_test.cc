@@ -90,7 +90,7 @@ TEST_F(Probe, TooLittleLockedMemory) {
 }
 
 // A mode that returns errors or wrong bytes is not used, and the reason is kept.
-TEST_F(Probe, AModeThatDoesNotDoWhatItSays) {
+TEST_F(Probe, RejectsAModeThatFails) {
   for (const Fault fault : {Fault::error, Fault::bits}) {
     FaultPlan plan;
     plan.fault = fault;
@@ -109,7 +109,7 @@ TEST_F(Probe, AModeThatDoesNotDoWhatItSays) {
   }
 }
 
-TEST_F(Probe, NothingWorks) {
+TEST_F(Probe, ReportsThatNoModeWorks) {
   FaultPlan plan;
   plan.times = 1 << 20;
   plan.arm(0);
@@ -118,7 +118,7 @@ TEST_F(Probe, NothingWorks) {
                  AllOf(HasSubstr(folder_.path().string()), HasSubstr("threads, buffered"), HasSubstr("Input/output")));
 }
 
-TEST_F(Probe, RegisteredBuffersAreIoUringsAlone) {
+TEST_F(Probe, OnlyIoUringHasRegisteredBuffers) {
   options_.engine = Engine::threads;
   options_.registered = true;
   AbortToken abort;

@@ -75,7 +75,7 @@ class SwapFileTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(SwapFileTest, TakesItsBytesAndLeavesNothing) {
+TEST_F(SwapFileTest, ReservesItsBytesAndLeavesNoFile) {
   const SwapFile file(folder_.path(), 3 * kBlock, 0);
   struct stat status {};
   ASSERT_EQ(::fstat(file.descriptor(), &status), 0);
@@ -122,7 +122,7 @@ TEST_F(SwapFileTest, ReadOnlyFileSystem) {
       ExitedWithCode(code_of(Exit::usage)), "cannot be written: Read-only file system");
 }
 
-TEST_F(SwapFileTest, TmpfsWorksAndIsSaid) {
+TEST_F(SwapFileTest, TmpfsWorksAndIsReported) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {
@@ -139,7 +139,7 @@ TEST_F(SwapFileTest, TmpfsWorksAndIsSaid) {
 }
 
 // ramfs counts no free bytes, has no fallocate and no direct I/O.
-TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
+TEST_F(SwapFileTest, SupportsAMinimalFileSystem) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {
@@ -159,7 +159,7 @@ TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
       ExitedWithCode(code_of(Exit::usage)), "in the recipe: O_DIRECT: Invalid argument");
 }
 
-TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {
+TEST_F(SwapFileTest, SupportsAFileSystemWithoutNamelessFiles) {
   EXPECT_EXIT(
       {
         if (!forbid_open(O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP)) std::_Exit(kNoStage);
@@ -169,7 +169,7 @@ TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(SwapFileTest, TheFileSystemFillsUpWhileItsBytesAreTaken) {
+TEST_F(SwapFileTest, ReportsAFileSystemThatFillsUpMeanwhile) {
   EXPECT_EXIT(
       {
         if (!forbid({SYS_fallocate}, ENOSPC)) std::_Exit(kNoStage);

@@ -57,7 +57,7 @@ class TokenWriterTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
+TEST_F(TokenWriterTest, DocumentsBeginAfterThePreviousSeparator) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();  // nothing in it
     writer.begin_document();
@@ -76,7 +76,7 @@ TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
   EXPECT_EQ(mask(5), "11111");
 }
 
-TEST_F(TokenWriterTest, TheMaskHasABitOfEachTokenAndSeparatorsTakeThatBefore) {
+TEST_F(TokenWriterTest, TheMaskHasABitPerTokenAndSeparatorsCopyTheBitBefore) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();
     writer.add(TokenWriterIds{1, 2, 3, 4}, std::vector<std::uint8_t>{0, 0, 1, 1});

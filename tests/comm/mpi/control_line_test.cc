@@ -30,7 +30,7 @@ TEST(ControlLine, ANoticeEndsTheWaitsOfAllOthers) {
 }
 
 // The wait continues while the notice is on its way, and ends when it arrives.
-TEST(ControlLine, ALateNoticeEndsAWaitThatHasBegun) {
+TEST(ControlLine, ALateNoticeEndsAWaitInProgress) {
   Gate failed(2);
   fake_mpi::run_well(
       2,
@@ -70,7 +70,7 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
 
 // Two ranks fail before they have heard of each other. If the lower one's notice comes soon, its failure counts,
 // otherwise the rank's own. Later notices change nothing, because a rank has then said why.
-TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
+TEST(ControlLine, OfSimultaneousFailuresTheLowestRankCounts) {
   for (const bool soon : {true, false}) {
     Gate both(2);
     fake_mpi::run_well(
@@ -103,7 +103,7 @@ TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
 }
 
 // The order in which notices arrive does not matter.
-TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
+TEST(ControlLine, OfSeveralNoticesTheLowestRankCounts) {
   Gate all(3);
   fake_mpi::run_well(
       3,
@@ -123,7 +123,7 @@ TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
 
 // A failure whose notice had already arrived here, even unread, was first, so this rank is silent. `in_a_lane`: the
 // rank's own work has set the token by then.
-TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {
+TEST(ControlLine, ARankThatFailsAfterANoticeIsSilent) {
   for (const bool in_a_lane : {false, true}) {
     Gate failed(2);
     fake_mpi::run_well(2, [&](int number) {
@@ -141,7 +141,7 @@ TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {
   }
 }
 
-TEST(ControlLine, AFailureIsToldOnceAndItsLongCauseIsCut) {
+TEST(ControlLine, AFailureIsReportedOnceAndALongCauseIsTruncated) {
   const std::string cause(3'000, 'x');
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
@@ -179,7 +179,7 @@ TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
 }
 
 // MPI itself may be the cause.
-TEST(ControlLine, AFailureIsToldThoughMpiFails) {
+TEST(ControlLine, AFailureIsReportedEvenIfMpiFails) {
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
     if (number == 1) {
@@ -212,7 +212,7 @@ TEST(ControlLine, TheEndWaitsForALateFarewell) {
 }
 
 // Requests in flight may point at memory that is gone.
-TEST(ControlLine, MpiIsNotTouchedAfterAFailure) {
+TEST(ControlLine, MpiIsNotCalledAfterAFailure) {
   fake_mpi::run_well(2, [](int number) {
     std::size_t before = 0;
     {

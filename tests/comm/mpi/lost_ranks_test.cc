@@ -25,7 +25,7 @@ Process ended_process(int number) {
   return {number, child, 1};
 }
 
-TEST(LostRanks, ADeadNeighbourIsNamedToAllOthers) {
+TEST(LostRanks, ADeadNeighbourIsReportedToAllRanks) {
   fake_mpi::run_well(3, [&](int number) {
     LineEnd rank;
     if (number == 1) return;
@@ -44,7 +44,7 @@ TEST(LostRanks, ADeadNeighbourIsNamedToAllOthers) {
 }
 
 // Its farewell may come between the look for messages and the look at its process.
-TEST(LostRanks, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
+TEST(LostRanks, ANeighbourThatLeftAtTheLastMomentIsNotDead) {
   for (const bool at_the_end : {false, true}) {
     fake_mpi::run_well(
         2,
@@ -64,7 +64,7 @@ TEST(LostRanks, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
 }
 
 // A departed rank's last data may still be on their way. What has not arrived after three seconds never will.
-TEST(LostRanks, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
+TEST(LostRanks, RanksThatWaitForADepartedRankReportIt) {
   Gate done(2);
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
@@ -113,7 +113,7 @@ TEST(LostRanks, ARankOfAnotherNodeThatDoesNotLeaveIsNamed) {
 
 // Two ranks of its node notice the loss before they hear of each other. One of them prints it at once, and the rank on
 // another node is silent. In the second round the dead rank has printed its own failure.
-TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
+TEST(LostRanks, TheFirstRankThatNoticesALossPrintsIt) {
   for (const bool lost : {true, false}) {
     std::atomic<int> printed{0};
     Gate failed(3);
@@ -152,7 +152,7 @@ TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
 }
 
 // Nodes cannot agree in time: one rank of each prints what it missed.
-TEST(LostRanks, ARankThatIsMissedOnTwoNodesIsPrintedByOneRankOfEach) {
+TEST(LostRanks, OneRankPerNodePrintsALoss) {
   std::atomic<int> printed[2] = {0, 0};
   Gate gave_up(4), done(5);
   fake_mpi::run_well(5,

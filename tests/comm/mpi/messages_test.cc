@@ -86,7 +86,7 @@ void expect_all_ended_well(int ranks) {
 
 // Every collective of two lanes at once, over a world, its groups, and nodes, whose ranks pass pieces on as they
 // arrive. Bytes arrive in small parts, and messages do not end in the order in which they began.
-TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
+TEST(MpiMessages, CollectivesWithPartialArrivals) {
   const std::vector<std::vector<int>> places = {{0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
   for (const auto& nodes : places) {
     const auto ranks = static_cast<int>(nodes.size());
@@ -98,7 +98,7 @@ TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
 }
 
 // One byte arrives per call: of messages shorter and longer than MPI's eager limit, with a broadcast in another lane.
-TEST(MpiMessages, AMessageThatArrivesByteByByte) {
+TEST(MpiMessages, AMessageArrivesByteByByte) {
   fake_mpi::run_well(
       2,
       [](int) {
@@ -127,7 +127,7 @@ TEST(MpiMessages, AMessageThatArrivesByteByByte) {
 }
 
 // One large message would block the other direction; many at once would take the memory of all.
-TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreOnTheirWay) {
+TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreInFlight) {
   fake_mpi::run_well(
       2,
       [](int) {
@@ -185,7 +185,7 @@ void fail_amid_a_message(int failing, bool late) {
 }
 
 // The failing rank may also be the receiver.
-TEST(MpiMessages, ARankThatFailsAmidAMessage) {
+TEST(MpiMessages, ARankFailsInTheMiddleOfAMessage) {
   for (const bool late : {false, true})
     for (const int failing : {1, 2}) fail_amid_a_message(failing, late);
   fail_amid_a_message(0, false);
@@ -193,7 +193,7 @@ TEST(MpiMessages, ARankThatFailsAmidAMessage) {
 
 // A notice that arrives after a collective has ended does not affect its data. Later collectives end with the cause,
 // and so do waits in other lanes.
-TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
+TEST(MpiMessages, ANoticeArrivesAfterACollectiveHasEnded) {
   std::latch ended(2), waiting(2);
   fake_mpi::run_well(
       2,
@@ -225,7 +225,7 @@ TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
 }
 
 // A departed rank's last data may arrive later than its farewell.
-TEST(MpiMessages, AFarewellThatOvertakesData) {
+TEST(MpiMessages, AFarewellOvertakesData) {
   std::latch left(2);
   fake_mpi::run_well(2, [&](int number) {
     const auto world = messages();
@@ -250,7 +250,7 @@ TEST(MpiMessages, AFarewellThatOvertakesData) {
 }
 
 // Ranks whose MPI call fails report that call, and the others report their own.
-TEST(MpiMessages, AnErrorOfMpiIsThatOfItsRank) {
+TEST(MpiMessages, AnMpiErrorIsReportedByItsRank) {
   for (const char* call : {"Testsome", "Irecv"}) {
     std::latch fails(2);
     fake_mpi::run_well(2, [&](int number) {

@@ -70,7 +70,7 @@ TEST(MpiSharedMemory, RanksOfANodeReadEachOthersArenas) {
   }
 }
 
-TEST(MpiSharedMemory, RanksOfDifferentNodesDoNot) {
+TEST(MpiSharedMemory, RanksOfDifferentNodesDoNotShareMemory) {
   fake_mpi::run_well(3,
                      [](int) {
                        std::string why_not = "of before";
@@ -81,7 +81,7 @@ TEST(MpiSharedMemory, RanksOfDifferentNodesDoNot) {
 }
 
 // All ranks get the same reason, whichever rank failed.
-TEST(MpiSharedMemory, OneRankThatCannotMapIsEnough) {
+TEST(MpiSharedMemory, OneRankThatCannotMapDisablesSharing) {
   const std::string error = std::strerror(EACCES);
   const auto refused = [](long call, int of, int ranks) {
     std::vector<std::string> why(static_cast<std::size_t>(ranks));
@@ -140,7 +140,7 @@ TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
 }
 
 // MPI_Finalize would wait for a rank that has failed and does not come.
-TEST(MpiSharedMemory, NobodyFinalizesWhereAFailedRankHangs) {
+TEST(MpiSharedMemory, NoRankFinalizesIfAFailedRankHangs) {
   std::latch ended(2);
   fake_mpi::run_well(2, [&](int rank) {
     std::string why_not;
@@ -157,7 +157,7 @@ TEST(MpiSharedMemory, NobodyFinalizesWhereAFailedRankHangs) {
   EXPECT_EQ(fake_mpi::calls(0, "Finalize"), 0U);
 }
 
-TEST(MpiSharedMemory, OneRankSharesWithNobody) {
+TEST(MpiSharedMemory, OneRankHasNobodyToShareWith) {
   fake_mpi::run_well(1, [](int) {
     std::string why_not;
     const auto world = shared_memory(why_not);

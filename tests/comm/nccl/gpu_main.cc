@@ -22,7 +22,7 @@ std::vector<std::byte> numbered(std::size_t bytes, int seed) {
   return out;
 }
 
-TEST(NcclOnAGpu, MovesBytesRegistersAndTakesLeave) {
+TEST(NcclOnAGpu, MovesBytesRegistersBuffersAndLeaves) {
   run_ranks(1, std::chrono::seconds(60), [](Rank& rank) {
     device::Arena arena(3 * kBytes, rank.device);
     device::Lane gather_lane = rank.lane("gather"), reduce_lane = rank.lane("reduce");

@@ -98,7 +98,7 @@ TEST_F(NcclFailure, ACollectiveThatHangsEndsAllRanks) {
 }
 
 // A thread that waits for room in a stream blocks other CUDA calls, so the watch must make none.
-TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
+TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForQueueSpace) {
   const std::string text = failure(kShort, [](Rank& rank) {
     Gather gather(rank, "gather");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -110,7 +110,7 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
 }
 
 // The patience applies to each collective, not to all that were issued together.
-TEST_F(NcclFailure, ALongRowOfCollectivesIsNoHang) {
+TEST_F(NcclFailure, ManyQueuedCollectivesAreNotAHang) {
   constexpr auto kPatience = 500ms;
   const auto slow = [](void*) { std::this_thread::sleep_for(120ms); };
   const std::string text = failure(kPatience, [&](Rank& rank) {
@@ -157,7 +157,7 @@ TEST_F(NcclFailure, AnAbortWhileItConnectsLeavesNothingBehind) {
   EXPECT_THAT(text, HasSubstr("told to stop"));
 }
 
-TEST_F(NcclFailure, LeaveThatOthersDoNotTakeIsNoticed) {
+TEST_F(NcclFailure, NoticesThatOtherRanksDoNotLeave) {
   fake_nccl::set(1, Fault::finalize_hangs);
   const std::string text = failure(kShort, [](Rank& rank) {
     { const Gather gather(rank, "gather"); }
@@ -166,7 +166,7 @@ TEST_F(NcclFailure, LeaveThatOthersDoNotTakeIsNoticed) {
   EXPECT_THAT(text, HasSubstr("has not reached the other ranks for 0.2 s"));
 }
 
-TEST_F(NcclFailure, TwoThatHangAreAbortedTogether) {
+TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
   const std::string text = failure(kShort, [](Rank& rank) {
     Gather gather(rank, "gather"), reduce(rank, "reduce");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -178,7 +178,7 @@ TEST_F(NcclFailure, TwoThatHangAreAbortedTogether) {
 }
 
 // This happens before the watch has looked.
-TEST_F(NcclFailure, TwoThatHangAreAbortedTogetherByADestructor) {
+TEST_F(NcclFailure, ADestructorAbortsTwoHungCommunicatorsTogether) {
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     std::optional<Gather> gather(std::in_place, rank, "gather"), reduce(std::in_place, rank, "reduce");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -218,7 +218,7 @@ TEST_F(NcclFailure, NothingIsUsedAfterTheAbort) {
   }
 }
 
-TEST_F(NcclFailure, ACallThatIsRefusedSaysWhichAndLeavesNoGroupOpen) {
+TEST_F(NcclFailure, ARefusedCallIsNamedAndLeavesNoGroupOpen) {
   fake_nccl::set(0, Fault::call_is_refused, 2);
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     Gather gather(rank, "gather");

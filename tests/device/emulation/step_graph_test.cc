@@ -126,7 +126,7 @@ class SlowSaver final : public Saver {
   std::atomic<bool>& gate_;
 };
 
-TEST_F(StepGraph, AStepThatMeetsACheckpointIsIssuedTaskByTask) {
+TEST_F(StepGraph, AStepDuringACheckpointIsIssuedTaskByTask) {
   const std::vector<std::string> saves = {"checkpoint.dir=" + (folder_.path() / "checkpoints").string()};
   std::optional<SlowSaver> saver;
   const Trained run = train(saves, [&](Trainer& trainer) {

@@ -51,13 +51,13 @@ void expect_published() {
   EXPECT_EQ(own[255], 1.0f);
   EXPECT_EQ(own[kSigned ? 127 : 0], 0.0f);
 }
-TEST(DynamicMap, IsThePublishedOne) {
+TEST(DynamicMap, HasThePublishedValues) {
   expect_published<true>();
   expect_published<false>();
 }
 
 // Values that bitsandbytes 0.50.2 returned, in fp32.
-TEST(DynamicMap, IsBitsandbytes) {
+TEST(DynamicMap, HasBitsandbytesValues) {
   const struct {
     int code;
     float signed_value, unsigned_value;
@@ -95,7 +95,7 @@ void expect_nearest(float x) {
             least + 1e-6 * std::abs(static_cast<double>(x)))
       << x << " as " << kept;
 }
-TEST(DynamicMap, EncodesToTheNearest) {
+TEST(DynamicMap, EncodesToTheNearestValue) {
   std::mt19937 engine(1);
   std::uniform_real_distribution<float> exponent(-9, 0);
   for (int i = 0; i < 40000; ++i) {

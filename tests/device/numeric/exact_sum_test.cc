@@ -35,7 +35,7 @@ std::vector<double> any_doubles(std::size_t count, unsigned seed) {
   return out;
 }
 
-TEST(ExactSum, SingleTermsComeBack) {
+TEST(ExactSum, ASingleTermIsReturned) {
   for (double x : any_doubles(20000, 1)) {
     EXPECT_EQ(bits(sum_of({x}).round()), bits(x));
     EXPECT_EQ(bits(sum_of({std::ldexp(x, -1000) * 0x1p-60}).round()), bits(std::ldexp(x, -1000) * 0x1p-60 + 0.0));
@@ -89,7 +89,7 @@ TEST(ExactSum, Cancellation) {
   EXPECT_EQ(sum_of({1.0, 0x1p-53, -kTiny}).round(), 1.0);
 }
 
-TEST(ExactSum, OverflowIsOfTheSumAlone) {
+TEST(ExactSum, OnlyTheFinalSumOverflows) {
   EXPECT_EQ(sum_of({kMax, kMax, -kMax}).round(), kMax);
   EXPECT_EQ(sum_of({kMax, kMax}).round(), kInf);
   EXPECT_EQ(sum_of({-kMax, -kMax}).round(), -kInf);

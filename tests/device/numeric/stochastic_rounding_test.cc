@@ -23,7 +23,7 @@ TEST(StochasticRounding, TheMeanIsTheNumber) {
   }
 }
 
-TEST(StochasticRounding, WhatIsNotFiniteStays) {
+TEST(StochasticRounding, KeepsNonFiniteValues) {
   for (const std::uint16_t random : {0, 1, 0x8000, 0xffff}) {
     EXPECT_EQ(to_float(round_stochastically(INFINITY, random)), INFINITY);
     EXPECT_EQ(to_float(round_stochastically(-INFINITY, random)), -INFINITY);

@@ -67,7 +67,7 @@ TEST(Gelu, ForwardAndBackward) {
   expect_elementwise(Activation::gelu_tanh, exact_gelu, gelu_slope);
 }
 
-TEST(Gelu, LimitsAndNaN) {
+TEST(Gelu, HandlesLimitsAndNaN) {
   const float inf = std::numeric_limits<float>::infinity();
   Array x(DType::fp32, 5), y(DType::fp32, 5), dx(DType::fp32, 5);
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f};
@@ -104,7 +104,7 @@ TEST(GeluErf, DoesNotCancel) {
   }
 }
 
-TEST(GeluErf, LimitsAndNaN) {
+TEST(GeluErf, HandlesLimitsAndNaN) {
   const float inf = std::numeric_limits<float>::infinity();
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f, -inf, 1e-40f, -1e-40f};
   const std::size_t n = std::size(values);

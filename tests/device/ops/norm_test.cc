@@ -215,7 +215,7 @@ class WideNorm : public ::testing::TestWithParam<std::tuple<int, DType>> {
   }
 };
 
-TEST_P(WideNorm, IsTheFormula) {
+TEST_P(WideNorm, MatchesTheFormula) {
   const Outputs out = run(0);
   const std::size_t xs = s.rows * s.x_stride;
   const Array x = Array::random(dtype, xs, 1, 2.0f), gain = Array::random(dtype, s.width, 2, 2.0f),
@@ -250,7 +250,7 @@ TEST_P(WideNorm, IsTheFormula) {
   }
 }
 
-TEST_P(WideNorm, SameBitsWhereverItLies) {
+TEST_P(WideNorm, SameBitsAtAnyAddress) {
   const Outputs a = run(0), b = run(1);
   EXPECT_TRUE(a.y == b.y && a.mean == b.mean && a.rstd == b.rstd);
   EXPECT_TRUE(a.dx == b.dx);

@@ -126,7 +126,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
 }
 
 // Files that are not tokens or text for strata tokenize: what they are, and what to do with them.
-TEST(InspectTest, SaysWhatElseAFileIs) {
+TEST(InspectTest, DescribesOtherKindsOfFiles) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
   const auto is = [&](const std::string& name, const std::string& text, const std::string& kind,
@@ -158,7 +158,7 @@ TEST(InspectTest, SaysWhatElseAFileIs) {
   is("it's.model", "pieces", "is a tokenizer", "it'\\''s.model' makes");
 }
 
-TEST(InspectTest, RefusesWhatIsCorruptOrMissing) {
+TEST(InspectTest, RefusesCorruptAndMissingFiles) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
   EXPECT_FAILURE(inspect(folder.path() / "none", Tensors::all, out), Exit::usage, HasSubstr("none"));

@@ -44,7 +44,7 @@ struct AgentsOfTwo : testing::Test {
   Allocation allocation_;
 };
 
-TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
+TEST_F(AgentsOfTwo, AnAgentThatEndsDuringTheWaitHasAProblem) {
   bool ends = false;
   Agents agents(allocation_, "run", 300, {}, [&] {
     if (ends) folder_.write("end", "");
@@ -61,7 +61,7 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
 }
 
 // A program of another version reports other facts. That is an error of its node, and nothing else ends.
-TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
+TEST_F(AgentsOfTwo, AnAgentOfAnotherVersionIsADifferentBuild) {
   folder_.write("facts", "{\"greeting\":1}\n{\"name\":\"n\",\"program\":\"1234\"}\n");
   Agents agents(allocation_, "run", 300, {}, [] {});
   agents.start({kFirst}, 60);
@@ -71,7 +71,7 @@ TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
 }
 
 // An agent may end even later, when no wait would notice it.
-TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
+TEST_F(AgentsOfTwo, AnAgentThatEndsLaterHasAProblemToo) {
   Agents agents(allocation_, "run", 300, {}, [] {});
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
@@ -82,7 +82,7 @@ TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
 }
 
 // The node sent its facts, but nothing else. With a gap in the table, launch would start a run that this node blocks.
-TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
+TEST_F(AgentsOfTwo, ANodeWithoutMeasurementsIsRefusedByName) {
   const std::string all = folder_.read("ssh");
   folder_.write("ssh", all.substr(0, all.find("[ $1")) + all.substr(all.find("cat ")));
   Agents agents(allocation_, "run", 300, {}, [] {});
@@ -100,7 +100,7 @@ TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
 }
 
 // With ControlPersist, an ssh that stays for the next call holds the pipes of one that has ended.
-TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
+TEST_F(AgentsOfTwo, DoesNotWaitForAnEndedAgentWhosePipesAreHeld) {
   folder_.write("ssh", "#!/bin/bash\necho 'a@b: Permission denied (publickey).' >&2\nsleep 60 & exit 255\n");
   Agents agents(allocation_, "run", 300, {}, [] {});
   const auto begin = std::chrono::steady_clock::now();
@@ -110,7 +110,7 @@ TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
 }
 
 // control.timeout = 0.
-TEST_F(AgentsOfTwo, WithoutATimeoutNoneIsLostOrAskedAllTheTime) {
+TEST_F(AgentsOfTwo, WithoutATimeoutNoAgentIsLostOrPolled) {
   Agents agents(allocation_, "run", 0, {}, [] {});
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);

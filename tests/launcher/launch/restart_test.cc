@@ -18,7 +18,7 @@ Outcome ended(Exit code, EndReason reason = {}) {
   return {static_cast<int>(code), "stopped on request: the loss is not finite", true, {}, {}, reason};
 }
 
-TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
+TEST(WhyFinal, RecurringFailuresAreFinal) {
   for (const Exit code : {Exit::done, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
     EXPECT_THAT(why_final(ended(code), std::nullopt), Not(IsEmpty())) << static_cast<int>(code);
   EXPECT_THAT(why_final(ended(Exit::failed), std::nullopt), IsEmpty());
@@ -27,7 +27,7 @@ TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
     EXPECT_THAT(why_final(ended(Exit::failed, {kind, 3}), std::nullopt), HasSubstr("on request"));
 }
 
-TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
+TEST(WhyFinal, ARepeatedNonFiniteLossIsFinal) {
   const Outcome at7 = ended(Exit::failed, {EndReason::Kind::not_finite, 7}),
                 at9 = ended(Exit::failed, {EndReason::Kind::not_finite, 9});
   EXPECT_THAT(why_final(at7, std::nullopt), IsEmpty());
@@ -35,11 +35,11 @@ TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
   EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));
 }
 
-TEST(WhyFinal, FP16OverflowsAgain) {
+TEST(WhyFinal, AnFp16OverflowIsFinal) {
   EXPECT_THAT(why_final(ended(Exit::failed, {EndReason::Kind::overflow, 7}), std::nullopt), HasSubstr("fp16"));
 }
 
-TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
+TEST(StoppedBetweenStarts, NamesTheCheckpointToResumeFrom) {
   for (const bool started : {false, true}) {
     const BetweenStarts kept = stopped_between_starts(true, started, 1);
     EXPECT_EQ(kept.code, Exit::requeue);
@@ -92,7 +92,7 @@ TEST(MostRanks, DivideTheBatchAndFit) {
 }
 
 // The ranks of a replica are lost together, and a step is divided evenly over replicas.
-TEST(MostRanks, AreWholeReplicas) {
+TEST(MostRanks, FormCompleteReplicas) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}};
@@ -111,7 +111,7 @@ TEST(MostRanks, AreWholeReplicas) {
 }
 
 // With 12 sequences, four replicas would take three micro-batches each, which two interleaved stages cannot.
-TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
+TEST(MostRanks, FormCompleteGroupsOfMicroBatchesIfInterleaved) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const auto any = [](const auto&) { return true; };
@@ -122,7 +122,7 @@ TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
   EXPECT_THAT(most_ranks({{"a", 8}}, 1, recipe, 3, any), IsEmpty());
 }
 
-TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
+TEST(MostRanks, ReportIdleAndMissingRanks) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}, {"c", std::nullopt}};
@@ -143,7 +143,7 @@ TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
 }
 
 // checkpoint.resume applies to the first start. A restart resumes from what this launch has written, if anything.
-TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
+TEST(ResumeSets, ResumeFromThisLaunchsCheckpoints) {
   const tests::ScratchFolder folder;
   folder.write("step-00000001/manifest.json", "{}");
   Recipe recipe;
@@ -159,7 +159,7 @@ TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   EXPECT_THAT(checkpoints_in(std::nullopt), IsEmpty());
 }
 
-TEST(FrontSets, AreOfAddressesThatOneNodeHas) {
+TEST(FrontSets, ReplaceAddressesOfASingleNode) {
   Recipe recipe;
   EXPECT_THAT(front_sets(recipe), IsEmpty());
   for (const char* everywhere : {"0.0.0.0:9000", "[::]:9000", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"}) {

@@ -22,11 +22,11 @@ int signals_that_ask(std::initializer_list<int> signals) {
   return asked;
 }
 
-TEST(StopSignalDeathTest, SignalsAskForAStop) {
+TEST(StopSignalDeathTest, SignalsRequestAStop) {
   EXPECT_EXIT(std::_Exit(signals_that_ask({SIGTERM, SIGUSR1, SIGHUP, SIGINT})), testing::ExitedWithCode(15), "");
 }
 
-TEST(StopSignalDeathTest, WhatANohupOrAShellHasIgnoredStaysIgnored) {
+TEST(StopSignalDeathTest, SignalsIgnoredByNohupStayIgnored) {
   EXPECT_EXIT(
       {
         for (const int signal : {SIGHUP, SIGINT}) std::signal(signal, SIG_IGN);

@@ -56,7 +56,7 @@ class RunData : public testing::Test {
   std::string json_;
 };
 
-TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
+TEST_F(RunData, ReadsStepsEvaluationsAndEvents) {
   folder_.write("report.jsonl", step_line(1, 3) +
                                     "{\"step\":1,\"eval_loss\":2.75,\"eval_tokens\":5,\"time\":1001.5}\n" +
                                     step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that is not over
@@ -74,7 +74,7 @@ TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
   EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would end the page's script";
 }
 
-TEST_F(RunData, OfManyStepsTheExtremesStay) {
+TEST_F(RunData, KeepsExtremesOfManySteps) {
   std::string text;
   for (int i = 1; i <= 1000; ++i) text += step_line(i, i == 437 ? 99 : i == 612 ? -7 : 1);
   folder_.write("report.jsonl", text);
@@ -88,7 +88,7 @@ TEST_F(RunData, OfManyStepsTheExtremesStay) {
   EXPECT_THAT(simdjson::minify(all["steps"]["step"]), testing::EndsWith(",1000]"));
 }
 
-TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
+TEST_F(RunData, MatchesPlannedAndMeasuredTasks) {
   const runtime::Job of = job();
   folder_.write("report.jsonl", step_line(1, 3));
   folder_.write("plan.json", plan_of(of));
@@ -128,7 +128,7 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
   EXPECT_EQ(std::uint64_t(plan["tiers"].at(0)["peak"]), of.plan.memory[0].peak);
 }
 
-TEST_F(RunData, WhatIsNoReportIsRefused) {
+TEST_F(RunData, RefusesFilesThatAreNotReports) {
   EXPECT_FAILURE((void)files_of_run(folder_.path()), Exit::usage, HasSubstr("holds no report.jsonl"));
   EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("is not there"));
   EXPECT_FAILURE((void)files_of_run("/dev/full"), Exit::usage, HasSubstr("/dev/full is neither a file nor a folder"));
@@ -150,7 +150,7 @@ TEST_F(RunData, WhatIsNoReportIsRefused) {
 }
 
 // The report of a run that was killed while it wrote, or whose disk was full.
-TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
+TEST_F(RunData, LeavesOutADamagedPart) {
   const std::string plan = plan_of(job());
   const std::pair<const char*, std::string> parts[] = {
       {"plan.json", plan}, {"summary.json", summary_of(1)}, {"trace.json", "{\"traceEvents\":[]}"}};
@@ -187,7 +187,7 @@ TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
   EXPECT_FAILURE((void)run_data(files_of_run(folder_.path())), Exit::corrupt, HasSubstr("report.jsonl"));
 }
 
-TEST_F(RunData, APageIsOneFileAndWritesOverNothingElse) {
+TEST_F(RunData, APageIsOneFileAndOverwritesNothingElse) {
   folder_.write("report.jsonl", step_line(1, 3));
   const auto out = folder_.path() / "report.html";
   EXPECT_EQ(report({folder_.path(), out}), 0);

@@ -31,7 +31,7 @@ std::size_t widest(const std::string& text) {
   return most;
 }
 
-TEST(ClassTextTest, ColumnsHaveWholeNamesOrNumbers) {
+TEST(ClassTextTest, ColumnsHaveCompleteNamesOrNumbers) {
   const std::vector<std::string> names = {"afrikaans", "brezhoneg", "castellano", "deutsch"};
   const std::string wide = class_text(report_of(4), names, "texts", 80);
   EXPECT_THAT(wide, HasSubstr("f1  texts\n"));

@@ -21,12 +21,12 @@ TEST(PrintableTest, ControlCharactersAreMarked) {
 }
 
 // A name with a line break must not look like another message.
-TEST(PrintableTest, IsOneLineUnlessLinesAreMeant) {
+TEST(PrintableTest, IsOneLineUnlessLinesAreAllowed) {
   EXPECT_EQ(printable("a\nstrata: b\r\n"), "a\\nstrata: b?\\n");
   EXPECT_EQ(printable("fits with\n  --set x=1", true), "fits with\n  --set x=1");
 }
 
-TEST(PrintFailureTest, UnknownKeysHaveLinesOfTheirOwn) {
+TEST(PrintFailureTest, UnknownKeysHaveSeparateLines) {
   const auto printed = [](const std::string& text) {
     testing::internal::CaptureStderr();
     print_failure(text, Exit::usage);

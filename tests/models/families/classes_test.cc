@@ -53,11 +53,11 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
   const Recorded recorded_{"classes/" + std::string(GetParam())};
 };
 
-TEST_P(ClassesTest, DocumentsTeachWhatTransformersSays) {
+TEST_P(ClassesTest, MatchesTransformers) {
   expect_transformers(learn(packed(0, 40), false));
 }
 
-TEST_P(ClassesTest, RowsThatTheLossTakesAreEnough) {
+TEST_P(ClassesTest, NeedsOnlyTheRowsOfTheLoss) {
   expect_transformers(learn(packed(3, 40), true));
 }
 
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Families, ClassesTest,
                                            "modernbert_first", "modernbert_mean", "modernbert_tokens"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST(ReadClassesTest, AsTransformersReadsThem) {
+TEST(ReadClassesTest, AgreesWithTransformers) {
   const auto read = [](const std::string& json) {
     return read_classes(Config::parse(json, "made"), Objective::sequence_classification);
   };
@@ -84,7 +84,7 @@ TEST(ReadClassesTest, AsTransformersReadsThem) {
 }
 
 // An error in id2label names config.json, and not the labels whose class is missing because of it.
-TEST(ClassNamesTest, NamesCountFromZero) {
+TEST(ClassNamesTest, NumbersNamesFromZero) {
   const auto read = [](const std::string& json) {
     return read_classes(Config::parse(json, "config.json"), Objective::sequence_classification);
   };

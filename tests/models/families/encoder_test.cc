@@ -31,7 +31,7 @@ class EncoderTest : public ::testing::TestWithParam<const char*> {
   const Recorded recorded_{GetParam()};
 };
 
-TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
+TEST_P(EncoderTest, MatchesTransformers) {
   const Learnt learnt = recorded_.learn(recorded_.packed(0, 64));
   recorded_.expect_loss(learnt.loss);
   // The table's gradient is the embedding's and the head's.
@@ -42,7 +42,7 @@ TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
   recorded_.expect_gradients(gradients, testing::norm_of(table), 5);  // besides tokens, labels, types, lengths, loss
 }
 
-TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {
+TEST_P(EncoderTest, ResultsDoNotDependOnADocumentsPlace) {
   const Learnt here = recorded_.learn(recorded_.packed(0, 57)), there = recorded_.learn(recorded_.packed(7, 64));
   EXPECT_NEAR(here.loss, there.loss, 1e-7 * here.loss);
   EXPECT_LT(testing::relative_error(here.all(), there.all()), 1e-6);
@@ -87,7 +87,7 @@ TEST(EncoderFamiliesTest, BertHasTheParametersOfTransformers) {
   EXPECT_EQ(describe(*untied->units.back()).back(), "cls.predictions.decoder.weight 50x32 normal(0.02) decay");
 }
 
-TEST(EncoderFamiliesTest, RobertasPositionsStartBehindThePadding) {
+TEST(EncoderFamiliesTest, RobertasPositionsStartAfterThePadding) {
   for (const char* family : {"roberta", "xlm-roberta"}) {
     const auto model = make(tiny(family));
     EXPECT_EQ(model->family, family);
@@ -130,7 +130,7 @@ TEST(EncoderFamiliesTest, DistilBertHasTheParametersOfTransformers) {
   EXPECT_EQ(shared_by(model->loss_unit()), "vocab_projector.weight: 0 0 [0, 4096)");
 }
 
-TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
+TEST(EncoderFamiliesTest, RefuseUnsupportedKeysByName) {
   const auto refused = [](const std::string& family, const std::string& key, const std::string& value,
                           const std::string& words) {
     SCOPED_TRACE(family + " " + key);

@@ -103,7 +103,7 @@ TEST(Gpt2Test, DropoutMatchesTheReferenceForwardAndBackward) {
   expect_matches({.hidden = 24, .heads = 2, .inner = 40, .attention_dropout = 0.4f, .residual_dropout = 0.1f});
 }
 
-TEST(Gpt2Test, DropoutIsOfItsMicroBatch) {
+TEST(Gpt2Test, DropoutDependsOnTheMicroBatch) {
   Block block({.hidden = 24, .heads = 2, .inner = 40, .residual_dropout = 0.2f}, DType::fp32);
   block->forward();
   const auto first = block->y.bits();
@@ -125,7 +125,7 @@ TEST(Gpt2Test, BlockIsIndependentOfThePlan) {
   }
 }
 
-TEST(Gpt2Test, SixteenBitsAreWithinTheirFormat) {
+TEST(Gpt2Test, SixteenBitErrorsAreWithinTheirFormat) {
   const Gpt2Shape shape{.hidden = 48, .heads = 3, .inner = 96, .attention_dropout = 0.1f, .residual_dropout = 0.1f};
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Block narrow(shape, dtype), wide(shape, DType::fp32);

@@ -129,7 +129,7 @@ TEST_P(LlamaTest, BlockIsIndependentOfThePlan) {
         [&](int threads) { return LlamaBlock(GetParam(), dtype, threads); });
 }
 
-TEST_P(LlamaTest, SixteenBitsAreWithinTheirFormat) {
+TEST_P(LlamaTest, SixteenBitErrorsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     LlamaBlock narrow(GetParam(), dtype), wide(GetParam(), DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
@@ -185,7 +185,7 @@ TEST(LlamaTest, Qwen3HasNormsOfQueriesAndKeys) {
                           "o_proj.weight 32x48 normal(0.02) decay"));
 }
 
-TEST(LlamaTest, BiasesAreThoseOfTheConfig) {
+TEST(LlamaTest, TheConfigDeterminesBiases) {
   const auto model = make(tiny("llama"), {{"attention_bias", "true"}, {"mlp_bias", "true"}});
   std::vector<std::string> biases;
   for (const std::string& p : describe(*model->units[1]))

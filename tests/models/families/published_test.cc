@@ -61,7 +61,7 @@ std::vector<std::int32_t> labels_of(std::size_t document, std::vector<std::uint3
   return out;
 }
 
-TEST(PublishedTest, LossesAndSizesAreTransformers) {
+TEST(PublishedTest, LossesAndSizesMatchTransformers) {
   simdjson::dom::parser parser;
   const simdjson::dom::element golden = parser.load((tests::source_dir() / "tests/golden/published.json").string());
   std::vector<std::string> configs;

@@ -39,7 +39,7 @@ TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   EXPECT_THAT(config.unread(), ElementsAre("rope_parameters.rope_type"));
 }
 
-TEST(ConfigTest, OneStringStandsForAListOfIt) {
+TEST(ConfigTest, AStringStandsForAListOfOne) {
   EXPECT_THAT(Config::parse(R"({"architectures":"BertForMaskedLM"})", "a").texts("architectures"),
               ElementsAre("BertForMaskedLM"));
 }
@@ -59,7 +59,7 @@ TEST(ConfigTest, WrongTypesNameKeyAndSource) {
   EXPECT_FAILURE(config.require_int("n_layer"), Exit::usage, HasSubstr("model.config.n_layer is \"five\""));
 }
 
-TEST(ConfigTest, AnObjectIsNoScalarAndAScalarNoObject) {
+TEST(ConfigTest, DistinguishesObjectsFromScalars) {
   auto config = Config::parse(R"({"act":{"name":"silu"},"act-1":0,"eps":{"a":{"b":1}},"n":"{}","list":[1],"none":null,)"
                               R"("empty":{},"dotted":{"a.b":1},"object":{"a":1}})",
                               "c.json");
@@ -81,7 +81,7 @@ TEST(ConfigTest, AnObjectIsNoScalarAndAScalarNoObject) {
   EXPECT_FAILURE(config.require_object("object", "an object"), Exit::usage, HasSubstr("model.config.object is \"{"));
 }
 
-TEST(ConfigTest, IntegersAloneOrInAList) {
+TEST(ConfigTest, AcceptsAnIntegerOrAList) {
   const auto config =
       Config::parse(R"({"one":7,"some":[1,2],"none":[],"deep":[[1]],"text":"7","half":[1.5]})", "c.json");
   EXPECT_THAT(config.integers("one"), ElementsAre(7));
@@ -92,7 +92,7 @@ TEST(ConfigTest, IntegersAloneOrInAList) {
     EXPECT_FAILURE(config.integers(key), Exit::corrupt, AllOf(HasSubstr(key), HasSubstr("a list of integers")));
 }
 
-TEST(ConfigTest, OverridesReplaceWholeObjectsOrOneKeyOfThem) {
+TEST(ConfigTest, OverridesReplaceObjectsOrSingleKeys) {
   auto config = Config::parse(R"({"n":1,"rope_scaling":{"factor":2.0,"rope_type":"linear"}})", "config.json");
   config.override_key("n", "4");
   EXPECT_EQ(config.require_int("n"), 4);
@@ -121,7 +121,7 @@ TEST(ConfigTest, WritesWhatItReads) {
   EXPECT_THAT(again.to_json(), HasSubstr(R"("e": [1,{"f":2}])"));
 }
 
-TEST(ConfigTest, KeepsKeysWithADotOfTheirOwn) {
+TEST(ConfigTest, KeepsKeysThatContainADot) {
   const auto config = Config::parse(R"({"transformers.js_config":{"kv_cache_dtype":{"q4.f16":"float16"}},"b.c":null,)"
                                     R"("transformers":{"js_config":1}})",
                                     "c.json");
@@ -152,7 +152,7 @@ TEST(ConfigTest, ReadsNumbersAsPythonDoes) {
     EXPECT_FAILURE(Config::parse(bad, "c.json"), Exit::corrupt, HasSubstr("not JSON"));
 }
 
-TEST(ConfigTest, RefusesWhatIsNoConfig) {
+TEST(ConfigTest, RefusesInvalidConfigs) {
   const auto refused = [](const std::string& text, const std::string& words) {
     EXPECT_FAILURE(Config::parse(text, "c.json"), Exit::corrupt, AllOf(HasSubstr("c.json"), HasSubstr(words)));
   };

@@ -91,7 +91,7 @@ TEST_P(EmbeddingTest, Backward) {
   if (c_.positions) expect_table_gradient("wpe", runner_.positions, kPositions);
 }
 
-TEST_P(EmbeddingTest, PartByPartIsTheSame) {
+TEST_P(EmbeddingTest, PartsGiveTheSameResult) {
   EXPECT_EQ(unit_->parts().size(), (c_.vocabulary + 4095) / 4096 + (c_.positions ? 1 : 0));
   runner_.forward();
   runner_.backward();
@@ -154,7 +154,7 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
 }
 
 // Rows of padding look theirs up and do not move it.
-TEST(EmbeddingUnitTest, ThePositionOfPaddingStays) {
+TEST(EmbeddingUnitTest, DoesNotTrainThePositionOfPadding) {
   const std::size_t first = 1, seq = 9;
   const RunShape run{2, seq, DType::fp32, 2};
   const auto unit = make_embedding({.table_name = "words",
@@ -184,7 +184,7 @@ TEST(EmbeddingUnitTest, ThePositionOfPaddingStays) {
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "positions"), positions), 1e-6);
 }
 
-TEST(EmbeddingUnitTest, HasItsTableFirst) {
+TEST(EmbeddingUnitTest, StartsWithItsTable) {
   const RunShape run{1, 4, DType::fp32, 1};
   const auto unit = make_embedding({"wte", "wpe", 19, 13, 23, {0, 0.5f}, 0}, run);
   ASSERT_EQ(unit->parameters().size(), 2u);
@@ -207,7 +207,7 @@ TEST(EmbeddingUnitTest, PartsAreTilesOfRowsAndThePositions) {
   EXPECT_EQ(borders, (std::vector<std::size_t>{0, tile, tile, 2 * tile, 2 * tile, table, table, table + 512}));
 }
 
-TEST(EmbeddingUnitTest, ItsTableIsSharedInWholeBlocksOfTheNorm) {
+TEST(EmbeddingUnitTest, SharesItsTableInCompleteNormBlocks) {
   const auto shared = [](std::size_t vocabulary, std::size_t hidden) {
     std::vector<std::unique_ptr<Unit>> units;
     units.push_back(make_embedding({"wte", "wpe", vocabulary, 13, hidden, {}, 0}, {1, 4, DType::fp32, 1}));

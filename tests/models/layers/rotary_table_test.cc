@@ -31,7 +31,7 @@ std::vector<double> frequencies(const Model& model, std::size_t positions, std::
   return out;
 }
 
-TEST(RotaryTableTest, FrequenciesAreThoseOfTransformers) {
+TEST(RotaryTableTest, FrequenciesMatchTransformers) {
   const std::vector<double> plain =
       frequencies(*make(tiny("llama"), {{"rope_parameters", R"({"rope_theta":16.0})"}}), kSeq, 4);
   const std::vector<double> halved = frequencies(
@@ -67,7 +67,7 @@ struct Stretched {
 
 // Results of transformers' ROPE_INIT_FUNCTIONS["yarn"]: for Qwen2.5 with four times its 32,768 positions, and for a
 // model with all other keys.
-TEST(RotaryTableTest, YarnIsThatOfTransformers) {
+TEST(RotaryTableTest, YarnMatchesTransformers) {
   const Stretched models[] = {
       {"qwen2",
        R"("max_position_embeddings":131072,"rope_theta":1000000.0,
@@ -132,7 +132,7 @@ TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
 }
 
 // One of ModernBERT's two kinds of attention may be stretched. With groups, the key of the whole model is not read.
-TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
+TEST(RotaryTableTest, EachKindOfAttentionHasItsOwnAngles) {
   const auto read = [](const std::string& json, const char* kind) {
     return read_rotary_table(Config::parse(json, "config.json"), 64, 4096, kind, "local_rope_theta", 10000);
   };
@@ -153,7 +153,7 @@ TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
   EXPECT_EQ(read(over, "sliding_attention").theta, 7);
 }
 
-TEST(RotaryTableTest, GoesAsFarAsTheSequence) {
+TEST(RotaryTableTest, CoversTheSequence) {
   const auto model = make(tiny("llama"));
   const std::vector<float> table = constants(*model);
   const std::size_t half = 4;

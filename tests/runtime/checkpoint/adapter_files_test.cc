@@ -79,7 +79,7 @@ class AdapterFiles : public testing::Test {
   SavedRun::Result after_three_;
 };
 
-TEST_F(AdapterFiles, CheckpointsHaveWhatIsTrainedAlone) {
+TEST_F(AdapterFiles, CheckpointsHoldOnlyTrainedTensors) {
   const Checkpoint checkpoint(saved_.checkpoints() / "step-00000003");
   EXPECT_EQ(checkpoint.manifest().base_hash.size(), 32u);
   EXPECT_TRUE(checkpoint.extents("master", "transformer.wte.weight").empty());
@@ -111,7 +111,7 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   EXPECT_EQ(read_peft_config(place("again")).adapter.target_modules.names.size(), 8u);
 }
 
-TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
+TEST_F(AdapterFiles, PeftsFolderContinuesWithTheSameWeights) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const PeftConfig config = read_peft_config(place("peft"));
   EXPECT_EQ(config.adapter.rank, 4);
@@ -168,7 +168,7 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
 
 // Files of a state_dict, of a wrapped model, and without peft's prefix: the error explains the names and gives a
 // command that fixes them.
-TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
+TEST_F(AdapterFiles, ExplainsNamesThatPeftDoesNotSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;
   const std::string bytes = read_text(file);
@@ -203,7 +203,7 @@ TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
 }
 
 // peft saves resized embeddings whole, and its configuration does not mention them.
-TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
+TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;
   const std::string whole = read_text(file);
@@ -241,7 +241,7 @@ TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
 }
 
 // peft saves a table that two layers share, and that was trained as one, under both names (ensure_weight_tying).
-TEST_F(AdapterFiles, ATiedTable) {
+TEST_F(AdapterFiles, ReadsATiedTable) {
   const std::vector<std::string> tied =
       with(kLora,
            {R"(adapter.modules_to_save=["wte"])", "adapter.ensure_weight_tying=true", "optimizer.learning_rate=1e-2"});
@@ -276,7 +276,7 @@ TEST_F(AdapterFiles, ATiedTable) {
 }
 
 // peft lists names of many families, also in what a checkpoint keeps of its folder.
-TEST_F(AdapterFiles, NamesOfOtherFamilies) {
+TEST_F(AdapterFiles, IgnoresNamesOfOtherFamilies) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   std::string config = read_text(place("peft") / kPeftConfigName);
   const std::string_view key = "\"target_modules\":[";
@@ -289,7 +289,7 @@ TEST_F(AdapterFiles, NamesOfOtherFamilies) {
 }
 
 // A recipe may name the adapter alone: its file names the base.
-TEST_F(AdapterFiles, AsModelPathIsReadWithItsBase) {
+TEST_F(AdapterFiles, AsModelPathAnAdapterIsReadWithItsBase) {
   export_model(ModelFolder(saved_.checkpoints()), place("base"), {});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
   std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
@@ -312,7 +312,7 @@ TEST_F(AdapterFiles, AsModelPathIsReadWithItsBase) {
 }
 
 // A table that was trained as a copy is under one name alone, whatever the configuration was made to say.
-TEST_F(AdapterFiles, ATableThatWasNotTrainedAsOne) {
+TEST_F(AdapterFiles, RefusesATableTrainedAsACopy) {
   const std::vector<std::string> untied =
       with(kLora, {R"(adapter.modules_to_save=["wte"])", "model.config.tie_word_embeddings=false"});
   fs::remove_all(saved_.checkpoints());
@@ -367,7 +367,7 @@ TEST_F(AdapterFiles, Dora) {
       << "it has learned something";
 }
 
-TEST_F(AdapterFiles, WhatIsNotReadIsRefusedByName) {
+TEST_F(AdapterFiles, RefusesUnsupportedTensorsByName) {
   const auto refused = [&](const std::string& key) {
     fs::create_directory(place("other"));
     std::ofstream(place("other") / kPeftConfigName)

@@ -43,7 +43,7 @@ class CheckpointChoiceTest : public testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
+TEST_F(CheckpointChoiceTest, ChoosesTheNewestUndamagedCheckpoint) {
   EXPECT_EQ(chosen(), "step-3");
   EXPECT_THAT(notes_, IsEmpty());
   spoil(3);
@@ -71,7 +71,7 @@ TEST_F(CheckpointChoiceTest, AFolderWithoutCheckpointsHasNone) {
 }
 
 // A folder that the user names must exist. Only checkpoint.dir is created.
-TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
+TEST_F(CheckpointChoiceTest, ANamedFolderMustExist) {
   Recipe::Checkpoint recipe;
   recipe.resume = "best";
   EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
@@ -99,7 +99,7 @@ TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
 }
 
 // An older one is tried already.
-TEST_F(CheckpointChoiceTest, ANoteOfOneThatWasPassedOverGivesNoAdvice) {
+TEST_F(CheckpointChoiceTest, NotesAboutSkippedCheckpointsGiveNoAdvice) {
   FoundCheckpoint found;
   found.path = "/c/step-3";
   found.damage = "/c/step-3/shard: the file is damaged" + std::string(kNameOlder);
@@ -107,7 +107,7 @@ TEST_F(CheckpointChoiceTest, ANoteOfOneThatWasPassedOverGivesNoAdvice) {
 }
 
 // A checkpoint that cannot be read may be intact, so no older one is used instead.
-TEST_F(CheckpointChoiceTest, OneThatCannotBeReadIsNotPassedOver) {
+TEST_F(CheckpointChoiceTest, DoesNotSkipAnUnreadableCheckpoint) {
   const auto stops = [&](const auto& matcher) {
     EXPECT_FAILURE((void)chosen(), Exit::failed, matcher);
     EXPECT_THAT(notes_, IsEmpty());

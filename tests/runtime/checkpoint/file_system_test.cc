@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // At fsync, a drive reports earlier writes that failed.
-TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
+TEST(FileSystemTest, ReportsFsyncErrors) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();
   const auto file = system->create(folder.path() / "file");
@@ -31,7 +31,7 @@ TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
 }
 
 // Several ranks create a checkpoint's folder. A link in its place was made by none of them.
-TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
+TEST(FileSystemTest, AcceptsAFolderOfAnotherRankButNoLink) {
   const tests::ScratchFolder folder, elsewhere;
   const auto system = posix_file_system();
   for (int ranks = 0; ranks < 2; ++ranks) system->make_folder(folder.path() / "made");
@@ -40,7 +40,7 @@ TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
 }
 
 // Some file systems cannot sync folders, and keep their order by themselves.
-TEST(FileSystemTest, AFolderThatCannotBeSyncedIsLetPass) {
+TEST(FileSystemTest, AcceptsAFolderThatCannotBeSynced) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();
   for (const int error : {EINVAL, ENOTSUP})

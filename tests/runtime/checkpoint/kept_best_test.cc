@@ -19,7 +19,7 @@ Manifest manifest(std::map<std::string, std::string> recipe, Best best) {
   return m;
 }
 
-TEST(KeptBest, TheBestIsOfARunThatKeepsIt) {
+TEST(KeptBest, NeedsARunThatKeepsTheBest) {
   std::map<std::string, std::string> recipe = {{"checkpoint.keep_best", "true"}, {"evaluation.metric", "\"eval_f1\""}};
   const auto best = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
   ASSERT_TRUE(best);
@@ -32,7 +32,7 @@ TEST(KeptBest, TheBestIsOfARunThatKeepsIt) {
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3})));
 }
 
-TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
+TEST(KeptBest, AMeasureIncludesTheValidationDatasContents) {
   Recipe recipe;
   recipe.data.validation = {"here.bin"};
   const auto values = values_of(recipe);
@@ -52,7 +52,7 @@ TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
   EXPECT_NE(best_checkpoint(newer)->measure, best_checkpoint(other)->measure);
 }
 
-TEST(KeptBest, OfEachMeasureTheBestThatIsThere) {
+TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   const auto best = [](const char* measure, std::int64_t step, double value) {
     return std::optional(BestCheckpoint{measure, false, step, value});
   };

@@ -46,7 +46,7 @@ class ShardTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(ShardTest, TheHeaderIsSafetensorsWithPlacesBesideIt) {
+TEST_F(ShardTest, TheHeaderIsSafetensorsPlusPlaces) {
   const std::string header = shard_header(two_extents());
   EXPECT_EQ(header.size() % kShardHeaderAlignment, 0U);
   std::uint64_t length = 0;
@@ -108,7 +108,7 @@ TEST_F(ShardTest, BoxesHaveTheirOffsetsAndSizes) {
   refused(" 256 512 ", " 256 769 ");     // beyond the box
 }
 
-TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
+TEST_F(ShardTest, DifferencesFromTheManifestAreDamage) {
   const std::string header = shard_header(two_extents());
   const ShardEntry promised = write(header, 128 + stored_bytes(device::StorageFormat::block8, 512));
   ShardEntry longer = promised;

@@ -60,7 +60,7 @@ class CountedOnce final : public Labelling {
   mutable std::uint64_t counted = 0;
 };
 
-TEST_F(BatchesTest, LabelsOfAStepAreKnownWithoutReadingATokenAgain) {
+TEST_F(BatchesTest, CountsAStepsLabelsWithoutReadingTokensAgain) {
   const auto labelling = std::make_shared<CountedOnce>();
   auto sequences = whole_sequences(files(), 3, labelling);
   EXPECT_GE(sequences->index_bytes(), 5 * sizeof(std::uint32_t));
@@ -77,7 +77,7 @@ TEST_F(BatchesTest, LabelsOfAStepAreKnownWithoutReadingATokenAgain) {
   EXPECT_EQ(labelling->counted, 15u);
 }
 
-TEST_F(BatchesTest, OfAnEvaluationOnlyWhatItReadsIsCounted) {
+TEST_F(BatchesTest, CountsOnlyWhatAnEvaluationReads) {
   const auto labelling = std::make_shared<CountedOnce>();
   auto sequences = every_label(files(), 3, labelling, 2);
   sequences->keep_in(std::pmr::get_default_resource());
@@ -104,7 +104,7 @@ class SetOfSequence final : public Labelling {
 };
 
 // In training each source has its own sets. An evaluation has them too.
-TEST_F(BatchesTest, SetsOfClassesFollowTheRowsThatHaveThem) {
+TEST_F(BatchesTest, SetsOfClassesFollowTheirRows) {
   std::vector<Source> sources;
   for (const int shift : {0, 5})
     sources.push_back({whole_sequences(files(), 3, std::make_shared<SetOfSequence>(shift))});
@@ -143,7 +143,7 @@ struct BatchesFilled {
   }
 };
 
-TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
+TEST_F(BatchesTest, SequentialOrderCutsFilesInTurn) {
   const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   EXPECT_EQ(batches.sequences(), 5u);
   const BatchesFilled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
@@ -158,7 +158,7 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
   EXPECT_EQ(batches.labels(7), 6u);
 }
 
-TEST_F(BatchesTest, PaddingTakesNoPosition) {
+TEST_F(BatchesTest, PaddingHasNoPosition) {
   const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   std::vector<std::uint32_t> tokens(6), positions(6);
   std::vector<std::int32_t> labels(6);
@@ -168,7 +168,7 @@ TEST_F(BatchesTest, PaddingTakesNoPosition) {
   EXPECT_THAT(positions, ElementsAre(1, 2, 3, 1, 0, 2));
 }
 
-TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
+TEST_F(BatchesTest, ShuffleTakesEverySequenceOncePerEpoch) {
   const Batches batches = stream(3, 2, DataOrder::shuffle, 11), other = stream(3, 2, DataOrder::shuffle, 12);
   std::vector<std::uint64_t> first_epochs, of_other;
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
@@ -193,7 +193,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
             std::vector<std::uint32_t>(batch.tokens.begin() + 3, batch.tokens.end()));
 }
 
-TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {
+TEST_F(BatchesTest, RefusesDataWithoutASequence) {
   EXPECT_FAILURE(stream(10, 1, DataOrder::shuffle, 0), Exit::usage,
                  testing::AllOf(HasSubstr("data.seq_len = 10"), HasSubstr("11 tokens"), HasSubstr("has 10")));
 }
@@ -248,7 +248,7 @@ TEST(MixTest, NeverChanges) {
   EXPECT_EQ(far.index, 12'345'678'906'983u);
 }
 
-TEST(MixTest, CountsWhatItGives) {
+TEST(MixTest, CountsItsSequences) {
   const bool held = rc::check("each source's index counts up, and shares are kept at every position", [] {
     const auto weights = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
         rc::gen::map(rc::gen::inRange(1, 1000), [](int x) { return x / 100.0; })));

@@ -5,7 +5,7 @@
 namespace strata::runtime {
 namespace {
 
-TEST(HeldTime, CountsTheFirstWaitOfATaskBehindACheckpoint) {
+TEST(HeldTime, CountsATasksFirstWaitForACheckpoint) {
   HeldTime held(3);
   EXPECT_EQ(held.of_wait(1), nullptr) << "no checkpoint has begun";
   held.begin();

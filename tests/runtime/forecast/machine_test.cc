@@ -64,7 +64,7 @@ class MachineFile : public testing::Test {
   std::filesystem::path path_ = folder_.path() / "machine.toml";
 };
 
-TEST_F(MachineFile, IsReadAsItWasWritten) {
+TEST_F(MachineFile, SurvivesARoundTrip) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 80, 20, 0.75, 0.5, 0.25};
   m.collectives = {7, 8};
@@ -87,7 +87,7 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
 }
 
 // Drives that slow no products down, with latencies too small to count.
-TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
+TEST_F(MachineFile, LatenciesAndSlowdownsMayBeZero) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 0, 0, 0.75, 0.25, 0};
   const Machine back = read(machine_toml(m));
@@ -96,7 +96,7 @@ TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
   EXPECT_EQ(back.disk->slows_products, 0);
 }
 
-TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
+TEST_F(MachineFile, RefusesUnknownKeys) {
   expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "unknown key host");
   expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
   expect_refused(edited("[memory]", "[memory]\nheight = 3"), "unknown key memory.height");
@@ -124,7 +124,7 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
                  "is not a machine file, because it names no processor: strata calibrate -o FILE");
 }
 
-TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
+TEST_F(MachineFile, RefusesAMissingFile) {
   EXPECT_THROW((void)read_machine(folder_.path() / "none.toml"), Error);
 }
 
@@ -144,7 +144,7 @@ class Profile : public testing::Test {
   }
 };
 
-TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
+TEST_F(Profile, UsesSpeedsForTheJobsDTypeMomentsAndWidth) {
   const MachineProfile p =
       profile_at(some_machine(), job({"training.precision=bf16", "optimizer.moments=8bit", "model.config.n_embd=256"}));
   EXPECT_NEAR(p.flops_per_s, 350e9, 1) << "256 lies half way, by the logarithm, between 128 and 512";
@@ -184,7 +184,7 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
 }
 
 // What is measured is the exchange with the sum that follows it: the simulator, which has both, comes to the same time.
-TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
+TEST_F(Profile, AnAllToAllTakesTheMeasuredTimeIncludingItsSum) {
   Machine machine = some_machine();
   machine.sum_gb_per_s = 12;
   machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, at 12 GB/s 2 GB/s
@@ -207,7 +207,7 @@ TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
 }
 
 // What crosses nodes goes over links that a node's ranks share, or over each one's own.
-TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
+TEST_F(Profile, RanksOfANodeShareTheNetwork) {
   Machine machine = some_machine();
   machine.collectives = {4, 1.5};
   machine.network = {10, 5, 2, true};
@@ -220,7 +220,7 @@ TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
 }
 
 // If the machine has a different number of ranks than measured it, they share its resources evenly.
-TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
+TEST_F(Profile, ScalesToAnotherNumberOfRanks) {
   Machine machine = some_machine();
   machine.threads = 8;
   machine.collectives = {4, 1.5};
@@ -238,7 +238,7 @@ TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
   EXPECT_EQ(one.cores, 16);
 }
 
-TEST_F(Profile, WhatIsScaledIsSaid) {
+TEST_F(Profile, ReportsScaledFigures) {
   const Machine machine = some_machine();  // of 2 ranks
   EXPECT_EQ(scaling_text(machine, 2, 2, 0), "");
   EXPECT_EQ(

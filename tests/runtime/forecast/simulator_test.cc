@@ -50,7 +50,7 @@ double length(const Span& span) {
   return static_cast<double>(span.end - span.begin) * 1e-9;
 }
 
-TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
+TEST(Simulator, ADriveTransferIncludesLatency) {
   MachineProfile machine = unit_speeds(0);
   machine.read_latency_s = 0.5;
   machine.write_latency_s = 0.25;
@@ -62,7 +62,7 @@ TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
   EXPECT_NEAR(length(spans[2]), 1, kClock) << "no transfer";
 }
 
-TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
+TEST(Simulator, DriveTransfersUseAShareOfTheCores) {
   MachineProfile machine = unit_speeds(2);
   machine.disk_core_share = 0.25;
   // A read and a write share the drive, and take a quarter of the cores between them, not each.
@@ -73,7 +73,7 @@ TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
   EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "four fifths as fast for two seconds";
 }
 
-TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
+TEST(Simulator, ADrivesSpeedAllowsForBothDirectionsAndProducts) {
   MachineProfile machine = unit_speeds(2);
   machine.disk_both_ways = 0.8;
   machine.disk_beside_products = 0.5;
@@ -90,7 +90,7 @@ TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
 
 // A step among others, between what the host writes and reads: what the one before left to be done runs during it
 // first, and its own after its end.
-TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
+TEST(Simulator, TasksThatTheHostDoesNotAwaitOverlapTheNextStep) {
   StepPlan plan = plan_of({task_in(LaneId::host, 0), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {3}),
                            task_in(LaneId::gather, 1.5, {2}), task_in(LaneId::host, 0, {2})});
   const MachineProfile machine = unit_speeds(0);
@@ -121,7 +121,7 @@ TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
   EXPECT_NEAR(static_cast<double>(simulate(plan, machine)[1].begin) * 1e-9, 0, kClock);
 }
 
-TEST(Simulator, AStepIsOneWithoutACheckpoint) {
+TEST(Simulator, SimulatesAStepWithoutACheckpoint) {
   StepPlan plan = plan_of({task_in(LaneId::checkpoint, 7), task_in(LaneId::host, 0), task_in(LaneId::compute, 1, {0}),
                            task_in(LaneId::host, 0, {2})});
   plan.tasks[0].when = When::checkpoint;
@@ -215,7 +215,7 @@ TEST(Simulator, MoreBandwidthIsNeverSlower) {
 }
 
 // Compute waits a second for the drive, then for the link.
-TEST(Simulator, TellsWhatTheStepIsBoundBy) {
+TEST(Simulator, NamesTheBottleneckOfAStep) {
   const StepPlan plan = plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::upload, 0.25, {0}),
                                  task_in(LaneId::compute, 0.5), task_in(LaneId::compute, 2, {1})});
   const MachineProfile machine = unit_speeds(0);
@@ -247,7 +247,7 @@ TEST(Simulator, LanesShareTheNetwork) {
 }
 
 // Until a message of another stage arrives, a stage has work of its own, or waits.
-TEST(Simulator, WaitsForOtherStagesAreTheirs) {
+TEST(Simulator, CountsWaitsForOtherStages) {
   Task receive = task_in(LaneId::stage_backward, 0);
   receive.kind = TaskKind::receive;
   const StepPlan plan = plan_of({task_in(LaneId::compute, 1), receive, task_in(LaneId::compute, 2, {1})});
@@ -270,7 +270,7 @@ TEST(Simulator, ThePathOfAMeasuredStepEndsWithItsLastTask) {
 }
 
 // As in a run's first step: what came before the task after it is not known.
-TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
+TEST(Simulator, SkippedTasksCauseNoWait) {
   const StepPlan plan =
       plan_of({task_in(LaneId::upload, 1), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {0})});
   const std::int64_t now = 1'000'000'000'000;  // a steady clock's
@@ -278,7 +278,7 @@ TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
   EXPECT_EQ(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 0);
 }
 
-TEST(Simulator, CostsAddUpInATask) {
+TEST(Simulator, AddsUpTheCostsOfATask) {
   Task task{};
   task.kind = TaskKind::backward;
   task.cost = {.flops = 1, .attention_flops = 2, .bytes = 4};

@@ -47,7 +47,7 @@ TEST(SimulatorOfStages, AReceiverStartsWhenTheMessageHasArrived) {
 }
 
 // From when the sender computes until it sends, a stage waits for it, and then for the network.
-TEST(SimulatorOfStages, AMessageOnItsWayIsCommunication) {
+TEST(SimulatorOfStages, AMessageInFlightCountsAsCommunication) {
   const StepPlan first =
       stage_of(0, {task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 1, {0}),
                    task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 5, {2})});

@@ -9,7 +9,7 @@ namespace strata::runtime {
 namespace {
 
 // 512 micro-batches through 130 units are more than a plan holds, and those of one of 64 stages are not.
-TEST(Calls, AreThoseOfAStage) {
+TEST(Calls, CountTheCallsOfAStage) {
   Recipe recipe = tiny_job({"training.gradient_accumulation_steps=512"}, 1).recipe;
   EXPECT_FALSE(plannable(recipe, 130, 512));
   recipe.parallel.stages = 64;
@@ -18,7 +18,7 @@ TEST(Calls, AreThoseOfAStage) {
   EXPECT_EQ(calls_of(recipe, 130, 1), 4);
 }
 
-TEST(Calls, OfASplitAreThoseOfItsLargestStage) {
+TEST(Calls, CountTheCallsOfTheLargestStage) {
   Recipe recipe = tiny_job({"training.gradient_accumulation_steps=1024"}, 1).recipe;
   recipe.parallel.stages = 2;
   recipe.parallel.split = {100, 28};

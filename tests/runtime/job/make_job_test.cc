@@ -74,7 +74,7 @@ TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
   EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=11", "evaluation.at_start=true"}, 1).evaluation);
 }
 
-TEST(JobTest, AnEvaluationThatIsBehindTheBeginningIsNotPlanned) {
+TEST(JobTest, AnEvaluationBeforeTheBeginningIsNotPlanned) {
   const Recipe recipe = load_recipe(
       {}, std::vector<std::string>{"model.preset=tiny-gpt2", "data.seq_len=16", "training.max_steps=10",
                                    "data.validation=none.bin", "evaluation.every=4", "evaluation.at_start=true"});
@@ -113,7 +113,7 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
 }
 
 // Reading ahead depends on memory: with a limit just below its need it is left out, and the step still fits.
-TEST(JobTest, StateIsReadAheadWhereItFits) {
+TEST(JobTest, ReadsStateAheadIfItFits) {
   const auto host = [](const char* more) {
     return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
         .plan.memory[static_cast<std::size_t>(Tier::host)]
@@ -142,7 +142,7 @@ TEST(JobTest, FitsIntoExactlyWhatItNeeds) {
   EXPECT_FALSE(fits(plan, {peak, peak[0] + peak[1] - 1}));
 }
 
-TEST(JobTest, OfTwoOrdersThatTakeAsMuchTheFasterOneIsTaken) {
+TEST(JobTest, ChoosesTheFasterOfTwoOrdersWithEqualMemory) {
   const auto chosen = [](std::vector<std::string> sets, int ranks) {
     sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
     const auto ordered = [&](const std::string& order) {

@@ -54,7 +54,7 @@ bool vertical_of(const Memories& memory, double seconds, std::size_t limit = kUn
   return takes_vertical({horizontal, 1000 <= capacity}, {vertical, memory.device <= capacity}, [&] { return limit; });
 }
 
-TEST(Order, MemoryIsPaidForByTime) {
+TEST(Order, WeighsMemoryAgainstTime) {
   EXPECT_TRUE(vertical_of({1100, 0}, 1 / 1.06));
   EXPECT_FALSE(vertical_of({1100, 0}, 1 / 1.04));
   EXPECT_FALSE(vertical_of({2000, 0}, 1 / 1.4));
@@ -66,7 +66,7 @@ TEST(Order, MemoryIsPaidForByTime) {
   EXPECT_FALSE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 101));
 }
 
-TEST(Order, WhatFitsComesFirstAndNoneTakesMoreThanItMay) {
+TEST(Order, PrefersOrdersThatFitTheLimits) {
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 1050)) << "it does not fit";
   EXPECT_TRUE(vertical_of({900, 0}, 10, kUnlimited, 950)) << "the only one that fits";
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 800)) << "none fits: the one that needs less";
@@ -76,7 +76,7 @@ TEST(Order, WhatFitsComesFirstAndNoneTakesMoreThanItMay) {
 }
 
 // As published for these settings: at stage 3 vertical order took 55 GiB, 0.14% faster than horizontal order in 26.
-TEST(Order, StagesOfALargeModelTakeLessAndLess) {
+TEST(Order, HigherStagesOfALargeModelNeedLessMemory) {
   std::size_t before = kUnlimited;
   for (int stage = 0; stage < 4; ++stage) {
     const std::vector<std::string> sets = {"model.preset=llama-8b",

@@ -14,7 +14,7 @@ ScoreMemory memory_of(std::size_t classes, ClassTarget target, std::uint64_t row
   return {made, rows, ranks, at_once};
 }
 
-TEST(ScoreMemoryTest, KeepsColumnsOfAShareOfTheClasses) {
+TEST(ScoreMemoryTest, EachRankKeepsColumnsOfSomeClasses) {
   EXPECT_EQ(memory_of(5, ClassTarget::one, 1000, 1, 16).bytes, 1000u * (4 + 5 * 8));
   EXPECT_EQ(memory_of(5, ClassTarget::one, 1000, 2, 16).bytes, 1000u * (4 + 3 * 8));
   EXPECT_EQ(memory_of(2, ClassTarget::one, 1000, 1, 16).bytes, 1000u * (4 + 8)) << "the second class alone";
@@ -23,7 +23,7 @@ TEST(ScoreMemoryTest, KeepsColumnsOfAShareOfTheClasses) {
   EXPECT_EQ(memory_of(3, ClassTarget::none, 1000, 2, 16).bytes, 1000u * sizeof(RowPlace));
 }
 
-TEST(ScoreMemoryTest, OfManyClassesOnlyCounts) {
+TEST(ScoreMemoryTest, KeepsOnlyCountsForManyClasses) {
   const ScoreMemory most = memory_of(kMaxTabled, ClassTarget::one, 1000, 1, 16);
   EXPECT_TRUE(most.curves);
   EXPECT_EQ(most.words, 1 + kMaxTabled);
@@ -47,7 +47,7 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
 }
 
 // Finding: 2 KiB a message made some 10^4 rounds of consensus of an evaluation.
-TEST(ScoreMemoryTest, ChunksAreLargeAndNotOfAllRanksTogether) {
+TEST(ScoreMemoryTest, ChunksAreLargePerRank) {
   const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };
   EXPECT_GT(chunk(8), std::size_t{1} << 19);
   EXPECT_LE(chunk(8), (std::size_t{1} << 20) + 4096);

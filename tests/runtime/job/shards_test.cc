@@ -20,7 +20,7 @@ void expect_refused(std::vector<std::string> sets, const std::string& why) {
   EXPECT_FAILURE(tiny_job(std::move(sets), 1), Exit::usage, HasSubstr(why));
 }
 
-TEST(Shards, WhatTheyDoNotSupportIsRefused) {
+TEST(Shards, RefuseUnsupportedSettings) {
   expect_refused(
       {"parallel.tensor_shards=8"},
       "parallel.tensor_shards = 8 cannot divide this model's blocks: it must divide their 4 heads and MLP of 512; use "
@@ -89,14 +89,14 @@ TEST(Shards, RowsThatRanksCannotDivideAreRefused) {
 }
 
 // If no ranks share layers, there is nothing to divide, and a note says so.
-TEST(Shards, SequenceAloneIsANote) {
+TEST(Shards, NoteSequenceParallelismWithoutTensorParallelism) {
   const auto notes = tiny_job({"parallel.sequence=true", "parallel.tensor_shards=2"}, 1).notes;
   EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
 }
 
 // Activations between products exist for a fourth of the rows. For each row, a block keeps its norms' outputs, the
 // residual stream after attention, and the norms' statistics.
-TEST(Shards, DividedRowsTakeTheirPartOfTheMemory) {
+TEST(Shards, DividedRowsNeedTheirShareOfTheMemory) {
   const std::vector<std::string> sets = {"parallel.tensor=4", "model.config.n_layer=1", "data.seq_len=64",
                                          "training.micro_batch_size=4"};
   const auto saved = [&](bool sequence) {
@@ -204,7 +204,7 @@ TEST(Shards, RanksOfAGroupHaveTheirOwnShards) {
   }
 }
 
-TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
+TEST(Shards, PiecesFollowCompleteTensorsAtBlockBoundaries) {
   const Job job = tiny_job({"parallel.tensor_shards=4"}, 1);
   const models::Unit& block = *job.model->units[1];
   EXPECT_EQ(block.parts().size(), 1u);
@@ -230,7 +230,7 @@ TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
 }
 
 // Rules about a tensor's size look at the whole tensor: pieces of 128 x 128 elements are below the limit of 8 bits.
-TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
+TEST(Shards, MomentFormatsFollowTheCompleteTensor) {
   const Job job = tiny_job({"parallel.tensor_shards=4", "optimizer.name=adamw8bit", "model.config.n_embd=64"}, 1);
   for (const runtime::TensorRange& range : job.plan.layout.units[1].ranges) {
     const models::Parameter& p = job.model->units[1]->parameters()[range.parameter];
@@ -241,7 +241,7 @@ TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
   }
 }
 
-TEST(ShardsOverNodes, AreSaidWithADegreeThatStaysInANode) {
+TEST(ShardsOverNodes, SuggestADegreeThatStaysInANode) {
   using testing::HasSubstr;
   const auto note = [](int tensor, const std::vector<int>& nodes) {
     return note_of_layers_over_nodes({.world = static_cast<int>(nodes.size()), .tensor = tensor}, nodes).value_or("");

@@ -80,7 +80,7 @@ double step_of(const std::vector<std::string>& sets, int ranks) {
 
 // A stage's lanes wait for each other: with the head's gradients on their way, the last stage takes longer than its
 // busiest lane. On a GPU, the split with the fastest busiest lanes takes a tenth longer than the fastest split.
-TEST(Split, NoOtherIsSimulatedFaster) {
+TEST(Split, IsTheFastestInSimulation) {
   const std::vector<std::string> sets = {"model.preset=llama-1b",
                                          "model.config.num_hidden_layers=6",
                                          "data.seq_len=1024",
@@ -99,7 +99,7 @@ TEST(Split, NoOtherIsSimulatedFaster) {
 }
 
 // The same for two stages of two chunks. The split that is balanced by the lanes takes 4% longer than the fastest.
-TEST(Split, NoOtherOfChunksIsSimulatedFaster) {
+TEST(Split, IsTheFastestInSimulationWithChunks) {
   const std::vector<std::string> sets = {"model.preset=llama-1b",
                                          "model.config.num_hidden_layers=8",
                                          "data.seq_len=1024",
@@ -122,7 +122,7 @@ TEST(Split, NoOtherOfChunksIsSimulatedFaster) {
 }
 
 // Two stages of two chunks: the first stage has the first and the third of four pieces.
-TEST(Split, OfChunksIsBalancedOverPieces) {
+TEST(Split, BalancesPiecesOfChunks) {
   const std::vector<std::string> sets = and_more(kLargeHead, {"parallel.schedule=interleaved", "parallel.chunks=2"});
   const std::vector<Job> stages = stages_of(sets, 2);
   const std::vector<UnitRange>& pieces = stages[0].plan.pieces;
@@ -161,7 +161,7 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
 }
 
 // Blocks are the layers of config.json, also in an encoder, whose embedding has a norm in a unit of its own.
-TEST(Split, OfAnEncoderCountsItsLayers) {
+TEST(Split, CountsAnEncodersLayers) {
   const std::vector<std::string> sets = {"model.preset=bert-base",
                                          "model.config.num_hidden_layers=3",
                                          "model.config.hidden_size=32",

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Copied without what says which tokens are labels, a chat would be trained on whole.
-TEST(CausalLmTest, FilesWithoutASidecarAreNoted) {
+TEST(CausalLmTest, NotesFilesWithoutASidecar) {
   const tests::TokenFolder folder{130};
   const auto one = folder.write("a.bin", {9, 5}, "01111111111111"), other = folder.write("b.bin", {9, 5});
   const auto notes = [&] {

@@ -35,7 +35,7 @@ TEST(Peers, AreTheRanksThatShareAPiece) {
   EXPECT_TRUE(plan.copies_sums() && plan.gathers_sums() && plan.spreads());
 }
 
-TEST(Peers, AreOnePerNodeWhereNodesSumTheirGradients) {
+TEST(Peers, AreOnePerNodeIfNodesSumTheirGradients) {
   PlanCase c = make_case(small(false), 8, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.mesh.node = 4;
   c.request.reduce_group = 4;
@@ -46,7 +46,7 @@ TEST(Peers, AreOnePerNodeWhereNodesSumTheirGradients) {
   EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "runs are not those of a node";
 }
 
-TEST(Peers, AreAllInTheirOrderWhereARankWouldBeAlone) {
+TEST(Peers, AreAllRanksIfARankWouldBeAlone) {
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
   const StepPlan flat = plan_of(0, 0, 0);
   for (const Peers peers : {Peers::parameters, Peers::updates, Peers::gradients, Peers::sums})

@@ -16,7 +16,7 @@ namespace {
 
 // Two units that share a tensor of a third, neither of them at an end of the model: each has a gradient of it, summed
 // apart, and both are added to the holder's once per step, whatever the layout.
-TEST(Gradients, TwoUnitsShareATensorOfAThird) {
+TEST(Gradients, TwoUnitsMayShareATensorOfAThird) {
   FakeSizes sizes = small(false);
   sizes.shares = {{2, 1, 0}, {4, 1, 0}};  // a block and the loss, of the first block
   for (const int ranks : {1, 2, 3})
@@ -54,7 +54,7 @@ TEST(Gradients, TwoUnitsShareATensorOfAThird) {
 }
 
 // The fp32 sum of a tiled unit is larger than its parameters, and never complete on the device of a single rank.
-TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
+TEST(Gradients, TheDeviceHoldsOneTileOfATiledSum) {
   FakeSizes sizes = small(false);
   for (const bool tied : {false, true})
     for (const int accumulation : {1, 3})

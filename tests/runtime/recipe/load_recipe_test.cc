@@ -66,7 +66,7 @@ jsonl = "out.jsonl"
 }
 
 // As `eval models/llama`.
-TEST(LoadRecipeTest, AFolderIsNoRecipe) {
+TEST(LoadRecipeTest, RefusesAFolder) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(
       load_recipe(folder.path(), {}), Exit::usage,
@@ -108,7 +108,7 @@ TEST(LoadRecipeTest, TheLastValueCounts) {
   EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
 }
 
-TEST(LoadRecipeTest, TiersNeedWhatTheyLieOn) {
+TEST(LoadRecipeTest, TiersNeedTheirDrives) {
   EXPECT_FAILURE(recipe_with({"zero.gradients=nvme"}), Exit::usage,
                  AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
   EXPECT_EQ(recipe_with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);
@@ -118,7 +118,7 @@ TEST(LoadRecipeTest, TiersNeedWhatTheyLieOn) {
 }
 
 // The number must not depend on what is free where the run starts.
-TEST(LoadRecipeTest, AnAutomaticBatchNeedsItsMemory) {
+TEST(LoadRecipeTest, AnAutomaticBatchNeedsAMemoryLimit) {
   EXPECT_FAILURE(recipe_with({"training.micro_batch_size=auto"}), Exit::usage,
                  AllOf(HasSubstr("training.micro_batch_size = auto"), HasSubstr("needs memory.device")));
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
@@ -130,7 +130,7 @@ TEST(LoadRecipeTest, AnAutomaticBatchNeedsItsMemory) {
   EXPECT_EQ(recipe_with({sets[0], sets[1], "training.micro_batch_size=4"}).training.micro_batch_size, 4);
 }
 
-TEST(LoadRecipeTest, AReportFolderNamesTheReportsThatHaveNoName) {
+TEST(LoadRecipeTest, AReportFolderNamesUnnamedReports) {
   const Recipe::Report report = recipe_with({"report.dir=run", "report.csv=my.csv"}).report;
   EXPECT_EQ(report.jsonl->filename(), "report.jsonl");
   EXPECT_EQ(report.jsonl->parent_path().filename(), "run");
@@ -182,7 +182,7 @@ TEST(LoadRecipeTest, KeysWithoutEffectAreNoted) {
   EXPECT_THAT(notes(used), testing::IsEmpty());
 }
 
-TEST(LoadRecipeTest, AMistakeInASourceIsNamed) {
+TEST(LoadRecipeTest, NamesAMistakeInASource) {
   const tests::ScratchFolder folder;
   const auto refused = [&](const std::string& source, const std::string& why) {
     const auto file = folder.write("r.toml", "[[data.train]]\nfiles = \"a\"\nweight = 0.7\n[[data.train]]\n" + source);
@@ -215,7 +215,7 @@ TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
                  AllOf(HasSubstr("zz9 ("), Not(HasSubstr("zz10")), testing::EndsWith("\n  and 3 more")));
 }
 
-TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
+TEST(LoadRecipeTest, ExplainsTheMostCommonMistakes) {
   const tests::ScratchFolder folder;
   const auto refused = [&](const char* text, const auto& how) {
     EXPECT_FAILURE(load_recipe(folder.write("r.toml", text), {}), Exit::usage, how);
@@ -235,7 +235,7 @@ TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
                  testing::HasSubstr("at most 1e9"));
 }
 
-TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
+TEST(StoredKeysTest, SurviveARoundTrip) {
   const Recipe wrote = recipe_with({"scheduler.name=wsd", "optimizer.learning_rate=0.00123", "training.max_steps=77",
                                     "checkpoint.dir=/somewhere", "scheduler.warmup_steps=5"});
   std::map<std::string, std::string> stored;

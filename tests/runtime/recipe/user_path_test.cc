@@ -43,7 +43,7 @@ TEST_F(UserPath, ATildeIsTheHomeFolder) {
   EXPECT_EQ(user_path("./~"), "./~");
 }
 
-TEST_F(UserPath, IsTakenFromItsFolder) {
+TEST_F(UserPath, IsRelativeToItsFolder) {
   EXPECT_EQ(user_path("a.bin", "runs[1]"), "runs[1]/a.bin");
   EXPECT_EQ(user_path("-m/a"), "./-m/a") << "no option of a command that is printed";
   EXPECT_EQ(user_path("-m", "runs"), "runs/-m");
@@ -80,7 +80,7 @@ TEST_F(UserPath, ALinkIsFollowedFirst) {
   EXPECT_EQ(user_path((folder.path() / "plain" / ".." / "a.bin").string()), folder.path() / "a.bin");
 }
 
-TEST_F(UserPath, EveryPathOfARecipeIsTakenSo) {
+TEST_F(UserPath, AppliesToEveryPathOfARecipe) {
   const tests::ScratchFolder folder;
   const fs::path file = folder.write("runs/r.toml", R"(
 model.preset = "tiny-gpt2"

@@ -17,7 +17,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
+TEST(ValuesElsewhere, RefusalsTranslateValues) {
   const std::pair<const char*, const char*> kMeant[] = {
       {"training.precision=float16", "; you mean \"fp16\""},
       {"training.precision=half", "; you mean \"fp16\""},
@@ -89,7 +89,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
   }
 }
 
-TEST(ValuesElsewhere, NothingIsGuessed) {
+TEST(ValuesElsewhere, NeverGuess) {
   for (const char* set : {"training.precision=fp8", "optimizer.name=adafactor", "zero.optimizer=remote",
                           "memory.device=much", "memory.device=2X", "memory.device=-1GiB", "training.max_steps=-1",
                           "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {

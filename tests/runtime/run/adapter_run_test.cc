@@ -99,7 +99,7 @@ TEST_P(AdapterRun, SameBitsInEveryTier) {
 }
 
 // B begins as zeros, so that the first loss is the model's own.
-TEST_P(AdapterRun, BeginsAsTheModelItself) {
+TEST_P(AdapterRun, StartsWithTheModelsOwnLoss) {
   std::vector<std::string> plain = sets(1, {"training.max_steps=1"});
   std::erase_if(plain, [](const std::string& set) { return set.starts_with("adapter."); });
   const Trained without = train_in_threads(recipe(), plain, 1);
@@ -116,7 +116,7 @@ TEST_P(AdapterRun, BeginsAsTheModelItself) {
     });
 }
 
-TEST_P(AdapterRun, TrainsAAndBAndWhatItSavesAlone) {
+TEST_P(AdapterRun, TrainsOnlyFactorsAndSavedModules) {
   train(1, {"training.max_steps=1"}, [&](Trainer&, const Job& job, int) {
     std::size_t trained = 0;
     const bool saves = std::ranges::any_of(
@@ -160,7 +160,7 @@ Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) 
 }
 
 // Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.
-TEST(AdapterPlan, CostsWhatItTrains) {
+TEST(AdapterPlan, CostsOnlyTrainedTensors) {
   const Job job = job_of(kSmallLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
   for (const Task& task : job.plan.tasks)
     if (task.kind == TaskKind::backward || task.kind == TaskKind::update) {
@@ -170,7 +170,7 @@ TEST(AdapterPlan, CostsWhatItTrains) {
   EXPECT_EQ(job.plan.layout.units[3].padded(), kShardAlignment);
 }
 
-TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
+TEST(AdapterPlan, RefusesIncompatibleSettings) {
   const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kSmallLlama) {
     return complaint_of([&] { job_of(model, more); });
   };
@@ -221,7 +221,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
               HasSubstr("needs adapter.kind"));
 }
 
-TEST(AdapterResume, GoesOnAsIfItHadNotStopped) {
+TEST(AdapterResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;
   for (const char* precision : {"fp32", "bf16"}) {
     const std::vector<std::string> more = {"adapter.kind=lora", "adapter.rank=4",

@@ -111,7 +111,7 @@ TEST_F(EvaluatorTest, AShorterSequenceCountsItsOwnLabels) {
   EXPECT_NEAR(both.loss * 37, first.loss * 32 + second.loss * 5, 1e-4);
 }
 
-TEST_F(EvaluatorTest, HoldsNoStateOfATraining) {
+TEST_F(EvaluatorTest, HoldsNoTrainingState) {
   const Recipe recipe = load_recipe(std::nullopt, sets({"data.validation=" + tokens("v.bin", 0, 40), "zero.stage=3"}));
   const Job evaluates = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
   for (const Kind kind : {Kind::gradients, Kind::optimizer})

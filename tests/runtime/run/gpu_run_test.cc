@@ -132,7 +132,7 @@ TEST_P(GpuRun, SkippedStepsHaveTheSameBitsInEveryTier) {
   }
 }
 
-TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
+TEST_P(GpuRun, HostWorkPreventsGraphs) {
   EXPECT_EQ(train("cuda", 1, "bf16", {"zero.optimizer=host"}).graph_steps, 0);
   EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }

@@ -124,7 +124,7 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
 }
 
 // The results are the same if the run itself opens the data.
-TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
+TEST_P(IndexMemoryTest, BitsDoNotDependOnWhoOpensTheData) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
     Workload settled = open_workload(recipe(GetParam()));
@@ -159,7 +159,7 @@ TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
 }
 
 // The data are checked for later evaluations, but nothing of them is kept.
-TEST_P(IndexMemoryTest, ValidationDataThatNobodyEvaluatesAreCheckedAlone) {
+TEST_P(IndexMemoryTest, UnusedValidationDataAreOnlyChecked) {
   Workload settled = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
   OpenedData opened = settle(settled, false);

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(States, Meshes,
                          testing::Values("training.precision=fp32", "training.precision=bf16",
                                          "optimizer.name=adamw8bit"));
 
-TEST_P(Meshes, WriteTheSameBytesAndGoOnFromEachOther) {
+TEST_P(Meshes, WriteTheSameBytesAndResumeFromEachOther) {
   const SavedRun run;
   const std::string nvme = "memory.nvme=" + run.folder().path().string();
   const std::vector<Writer> writers = {
@@ -80,7 +80,7 @@ TEST_P(Meshes, WriteTheSameBytesAndGoOnFromEachOther) {
   }
 }
 
-TEST(LoadStateTest, BoxesGoWhereTheyBelong) {
+TEST(LoadStateTest, LoadsBoxesIntoTheirPlaces) {
   const SavedRun run;
   const auto whole = run.run(2, run.sets(2), 6, {3});
   const fs::path written = run.checkpoints() / "step-00000003", cut = run.folder().path() / "cut/step-00000003";
@@ -149,7 +149,7 @@ TEST(LoadStateTest, RunsOfALayoutMayBeBoxes) {
 }
 
 // Blocks of 8-bit moments count from their box's first element: they cannot be put together otherwise.
-TEST(LoadStateTest, BlocksOfOtherBoxesAreRefused) {
+TEST(LoadStateTest, RefusesBlocksOfOtherBoxes) {
   const SavedRun run;
   const auto sets = run.sets(1, {"optimizer.name=adamw8bit"});
   run.run(1, sets, 3, {3});

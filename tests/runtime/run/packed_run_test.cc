@@ -79,7 +79,7 @@ TEST_F(PackedRun, SameBitsOverRanksStagesTiersThreadsAndRecomputation) {
     }
 }
 
-TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
+TEST_F(PackedRun, ResumesWithOtherRanksAndStages) {
   const SavedRun run;
   const auto with = [&](int ranks, const std::vector<std::string>& more) {
     auto all = sets(ranks, more);
@@ -96,7 +96,7 @@ TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
 }
 
 // Saved in groups of ranks, and loaded in other groups or without groups.
-TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
+TEST_F(PackedRun, ResumesInOtherGroupsOfRanks) {
   const struct {
     int ranks;
     std::vector<std::string> sets;
@@ -133,7 +133,7 @@ TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
 
 // A step's number of labels is known before its first backward. So their distribution over micro-batches does not
 // matter, except for fp32's rounding of sums of other shapes.
-TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {
+TEST_F(PackedRun, AllLabelsOfAStepHaveEqualWeight) {
   const auto losses = [&](int batch, int accumulation) {
     const Trained trained =
         train_in_threads(std::nullopt,
@@ -177,7 +177,7 @@ PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
 
 // Each document as a stream of its own, compared with all of them packed. Sums over keys and products have other
 // shapes, so fp32's rounding differs. A row that sees a neighbour would differ far more.
-TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
+TEST_F(PackedRun, ADocumentsLossDoesNotDependOnItsNeighbours) {
   std::vector<std::uint64_t> lengths;
   double sum = 0;
   std::uint64_t labels = 0, begin = 0;

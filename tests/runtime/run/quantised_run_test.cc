@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
                                           testing::Values("fp32", "bf16"), testing::Values("true", "false")));
 
 // Weights from files are read twice and by several ranks. Ranks compare what they have read.
-TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
+TEST(QuantisedWeights, AreTheSameOnAnyNumberOfRanks) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden/llama";
   std::optional<Trained> first;
   for (const int ranks : {1, 2, 4})
@@ -143,7 +143,7 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
   EXPECT_EQ(home.bytes, aligned(blocks * 8456));
 }
 
-TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
+TEST(QuantisedPlan, NeedsFrozenMatrices) {
   EXPECT_THAT(quantised_complaint([] { quantised_job({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
   EXPECT_THAT(quantised_complaint([] {
                 quantised_job({"model.frozen_format=nf4", "training.freeze=*norm*"});
@@ -151,7 +151,7 @@ TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
               HasSubstr("none of them is"));
 }
 
-TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
+TEST(QuantisedPlan, DoesNotFullyTrainMatricesStoredInFourBits) {
   const std::vector<std::string> sets = {
       fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
       "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
@@ -161,7 +161,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
 }
 
 // A training in full says what it is of, and files of numbers are not quantised unseen.
-TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
+TEST(QuantisedPlan, ReportsMatricesStoredInFourBits) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden";
   const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {
     more.insert(more.end(), {"model.path=" + model.string(), "data.seq_len=16", "training.max_steps=1"});
@@ -179,7 +179,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
               testing::AllOf(HasSubstr("q_proj.weight is F32"), HasSubstr("quantization_config")));
 }
 
-TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
+TEST(QuantisedPlan, AnEvaluationQuantisesTheCompleteModel) {
   const Recipe recipe = load_recipe(
       std::nullopt, std::vector<std::string>{"model.preset=tiny-llama", "data.seq_len=16", "model.frozen_format=nf4"});
   const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
@@ -187,7 +187,7 @@ TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
   EXPECT_EQ(job.model->trained_parameters(), 0u);
 }
 
-TEST(AdapterPath, AndNoAdapterContradictEachOther) {
+TEST(AdapterPath, ContradictsAdapterKindNone) {
   EXPECT_THAT(quantised_complaint([] {
                 quantised_job({"adapter.kind=none", "adapter.path=/adapter"});
               }),
@@ -195,7 +195,7 @@ TEST(AdapterPath, AndNoAdapterContradictEachOther) {
 }
 
 // A checkpoint stores quantised weights unchanged, and any stage can resume from it. Another format is refused.
-TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
+TEST(QuantisedResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;
   const std::vector<std::string> more = {R"(training.freeze=["*.wte.*", "*.h.0.*", "*.h.1.mlp.c_fc.*"])",
                                          "model.frozen_format=nf4"};

@@ -90,7 +90,7 @@ TEST_P(ReduceGroup, KeepsItsBits) {
 
 // If a run of micro-batches is one node's, the node sums it: the bits are the same, and one rounded sum per node
 // crosses instead of one gradient per rank.
-TEST_P(ReduceGroup, OfANodeIsSummedThere) {
+TEST_P(ReduceGroup, IsSummedWithinItsNode) {
   const std::vector<std::string> host = {"zero.stage=2", "zero.gradients=host", "zero.optimizer=host"};
   for (const auto& [group, nodes] :
        {std::pair<int, std::vector<int>>{2, {0, 0, 1, 1, 2, 2}}, {3, {0, 0, 0, 1, 1, 1}}}) {

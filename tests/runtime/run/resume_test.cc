@@ -110,7 +110,7 @@ TEST(ResumeTest, LossScaleAndSkippedSteps) {
 }
 
 // If W*G changes, the run continues at the next micro-batch: none is repeated or left out.
-TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
+TEST(ResumeTest, AnotherBatchContinuesAtTheNextMicroBatch) {
   const SavedRun run;
   run.run(4, run.sets(4), 3, {3});
   const auto rest = run.run(2, run.sets(2, {"training.gradient_accumulation_steps=3"}), 5);
@@ -135,7 +135,7 @@ TEST(ResumeTest, AnotherPrecision) {
 }
 
 // A note names settings that may change but give other bits, with both values, and no others.
-TEST(ResumeTest, OtherSettingsAreSaid) {
+TEST(ResumeTest, ReportsOtherSettings) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=fp32"}), 2, {2});
   const auto notes = [&](int ranks, const std::vector<std::string>& more) {
@@ -157,7 +157,7 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
 }
 
 // The contents of the files are compared, not their names.
-TEST(ResumeTest, SaysThatDataHaveOtherContents) {
+TEST(ResumeTest, ReportsDataWithOtherContents) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {2});
   const std::filesystem::path tokens = run.folder().path() / "tokens.bin", others = run.folder().path() / "others.bin";
@@ -179,7 +179,7 @@ TEST(ResumeTest, SaysThatDataHaveOtherContents) {
 }
 
 // The same sequences in micro-batches of another size: what must divide is the number of sequences.
-TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
+TEST(ResumeTest, AcceptsMicroBatchesOfAnotherSizeThatDivideEvenly) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 3, {3});
   const auto rest =
@@ -191,7 +191,7 @@ TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
 }
 
 // Every key that makes it another run must stay. All other keys of the checkpoint may differ.
-TEST(ResumeTest, EveryKeyThatMustStay) {
+TEST(ResumeTest, RefusesToChangeFixedKeys) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
@@ -232,7 +232,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
 }
 
 // Older presets stated the MLP's width, which a configuration may leave to the model's width.
-TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
+TEST(ResumeTest, AnExplicitWidthEqualsTheDerivedOne) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
@@ -303,7 +303,7 @@ TEST(ResumeTest, NumbersOfTheConfigAreComparedAsNumbers) {
 }
 
 // The contents of the files of data.validation are compared, not their names; only older manifests have no hash.
-TEST(ResumeTest, TheBestIsKnownOnTheSameValidationDataAlone) {
+TEST(ResumeTest, TheBestIsKnownOnlyOnTheSameValidationData) {
   const SavedRun run;
   const std::filesystem::path here = run.folder().path() / "v.bin", there = run.folder().path() / "moved.bin";
   std::filesystem::copy(run.folder().path() / "tokens.bin", here);
@@ -328,7 +328,7 @@ TEST(ResumeTest, TheBestIsKnownOnTheSameValidationDataAlone) {
   EXPECT_THAT(run.run(1, sets(there), 3).notes, starts_over);
 }
 
-TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
+TEST(Resume, ReportsAScheduleOfAnotherLength) {
   const SavedRun run;
   (void)run.run(1, run.sets(1), 3, {3});
   EXPECT_THAT(run.run(1, run.sets(1), 4).notes, testing::IsEmpty());

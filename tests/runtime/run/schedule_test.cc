@@ -68,7 +68,7 @@ TEST(LossScalerTest, NeverGrowsToInfinity) {
   EXPECT_EQ(scaler.state().growth_tracker, 0);
 }
 
-TEST(LossScalerTest, IsExhaustedWhereItHasNoInverse) {
+TEST(LossScalerTest, IsExhaustedWhenItHasNoInverse) {
   LossScaler scaler(true, {.initial_scale = 0x1p-125});
   scaler.update(true);
   EXPECT_FALSE(scaler.exhausted());

@@ -158,7 +158,7 @@ TEST_P(ShardsRun, LossesAgreeUpToRounding) {
 }
 
 // The hash is that of the whole model, and weights are equal in any number of shards before the first update.
-TEST_P(ShardsRun, BeginsWithTheSameWeightsInAnyNumberOfShards) {
+TEST_P(ShardsRun, StartsWithTheSameWeightsInAnyNumberOfShards) {
   const std::vector<std::string> still = {"training.max_steps=1", "optimizer.learning_rate=0",
                                           "scheduler.warmup_steps=0"};
   const std::string hash = train(1, 1, still).weights_hash;

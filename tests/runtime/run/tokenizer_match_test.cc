@@ -52,7 +52,7 @@ TEST_F(TokenizerMatchTest, TokensOfAnotherTokenizerAreRefused) {
   compare(byte, {model("model"), "data.any_tokenizer=true"});
 }
 
-TEST_F(TokenizerMatchTest, TheContentCountsWhereverItLies) {
+TEST_F(TokenizerMatchTest, ComparesContentsAndNotPaths) {
   run_.folder().write("model/config.json", "{}");
   run_.folder().write("model/tokenizer.json", kTokenizer);
   compare(tokens("elsewhere", hash_of(kTokenizer)), {model("model")});
@@ -82,7 +82,7 @@ TEST_F(TokenizerMatchTest, AVocabularyWithOtherMergesIsAnotherTokenizer) {
   compare(tokens("model", own), {model("model")});
 }
 
-TEST_F(TokenizerMatchTest, WhatNamesNoTokenizerIsNotCompared) {
+TEST_F(TokenizerMatchTest, DoesNotCompareWithoutATokenizer) {
   run_.folder().write("plain/config.json", "{}");
   run_.folder().write("model/config.json", "{}");
   run_.folder().write("model/tokenizer.json", kTokenizer);
@@ -107,7 +107,7 @@ TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
 }
 
 // BERT with one row of types is a model of its own; DistilBERT has no types, and is given none.
-TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
+TEST_F(TokenizerMatchTest, RefusesTypesUnknownToTheModel) {
   const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
   TokenSidecar sidecar{.vocab_size = 100, .tokenizer = "made", .count = 6};
   const auto check = [&](const std::string& config, bool typed) {

@@ -32,7 +32,7 @@ using testing::IsEmpty;
 
 // `strata ctl dump` and the watch between nodes read this: tasks of the plan in their lanes, of the steps that run,
 // including the host's tasks.
-TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
+TEST(TrainerTest, PublishesTheProgressOfItsLanes) {
   const tests::ScratchFolder folder;
   const auto data = folder.write("t.bin", std::string(4000, '\1'));
   const std::vector<std::string> sets = {"training.max_steps=4", "data.train=" + data.string()};
@@ -128,7 +128,7 @@ TEST_F(NotFinite, StopsBf16BeforeTheUpdateNamingStepAndUnit) {
 
 // A forward that is not finite says nothing about the loss scale: the step is skipped, the scale and its count of good
 // steps stay, and training continues. It is reported once.
-TEST_F(NotFinite, SkipsAForwardInFp16WithoutAnotherScale) {
+TEST_F(NotFinite, SkipsAnFp16ForwardWithoutChangingTheScale) {
   train("fp16", 9, [](Trainer& trainer, int rank) {
     (void)trainer.step(false);
     int said = 0;

@@ -14,7 +14,7 @@ struct Direction {
 };
 
 // The tiers determine the direction, and each target says of which use it is the copy.
-TEST(Copy, GoesTheWayOfItsTiers) {
+TEST(Copy, FollowsItsTiers) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   for (const Direction& d : {Direction{Tier::host, Tier::device, TaskKind::upload, LaneId::upload},
                              Direction{Tier::device, Tier::host, TaskKind::download, LaneId::download},

@@ -49,7 +49,7 @@ TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
 }
 
 // A step of one micro-batch has no sums. The gradient of shared elements is the holder's plus the sharer's.
-TEST(NormTask, AddsWhatASharerHas) {
+TEST(NormTask, AddsTheGradientOfASharer) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
   sizes.shares = {{2, 1, 1}};
@@ -74,7 +74,7 @@ TEST(NormTask, AddsWhatASharerHas) {
   EXPECT_EQ(run.squares().squares.round(), want);
 }
 
-TEST(ConsensusTask, SaysItsMessagesToTheOthers) {
+TEST(ConsensusTask, SendsItsMessageToTheOthers) {
   for (const int ranks : {1, 3}) {
     const PlanCase c = make_case(small(false), ranks, 1, 0, DType::bf16, false, false, 1, {});
     TaskRun run(c.request);

@@ -100,7 +100,7 @@ TEST(UpdateTask, MovesTensorsAndLeavesTheGapsBetween) {
   u.expect_updated(0, u.part);
 }
 
-TEST(UpdateTask, AChunkIsAllThatItTouches) {
+TEST(UpdateTask, ChangesOnlyItsChunk) {
   Updated u(two_updates(1, 0));
   u.add({4096, 12288});
   u.place();
@@ -119,7 +119,7 @@ TEST(UpdateTask, ARankUpdatesItsShard) {
 }
 
 // In a cyclic plan, the update is the previous step's, with its scalars carried over, and runs where the state is.
-TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
+TEST(UpdateTask, InACyclicPlanUpdatesThePreviousStep) {
   PlanCase c = two_updates(1, 0);
   c.request.placement.optimizer.tier = Tier::host;
   Updated u(std::move(c), 0, Tier::host);
@@ -150,7 +150,7 @@ TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
 }
 
 // A step of one micro-batch: of what unit 2 shares, [4096, 8192), the gradient is both units', in whatever chunk.
-TEST(UpdateTask, AddsWhatASharerHas) {
+TEST(UpdateTask, AddsTheGradientOfASharer) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
   sizes.shares = {{2, 1, 1}};

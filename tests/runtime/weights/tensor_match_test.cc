@@ -38,7 +38,7 @@ std::size_t read(const TensorMatch& match) {
   return count;
 }
 
-TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
+TEST(TensorMatchTest, FindsTensorsInAnyOrder) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);
   std::reverse(names.begin(), names.end());
@@ -50,7 +50,7 @@ TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
   EXPECT_THAT(match.unknown, IsEmpty());
 }
 
-TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
+TEST(TensorMatchTest, TheOutputBiasHasTwoNames) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);
   const auto bias = std::find(names.begin(), names.end(), "cls.predictions.bias");
@@ -71,7 +71,7 @@ TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
   }
 }
 
-TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
+TEST(TensorMatchTest, OmitsAnotherObjectivesHeadAndInitialisesItsOwn) {
   const auto model = bert(models::Objective::sequence_classification);
   auto names = names_of(*bert(models::Objective::masked_lm));
   names.emplace_back("encoder.of.another");

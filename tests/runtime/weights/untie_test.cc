@@ -42,7 +42,7 @@ class UntieTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(UntieTest, WhatDiffersIsReadTwice) {
+TEST_F(UntieTest, ReadsDifferentTablesSeparately) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   const models::Config config = untied();
   EXPECT_FALSE(config.bool_or("tie_word_embeddings", true));
@@ -53,7 +53,7 @@ TEST_F(UntieTest, WhatDiffersIsReadTwice) {
   EXPECT_FALSE(untied().bool_or("tie_word_embeddings", true));
 }
 
-TEST_F(UntieTest, WhatIsTheSameStaysTied) {
+TEST_F(UntieTest, KeepsEqualTablesTied) {
   for (const auto& tensors :
        std::vector<std::vector<std::pair<std::string, float>>>{{{"transformer.wte.weight", 1}, {"lm_head.weight", 1}},
                                                                {{"transformer.wte.weight", 1}, {"head.weight", 2}},
@@ -64,7 +64,7 @@ TEST_F(UntieTest, WhatIsTheSameStaysTied) {
   }
 }
 
-TEST_F(UntieTest, WhatIsNotReadIsNotCompared) {
+TEST_F(UntieTest, DoesNotCompareUnreadTables) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   EXPECT_TRUE(untied("", Objective::sequence_classification).bool_or("tie_word_embeddings", true));
   EXPECT_THAT(untied(R"(,"tie_word_embeddings":false)").remarks(), IsEmpty());

@@ -35,7 +35,7 @@ class DialogueTest : public testing::Test {
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 };
 
-TEST_F(DialogueTest, TurnsGoOnTurnByTurn) {
+TEST_F(DialogueTest, ContinuesTurnByTurn) {
   Dialogue made = dialogue(chatml_);
   made.ask("Hi");
   EXPECT_EQ(prompt(made), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
@@ -47,7 +47,7 @@ TEST_F(DialogueTest, TurnsGoOnTurnByTurn) {
   EXPECT_EQ(made.prompt().front(), 1u);  // <|im_start|> is its token
 }
 
-TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
+TEST_F(DialogueTest, TheTemplateDeterminesTheEndOfAnAnswer) {
   Dialogue made = dialogue(chatml_);
   made.ask("Hi");
   EXPECT_THAT(made.turn_ends(), ElementsAre(2u));  // <|im_end|>
@@ -61,7 +61,7 @@ TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
   EXPECT_THAT(dialogue("{{ raise_exception('no') }}").turn_ends(), IsEmpty());
 }
 
-TEST_F(DialogueTest, MessagesComeFromAFile) {
+TEST_F(DialogueTest, ReadsMessagesFromAFile) {
   Dialogue made = dialogue(chatml_);
   made.read(R"([{"role": "system", "content": "Be."}, {"role": "user", "content": "Hi"}])", "f");
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\n"));
@@ -91,7 +91,7 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   EXPECT_FAILURE(made.read("{\n]\n", "f"), Exit::corrupt, HasSubstr("not JSON"));
 }
 
-TEST_F(DialogueTest, TurnsThatAreNotWrittenAreRemarked) {
+TEST_F(DialogueTest, ReportsTurnsThatAreNotWritten) {
   Dialogue made = dialogue("{% for m in messages if m.role == 'user' %}{{ m.content }}\n{% endfor %}");
   made.read(R"([{"role": "developer", "content": "d"}, {"role": "user", "content": "p"}])", "q.json");
   EXPECT_EQ(prompt(made), "p\n");

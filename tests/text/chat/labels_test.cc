@@ -73,7 +73,7 @@ TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
       "<p>[<q>]<r>[<s>]");
 }
 
-TEST_F(LabelsTest, ATurnMaySayOtherwise) {
+TEST_F(LabelsTest, ATurnMayOverrideTheMask) {
   constexpr const char* kFlags =
       R"({"messages": [{"role": "user", "content": "p", "train": true}, {"role": "assistant", "content": "q", "weight": 0},
           {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})";
@@ -87,7 +87,7 @@ TEST_F(LabelsTest, ATurnMaySayOtherwise) {
 }
 
 // Two marks per turn: the rendering without the last turn shows which marks are the last turn's.
-TEST_F(LabelsTest, SeveralMarksOfATurn) {
+TEST_F(LabelsTest, ATurnMayHaveSeveralMarks) {
   constexpr const char* kTwice =
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}({{ m.content }}{% endgeneration %}-"
       "{% generation %}{{ m.content }}){% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
@@ -96,7 +96,7 @@ TEST_F(LabelsTest, SeveralMarksOfATurn) {
 }
 
 // Qwen3's templates write a thought only in the last turn: what follows an earlier turn's text says where that ends.
-TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
+TEST_F(LabelsTest, FindsATurnThatIsWrittenDifferentlyWhenLast) {
   constexpr const char* kForgets =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
@@ -130,7 +130,7 @@ TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
 
 // Hermes' templates close the results of tools only before another turn, so that the turns before an answer are not the
 // beginning of the text.
-TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
+TEST_F(LabelsTest, FindsAnAnswerAfterATurnClosedByTheNextOne) {
   constexpr const char* kCloses =
       "{% for m in messages %}{{ m.role }}: {{ m.content }};{% if m.role != 'tool' or not loop.last %} end\n{% endif %}"
       "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
@@ -141,7 +141,7 @@ TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
 }
 
 // Phi-3's templates write the end-of-text token once, after all turns.
-TEST_F(LabelsTest, TheEndOfTextTokenAfterAllTurnsIsTheLastTurns) {
+TEST_F(LabelsTest, AFinalEndOfTextTokenBelongsToTheLastTurn) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template":
@@ -162,7 +162,7 @@ TEST_F(LabelsTest, TheFirstTurnMayBeAnAnswer) {
 }
 
 // A prompt may begin a thought, which templates leave out of earlier answers: these begin after the rest of it.
-TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNoLabel) {
+TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNotALabel) {
   constexpr const char* kThinks =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}<think></think>{% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: <think>{% endif %}";
@@ -178,7 +178,7 @@ TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNoLabel) {
       "  p;[  q;]  r;[  s;]");
 }
 
-TEST_F(LabelsTest, NothingEndsAnAnswer) {
+TEST_F(LabelsTest, ReportsTemplatesThatDoNotEndAnAnswer) {
   const auto open = [&](const char* source, TrainOn on = TrainOn::assistant) {
     return labelled_text(made(source), conversation_of(parse_json(kTwo), DataFormat::chat), on).open_end;
   };
@@ -189,7 +189,7 @@ TEST_F(LabelsTest, NothingEndsAnAnswer) {
   EXPECT_FALSE(open("{% for m in messages %}{{ m.content }};{% endfor %}"));
 }
 
-TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
+TEST_F(LabelsTest, RefusesInconsistentRenderings) {
   // What follows a turn's text depends on what follows the turn.
   constexpr const char* kDepends =
       "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ 'the end' if loop.last else '-' }}\n{% endfor %}"
@@ -204,7 +204,7 @@ TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
   EXPECT_EQ(shown(kMarked, R"({"messages": [{"role": "user", "content": "p"}]})"), "user: p\n");
 }
 
-TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
+TEST_F(LabelsTest, FindsATemplateLikeTransformers) {
   EXPECT_FALSE(ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_));
   const auto text = [&](std::string_view tools) {
     const auto found = ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_);
@@ -256,7 +256,7 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
 }
 
 // In Zephyr's format "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
-TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
+TEST_F(LabelsTest, MarksThatAreNotTokensStayText) {
   const auto smollm = load_tokenizer(tests::source_dir() / "tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
   const auto find = [&](const char* source) {
@@ -271,7 +271,7 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
 
 // It is a mistake if the folder's lists promise a token that the tokenizer lacks. transformers ignores the map if there
 // is an added_tokens_decoder, so a token that only the map has is not a token.
-TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
+TEST_F(LabelsTest, RefusesAListedTokenThatIsMissing) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
   const auto find = [&](const std::string& source) {
@@ -301,7 +301,7 @@ class NamedTemplatesTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
 };
 
-TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
+TEST_F(NamedTemplatesTest, FilesTakePrecedenceOverTheConfiguration) {
   folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "config"},
                                                              {"name": "tool_use", "template": "config tools"}]})");
   EXPECT_EQ(text({}), "config");
@@ -324,7 +324,7 @@ TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
   EXPECT_EQ(text(folder_.path() / "other.jinja"), "other");
 }
 
-TEST_F(NamedTemplatesTest, WithoutADefaultOneIsChosen) {
+TEST_F(NamedTemplatesTest, WithoutADefaultTheUserMustChoose) {
   folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"}]})");
   EXPECT_FAILURE(text({}), Exit::usage, AllOf(HasSubstr("has rag"), HasSubstr("--chat-template NAME")));
   EXPECT_EQ(text("rag"), "r");

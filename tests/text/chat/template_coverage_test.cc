@@ -55,7 +55,7 @@ constexpr const char* kKnown =
     "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.role }}: "
     "{% if m.content is string %}{{ m.content }}{% endif %}\n{% endif %}{% endfor %}";
 
-TEST_F(TemplateCoverageTest, RolesThatTheTemplateDoesNotWriteAreFound) {
+TEST_F(TemplateCoverageTest, FindsRolesThatTheTemplateOmits) {
   constexpr const char* kDeveloper =
       R"({"messages": [{"role": "developer", "content": "d"}, {"role": "user", "content": "p"},
           {"role": "developer", "content": ""}, {"role": "assistant", "content": "q"}]})";
@@ -69,7 +69,7 @@ TEST_F(TemplateCoverageTest, RolesThatTheTemplateDoesNotWriteAreFound) {
 }
 
 // Some templates write a system turn only if it is the first.
-TEST_F(TemplateCoverageTest, PlacesDiffer) {
+TEST_F(TemplateCoverageTest, DistinguishesPlacesInTheConversation) {
   const ChatTemplate first =
       made("{{ messages[0].content }}{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}");
   WrittenContents contents(first);
@@ -82,7 +82,7 @@ TEST_F(TemplateCoverageTest, PlacesDiffer) {
   EXPECT_THAT(out, ElementsAre(Pair("system", 5u)));
 }
 
-TEST_F(TemplateCoverageTest, ListsThatTheTemplateDoesNotTakeAreRefused) {
+TEST_F(TemplateCoverageTest, RefusesListsThatTheTemplateDoesNotSupport) {
   constexpr const char* kParts =
       R"({"messages": [{"role": "user", "content": "p"},
           {"role": "assistant", "content": [{"type": "text", "text": "q"}]}]})";
@@ -105,14 +105,14 @@ TEST_F(TemplateCoverageTest, ListsWithoutTextAreNotRefused) {
               HasSubstr("writes nothing"));
 }
 
-TEST_F(TemplateCoverageTest, ListsInRolesThatAreNotWrittenAreCounted) {
+TEST_F(TemplateCoverageTest, CountsListsInOmittedRoles) {
   EXPECT_THAT(left_out(kKnown, R"({"messages": [{"role": "developer", "content": [{"type": "text", "text": "d"}]},
                                    {"role": "user", "content": "p"}, {"role": "assistant", "content": "q"}]})"),
               ElementsAre(Pair("developer", 1u)));
 }
 
 // A role is asked for until it is known; the counts stay right.
-TEST_F(TemplateCoverageTest, RolesAreLeftOutAnyNumberOfTimes) {
+TEST_F(TemplateCoverageTest, CountsOmittedRolesCorrectly) {
   const ChatTemplate known = made(kKnown);
   WrittenContents contents(known);
   UnreadFields out;
@@ -124,7 +124,7 @@ TEST_F(TemplateCoverageTest, RolesAreLeftOutAnyNumberOfTimes) {
   EXPECT_THAT(out, ElementsAre(Pair("developer", 40u)));
 }
 
-TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJson) {
+TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwice) {
   constexpr const char* kCall =
       R"({"messages": [{"role": "assistant", "tool_calls": [{"type": "function", "function":
           {"name": "f", "arguments": "{\"city\": \"Paris\", \"days\": 2}"}}]}]})";
@@ -143,7 +143,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJson) {
                    .has_value());
 }
 
-TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJsonHoweverTheyAreWritten) {
+TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwiceByAnyTemplate) {
   const ChatTemplate whole =
       made("{% for m in messages %}{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}{% endfor %}");
   for (const char* arguments : {R"({\n  \"city\": \"Paris\"\n})", R"({\"\\u00e9\": 1})", "{}"})
@@ -155,7 +155,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJsonHoweverTheyAreWritten) {
 }
 
 // As DeepSeek's and axolotl's, which join texts, and as GLM's and Qwen3.5's, which read fields.
-TEST_F(TemplateCoverageTest, ArgumentsAreWhatTheTemplateTakes) {
+TEST_F(TemplateCoverageTest, ArgumentsHaveTheTypeThatTheTemplateExpects) {
   constexpr const char* kExample =
       R"({"messages": [{"role": "system", "content": "Call {\"name\": \"f\", \"arguments\": \"{\\\"city\\\": 1}\"}"},
           {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{\"city\": 2}"}]}]})";
@@ -173,7 +173,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreWhatTheTemplateTakes) {
 }
 
 // The object would have other values than the text.
-TEST_F(TemplateCoverageTest, ArgumentsThatAnObjectCannotHoldAreRefused) {
+TEST_F(TemplateCoverageTest, RefusesArgumentsThatAnObjectCannotHold) {
   const auto fault = [&](const char* writes, std::string_view arguments) {
     try {
       return with_decoded_arguments(
@@ -199,7 +199,7 @@ TEST_F(TemplateCoverageTest, ArgumentsThatAnObjectCannotHoldAreRefused) {
   EXPECT_EQ(fault(kText, R"({\"id\": 123456789012345678901234})"), "as given");
 }
 
-TEST_F(TemplateCoverageTest, NullArgumentsAreFoundInside) {
+TEST_F(TemplateCoverageTest, FindsNestedNullArguments) {
   const auto has = [&](std::string_view arguments) {
     return has_null_arguments(chat(R"({"messages": [{"role": "assistant", "content": "c", "tool_calls": [{"function":
                                        {"name": "f", "arguments": )" +

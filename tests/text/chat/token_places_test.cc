@@ -28,7 +28,7 @@ std::string read_text(const fs::path& path) {
 }
 
 // tests/golden/make_chats.py: ids and masks of transformers' apply_chat_template.
-TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
+TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
   std::vector<Value> chats;
   std::istringstream lines(read_text(kTokenPlacesGolden / "chat/conversations.jsonl"));
   for (std::string line; std::getline(lines, line);) chats.push_back(parse_json(line));
@@ -65,7 +65,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
 }
 
 // Compared with the definition, for borders between words: as many tokens as the text before the border has.
-TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
+TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};
   std::size_t found = 0;

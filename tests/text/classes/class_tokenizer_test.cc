@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name, const std::stri
 }
 
 // Values made by the tokenizers library (tests/golden/make_pairs.py).
-TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
+TEST(ClassTokenizerTest, MatchesTheLibrarysPairsTruncationAndWords) {
   std::ifstream file(kTokenizers / "pairs.json");
   const Value all = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
@@ -87,7 +87,7 @@ TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
 }
 
 // As transformers' is_split_into_words: a word is a text by itself, with the space that add_prefix_space puts there.
-TEST(ClassTokenizerTest, WordsHaveTheSpaceOfTheTokenizersSetting) {
+TEST(ClassTokenizerTest, AddPrefixSpaceAppliesToWords) {
   const tests::ScratchFolder folder;
   std::filesystem::copy(kTokenizers / "gpt2" / "tokenizer.json", folder.path() / "tokenizer.json");
   const std::string record = R"({"words": ["the", "waters", "in"], "tags": [0, 1, 2]})";
@@ -113,7 +113,7 @@ TEST(ClassTokenizerTest, WordsHaveTheSpaceOfTheTokenizersSetting) {
   EXPECT_EQ(words("true"), wanted(" "));
 }
 
-TEST(ClassTokenizerTest, PartsOfTables) {
+TEST(ClassTokenizerTest, ReadsPartsOfTables) {
   const auto tokenizer = load_tokenizer("byte");
   const ClassRules rules{.record = {.labels = {"label"}}, .max_length = 4};
   ClassTokenizer made(*tokenizer, rules);
@@ -134,7 +134,7 @@ TEST(ClassTokenizerTest, PartsOfTables) {
 }
 
 // transformers gives "" the template alone; without one there is nothing to give.
-TEST(ClassTokenizerTest, AnEmptyTextIsItsTemplateIfItIsTaken) {
+TEST(ClassTokenizerTest, AnEmptyTextBecomesItsTemplate) {
   const auto bert = load_tokenizer(kTokenizers / "bert_cased"), byte = load_tokenizer("byte");
   const auto ids = [](const Tokenizer& tokenizer, const ClassRules& rules, ClassRecord record) {
     ClassTokens out;
@@ -175,7 +175,7 @@ TEST(ClassTokenizerTest, WithoutATemplateASecondTextFollowsTheFirst) {
   }
 }
 
-TEST(ClassTokenizerTest, WhatATokenizerCannotDoIsRefused) {
+TEST(ClassTokenizerTest, RefusesWhatTheTokenizerDoesNotSupport) {
   const auto make = [&](const Tokenizer& with, const ClassRules& rules) { ClassTokenizer made(with, rules); };
   const auto single =
       words_with(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "c", "type_id": 0}}, )"

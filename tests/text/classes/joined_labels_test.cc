@@ -16,7 +16,7 @@ std::string found_label(const std::vector<std::string>& names) {
   return out ? fmt::format("{}+{}", out->name, out->more) : "";
 }
 
-TEST(JoinedLabelsTest, PartsThatAreClassesThemselves) {
+TEST(JoinedLabelsTest, DetectsPartsThatAreClasses) {
   EXPECT_EQ(found_label({"2", "5", "2,5"}), "2,5+0");
   EXPECT_EQ(found_label({"joy", "anger", "fear", "anger, joy", "joy,fear"}), "anger, joy+1");
   EXPECT_EQ(found_label({"joy", "anger", "joy|anger"}), "joy|anger+0");
@@ -34,14 +34,14 @@ TEST(JoinedLabelsTest, PartsThatAreClassesThemselves) {
 }
 
 // Names of classes have these, too.
-TEST(JoinedLabelsTest, SpacesAndSlashesOfNames) {
+TEST(JoinedLabelsTest, AcceptsSpacesAndSlashesInNames) {
   EXPECT_EQ(found_label({"science", "fiction", "science fiction"}), "");
   EXPECT_EQ(found_label({"red", "green", "blue", "red green", "green blue", "red blue"}), "green blue+2");
   EXPECT_EQ(found_label({"a", "b", "c", "a/b", "b/c", "a/c"}), "a/b+2");
   EXPECT_EQ(found_label({"heavy metal", "metal", "turn on", "on"}), "");
 }
 
-TEST(JoinedLabelsTest, PartsThatAreNeverAlone) {
+TEST(JoinedLabelsTest, AcceptsPartsThatNeverOccurAlone) {
   std::vector<std::string> names;
   for (int a = 0; a < 6; ++a)
     for (int b = a + 1; b < 6; ++b) names.push_back(fmt::format("c{},c{}", a, b));
@@ -51,7 +51,7 @@ TEST(JoinedLabelsTest, PartsThatAreNeverAlone) {
   EXPECT_EQ(found_label(towns), "") << "each town once";
 }
 
-TEST(JoinedLabelsTest, TagsOfWords) {
+TEST(JoinedLabelsTest, DetectsTagsOfWords) {
   EXPECT_EQ(found_label({"B-MOUNT I-MOUNT O O", "O O B-MOUNT", "O O"}), "B-MOUNT I-MOUNT O O+1");
   EXPECT_EQ(found_label({"B-MOUNT", "I-MOUNT", "O"}), "") << "one each";
   EXPECT_EQ(found_label({"O O", "type O"}), "");

@@ -61,7 +61,7 @@ std::string json_of(const Value& value) {
 }
 
 // What transformers reads in each folder (tests/golden/make_tokenizer_folders.py).
-TEST(FolderSettingsTest, FoldersAsTransformersReadsThem) {
+TEST(FolderSettingsTest, AgreesWithTransformers) {
   const Value golden = parse_json(read_whole(kFolderSettingsGolden / "tokenizer_folders.json"));
   const auto& texts = golden.find("texts")->items();
   for (const Value& one : golden.find("cases")->items()) {
@@ -107,7 +107,7 @@ class FolderTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
+TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   take("bert_cased");
   EXPECT_THAT(load()->remarks(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
@@ -132,7 +132,7 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
 }
 
 // There the file counts, as for all models that were trained with transformers 4.
-TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
+TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
   const auto remarks = [&](const char* name, const char* config, const char* type = "llama") {
     take(name);
     folder_.write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));
@@ -171,7 +171,7 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
 }
 
 // Each of these folders could be repaired only by guessing another file.
-TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
+TEST_F(FolderTest, DescribesFoldersWithoutATokenizer) {
   folder_.write("adapter_config.json", "{}");
   EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("contains an adapter (LoRA)"), HasSubstr("no tokenizer")));
   fs::create_symlink("../blobs/0123abcd", folder_.path() / "tokenizer.json");
@@ -186,7 +186,7 @@ TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
 }
 
 // Paths come as arguments, so that quotes and blanks in them break nothing.
-TEST_F(FolderTest, WhatToRunIsACommand) {
+TEST_F(FolderTest, AdviceIsAValidCommand) {
   folder_.write("it's a/vocab.json", R"({"a": 0})");
   folder_.write("it's a/config.json", R"({"model_type": "t5"})");
   EXPECT_FAILURE(load_tokenizer(folder_.path() / "it's a"), Exit::usage,
@@ -199,7 +199,7 @@ TEST_F(FolderTest, WhatToRunIsACommand) {
                  AllOf(HasSubstr("belongs to BarthezTokenizer"), HasSubstr("it'\\''s a'")));
 }
 
-TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
+TEST_F(FolderTest, TheMapAppliesUnlessTheConfigurationListsTokens) {
   take("smollm");
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   folder_.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_start|>"}})");
@@ -209,7 +209,7 @@ TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
 }
 
 // RoBERTa's vocabulary has <|endoftext|> as a word; no file names the class's </s>.
-TEST_F(FolderTest, TheClassHasAnEndOfText) {
+TEST_F(FolderTest, TheClassProvidesTheEndOfText) {
   folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
   folder_.write("merges.txt", "#version: 0.2\na b\n");
   folder_.write("config.json", R"({"model_type": "roberta"})");
@@ -223,7 +223,7 @@ TEST_F(FolderTest, TheClassHasAnEndOfText) {
 }
 
 // As in transformers, where eos_token is then None: no word of the vocabulary takes its place.
-TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
+TEST_F(FolderTest, ANullEndOfTextMeansNone) {
   folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
   folder_.write("merges.txt", "#version: 0.2\na b\n");
   folder_.write("config.json", R"({"model_type": "roberta"})");
@@ -236,7 +236,7 @@ TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
   EXPECT_EQ(load()->end_of_text(), load()->id_of("</s>"));
 }
 
-TEST_F(FolderTest, TheMaskIsTheConfigurations) {
+TEST_F(FolderTest, TheConfigurationProvidesTheMask) {
   folder_.write("tokenizer.json",
                 R"({"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"<unk>",)"
                 R"("vocab":{"<unk>":0,"a":1,"b":2,"<blank>":3,"[MASK]":4}}})");
@@ -253,7 +253,7 @@ TEST_F(FolderTest, TheMaskIsTheConfigurations) {
 }
 
 // For all classes, and in both directions. (FolderSettingsIds of transformers 5.24.)
-TEST_F(FolderTest, FlagsOfListedTokensCount) {
+TEST_F(FolderTest, FlagsOfListedTokensApply) {
   const auto flags = [](std::string_view flag) {
     std::string out = R"("content":"</s>")";
     for (const std::string_view one : {"special", "lstrip", "rstrip", "single_word", "normalized"})
@@ -290,7 +290,7 @@ TEST_F(FolderTest, FlagsOfListedTokensCount) {
 }
 
 // The same of a tokenizer.model. (FolderSettingsIds of transformers 5.24.)
-TEST_F(FolderTest, FlagsOfListedTokensCountForPieces) {
+TEST_F(FolderTest, FlagsOfListedTokensApplyToPieces) {
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
            folder_.path() / "tokenizer.model");
   const auto flagged = [&](std::string_view flag) {
@@ -334,7 +334,7 @@ TEST_F(FolderTest, BrokenFilesAreRefused) {
 }
 
 // Python writes such numbers, and integers of any length, into fields that nothing here reads.
-TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
+TEST_F(FolderTest, AcceptsPythonsNumbers) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\nA\nb\n");
   folder_.write("tokenizer_config.json",
                 R"({"model_max_length": Infinity, "x": {"y": [{"z": 1000000000000000019884624838656}]},
@@ -346,7 +346,7 @@ TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
 }
 
 // Spaces that one token has taken cannot be part of another. Ids are the library's.
-TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
+TEST_F(FolderTest, ASpaceBelongsToOneToken) {
   take("smollm");
   folder_.write("tokenizer_config.json",
                 R"({"added_tokens_decoder": {"900": {"content": "\n", "lstrip": true, "rstrip": true}}})");
@@ -361,7 +361,7 @@ TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
 }
 
 // Llama's template of turns: added tokens of a SentencePiece model come back as they were written.
-TEST_F(FolderTest, AddedTokensOfSentencePieceAreDecoded) {
+TEST_F(FolderTest, DecodesAddedTokensOfSentencePiece) {
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
            folder_.path() / "tokenizer.model");
   folder_.write(

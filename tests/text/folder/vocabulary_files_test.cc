@@ -44,7 +44,7 @@ TEST_F(VocabularyFilesTest, WithoutModelTypeArchitecturesNameTheClass) {
 }
 
 // Published so: a vocab.txt with [UNK], and the settings of another model's tokenizer.
-TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
+TEST_F(VocabularyFilesTest, AVocabularyMustContainTheConfiguredUnknownToken) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\na\n");
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "unk_token": "<|endoftext|>"})");
   EXPECT_FAILURE(
@@ -54,7 +54,7 @@ TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
   EXPECT_EQ(load()->encode("a x"), (VocabularyFilesIds{2, 0}));
 }
 
-TEST_F(VocabularyFilesTest, VocabulariesOfOtherClassesAreRefusedWithWhatToRun) {
+TEST_F(VocabularyFilesTest, RefusesVocabulariesOfOtherClassesWithACommand) {
   folder_.write("vocab.txt", "a 1\n");
   folder_.write("bpe.codes", "a b 1\n");
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("config.json"));

@@ -38,7 +38,7 @@ std::string stream_fault(Compression compression, const std::string& stream, std
   return "none";
 }
 
-TEST(Decompressor, MembersOneAfterTheOtherInAnyPieces) {
+TEST(Decompressor, ReadsConsecutiveMembersInAnyPieces) {
   rc::check([](const std::vector<std::string>& texts) {
     const std::size_t piece = *rc::gen::inRange<std::size_t>(1, 100), room = *rc::gen::inRange<std::size_t>(1, 100);
     for (const Compression compression : kAll) {
@@ -54,7 +54,7 @@ TEST(Decompressor, MembersOneAfterTheOtherInAnyPieces) {
   });
 }
 
-TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
+TEST(Decompressor, ReportsTruncationAndDamage) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += std::to_string(i * 7919);
   for (const Compression compression : kAll) {
@@ -84,7 +84,7 @@ TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
             "none");
 }
 
-TEST(Decompressor, TextIsNotTakenForCompressed) {
+TEST(Decompressor, DoesNotMistakeTextForCompressedData) {
   for (const char* text : {"", "B", "BZh9 is how bzip2 begins", "BZh", "(\xb5", "\x1f", "PK"})
     EXPECT_EQ(compression_of(text), Compression::none) << text;
 }

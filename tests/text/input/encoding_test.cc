@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-TEST(ByteOrderMark, SaysTheEncoding) {
+TEST(ByteOrderMark, IdentifiesTheEncoding) {
   const std::pair<std::string_view, std::pair<Encoding, std::size_t>> cases[] = {
       {"\xef\xbb\xbfx"sv, {Encoding::utf8, 3}},
       {"\xff\xfex\0"sv, {Encoding::utf16_little, 2}},
@@ -27,7 +27,7 @@ TEST(ByteOrderMark, SaysTheEncoding) {
   }
 }
 
-TEST(GuessOfZeros, GoesByTheirPlaces) {
+TEST(GuessOfZeros, UsesThePlacesOfZeros) {
   EXPECT_EQ(encoding_by_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
   EXPECT_EQ(encoding_by_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
   EXPECT_EQ(encoding_by_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
@@ -38,7 +38,7 @@ TEST(GuessOfZeros, GoesByTheirPlaces) {
 }
 
 // A character that is not complete waits for more, unless nothing follows.
-TEST(Decode, TakesWholeCharacters) {
+TEST(Decode, ConsumesCompleteCharacters) {
   std::string out;
   std::string_view in = "a\0\x3d\xd8\0\xde\xac"sv;  // "a", a pair of surrogates, half a character
   EXPECT_TRUE(decode(Encoding::utf16_little, in, false, out));
@@ -52,7 +52,7 @@ TEST(Decode, TakesWholeCharacters) {
   EXPECT_EQ(out, "\xf0\x9f\x98\x80");
 }
 
-TEST(Decode, WhatIsNoCharacterIsRefusedWhereItStands) {
+TEST(Decode, RefusesInvalidCharactersWithTheirOffset) {
   for (const std::string_view wrong : {"\0\xdc"sv,
                                        "\x3d\xd8"
                                        "a\0"sv}) {  // a low surrogate; a high one alone

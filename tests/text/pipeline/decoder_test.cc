@@ -24,7 +24,7 @@ std::string decoded(const std::string& json, Tokens tokens) {
   return out;
 }
 
-TEST(Decoder, BytesOfCharacters) {
+TEST(Decoder, MapsCharactersToBytes) {
   EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc4\xa0"
                                                 "a",
                                                 "\xc3\x83", "\xc2\xa9"}),
@@ -59,14 +59,14 @@ TEST(Decoder, ASuffixIsASpaceExceptAtTheEnd) {
 }
 
 // As in Llama's tokenizer.json.
-TEST(Decoder, ASequenceWorksInItsOrder) {
+TEST(Decoder, ASequenceAppliesInOrder) {
   const std::string json = R"({"type":"Sequence","decoders":[
       {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},
       {"type":"Strip","content":" ","start":1,"stop":0}]})";
   EXPECT_EQ(decoded(json, {"\xe2\x96\x81", "\xe2\x96\x81the", "<0x0A>", "\xe2\x96\x81"}), " the\n ");
 }
 
-TEST(Decoder, StripTakesSoManyCharactersFromEitherEnd) {
+TEST(Decoder, StripRemovesCharactersFromEitherEnd) {
   const auto strip = [](int start, int stop) {
     return fmt::format(R"({{"type":"Strip","content":"_","start":{},"stop":{}}})", start, stop);
   };
@@ -74,7 +74,7 @@ TEST(Decoder, StripTakesSoManyCharactersFromEitherEnd) {
   EXPECT_EQ(decoded(strip(2, 0), {"_a", "___b"}), "a_b") << "each token's own";
 }
 
-TEST(Decoder, WhatIsNotSupportedIsNamed) {
+TEST(Decoder, NamesUnsupportedDecoders) {
   EXPECT_FAILURE(decoded(R"({"type":"CTC"})", {}), Exit::usage, HasSubstr("the decoder CTC is not supported"));
   EXPECT_FAILURE(decoded(R"({"type":"Strip","content":"","start":1,"stop":0})", {}), Exit::corrupt,
                  HasSubstr("a \"content\" of one character"));

@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
+TEST(VocabularyTest, ATextBelongsToTheFirstOfTwoTokens) {
   Vocabulary vocabulary;
   vocabulary.add_last("a", 1, false);
   vocabulary.add_last("b", 1, false);
@@ -36,7 +36,7 @@ TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
 }
 
 // As a map from strings to ids has them. The library's reverse map has either. (VocabularyIds of tokenizers 0.23.)
-TEST(VocabularyTest, TokensThatShareAnId) {
+TEST(VocabularyTest, TokensMayShareAnId) {
   const auto with_model = [](std::string_view model) {
     const tests::ScratchFolder folder;
     folder.write("tokenizer.json",

@@ -49,7 +49,7 @@ class Golden : public testing::Test {
 };
 
 // tests/golden/make_chats.py: what jinja2 under transformers' settings renders, or refuses.
-TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
+TEST_F(Golden, EveryTemplateMatchesJinja2) {
   const Value given = variables();
   std::size_t refused = 0;
   for (const Value& one : all_.find("cases")->items()) {
@@ -75,7 +75,7 @@ TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
 
 // tests/golden/make_template_pieces.py: filters, tests, scopes, loops, white space, operators and mistakes, one piece
 // each, as jinja2 3.1.6 renders or refuses them.
-TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
+TEST(TemplateTest, SmallPiecesMatchJinja2) {
   std::ifstream file(tests::source_dir() / "tests/golden/chat/template_pieces.json", std::ios::binary);
   const Value all = json(std::string(std::istreambuf_iterator<char>(file), {}));
   for (const Value& one : all.find("cases")->items()) {
@@ -91,7 +91,7 @@ TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
   }
 }
 
-TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
+TEST(TemplateTest, NamesMistakesAndTheirLines) {
   EXPECT_FAILURE(rendered("a\n\n{{ x.y }}"), Exit::usage,
                  AllOf(HasSubstr("t.jinja, line 3"), HasSubstr("'x' is undefined")));
   EXPECT_FAILURE(rendered("{% if x %}\n{{ 1 +\n}}"), Exit::usage,
@@ -116,7 +116,7 @@ TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
 }
 
 // Formats of Python that chat templates do not use.
-TEST(TemplateTest, OtherFormatsAreRefusedByName) {
+TEST(TemplateTest, RefusesOtherFormatsByName) {
   for (const auto& [source, named] : {std::pair{"{{ '%r' % 'a' }}", "the format %r is not supported"},
                                       {"{{ '%-5c' % 65 }}", "the format %-5c is not supported"},
                                       {"{{ '%+d' % 1 }}", "the format %+ is not supported"},
@@ -136,7 +136,7 @@ TEST(TemplateTest, OtherFormatsAreRefusedByName) {
   }
 }
 
-TEST(TemplateTest, WhatDoesNotEndIsStopped) {
+TEST(TemplateTest, StopsEndlessTemplates) {
   const std::string loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
   EXPECT_FAILURE(rendered(loops, "{}", {.steps = 1'000'000}), Exit::usage, HasSubstr("more than 1000000 steps"));
   const std::string doubles =
@@ -157,7 +157,7 @@ TEST(TemplateTest, WhatDoesNotEndIsStopped) {
 
 // A list that holds the next list twice, forty levels deep, is small but stands for 2^40 leaves. Code that walks
 // through it or writes it reaches a limit, here in a tenth of a second each.
-TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
+TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
   const std::string twice =
       "{% set ns = namespace(s=[1], t=[1], d={'k': 1}) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}"
       "{% set ns.t = [ns.t, ns.t] %}{% set ns.d = {'k': ns.d, 'l': ns.d} %}{% endfor %}";
@@ -212,7 +212,7 @@ TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
 }
 
 // Slices without a list of their places.
-TEST(TemplateTest, SlicesAreAsInPython) {
+TEST(TemplateTest, SlicesMatchPython) {
   const std::string_view given = R"({"t": "añb😀c"})";
   EXPECT_EQ(
       rendered("{{ t[1:4] }}|{{ t[:-1] }}|{{ t[::2] }}|{{ t[::-1] }}|{{ t[3:0:-2] }}|{{ t[9:] }}|{{ t[4:1] }}", given),
@@ -221,7 +221,7 @@ TEST(TemplateTest, SlicesAreAsInPython) {
             "a|c|añ|añb😀c");
 }
 
-TEST(TemplateTest, WhatIsTooDeepToParseIsRefused) {
+TEST(TemplateTest, RefusesDeeplyNestedTemplates) {
   const auto many = [](std::string_view text, int times) {
     std::string out;
     for (int i = 0; i < times; ++i) out += text;

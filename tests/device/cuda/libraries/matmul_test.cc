@@ -127,7 +127,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_EQ(*kept.find({bare, 16}), other);
 }
 
-TEST(Matmul, EntryThatTheLibraryRefusesIsSaid) {
+TEST(Matmul, ReportsAnEntryThatTheLibraryRefuses) {
   const AlgorithmTable damaged = table_with(kShape, std::string(64, 'x'));
   EXPECT_FAILURE(Multiplied(kShape, &damaged), Exit::usage,
                  AllOf(HasSubstr("cuBLASLt refuses"), HasSubstr("a machine"), HasSubstr("48x40x24")));

@@ -41,7 +41,7 @@ TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
   check(x.v, r.dv);
 }
 
-TEST(Attention, SaysWhatComputesIt) {
+TEST(Attention, NamesItsImplementation) {
   const Case c{1, 64, 2, 2, 64, 0, DType::bf16};
   testing::in_lane(1, [&](Lane& lane) {
     EXPECT_EQ(prepare_attention(lane, c.shape(), c.dtype, dropout_of(c)).rfind("own kernels", 0), 0u);
@@ -220,7 +220,7 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
 
 // AMX adds products in another order than the other forms. Its results differ from theirs by at most one bf16 rounding
 // of the outputs, the weights and the gradients of scores, and below fp32's normal range by a flushed term per row.
-TEST(Attention, ByAmxAgreesWithFma) {
+TEST(Attention, AmxAgreesWithFma) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
   if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
   for (const auto& [seq, head_dim, window] :

@@ -178,7 +178,7 @@ TEST_P(CrossEntropy, StatisticsOfShards) {
 INSTANTIATE_TEST_SUITE_P(Vocabularies, SmallCrossEntropy, ::testing::Values(1, 2, 16, 77));
 INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy, ::testing::Values(1, 2, 15, 16, 17, 77, 4096, 4097, 9001, 50304));
 
-TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
+TEST(CrossEntropyLimits, HugeMaskedAndNonFiniteLogits) {
   // Row 0: exponentials that overflow without the largest taken off; row 1: masked words; row 2: NaN; row 3: +inf.
   Array x(DType::fp32, 4 * 3), losses(DType::fp32, 4);
   const float values[] = {3e4f,          -3e4f, 3e4f, -kCrossEntropyInf, 1.0f, -kCrossEntropyInf,
@@ -337,7 +337,7 @@ double reference(const ClassLossCase& c, std::size_t row, const std::vector<doub
   return weights[at] * (std::log(sum) - x[at]);
 }
 
-TEST(ClassLoss, IsItsDefinitionAndItsGradientToo) {
+TEST(ClassLoss, MatchesItsDefinitionAndGradient) {
   const StepScalars scalars{.loss_gradient = 0.25f};
   for (const ClassLossCase& c : cases())
     for (const DType dtype : kDTypes)

@@ -133,14 +133,14 @@ void expect_references(std::int64_t m, std::int64_t n, std::int64_t k) {
 TEST(Product, AgreesWithReferenceForAllVariants) {
   expect_references(45, 70, 33);
 }
-TEST(Product, AgreesWithReferenceForOneOfAnything) {
+TEST(Product, AgreesWithReferenceForDimensionsOfOne) {
   expect_references(1, 1, 1);
   expect_references(1, 40, 3);
   expect_references(40, 1, 3);
   expect_references(40, 3, 1);
 }
 // One row or column of a wider matrix, or of its last tile: the elements are not adjacent.
-TEST(Product, AgreesWithReferenceForOneOfAnythingWithRowsApart) {
+TEST(Product, AgreesWithReferenceForDimensionsOfOneWithStrides) {
   constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 1, 3},   {1, 40, 1},    {40, 1, 1},
                                         {1, 40, 33}, {40, 1, 33}, {257, 385, 20}};
   for (const auto& [m, n, k] : kSizes)
@@ -352,7 +352,7 @@ class Guarded {
   std::byte* first_;
 };
 
-TEST(Product, TouchesNothingBehindItsOperands) {
+TEST(Product, TouchesNothingBeyondItsOperands) {
   if (testing::kDevice.kind == Kind::cuda) GTEST_SKIP() << "a GPU does not address pages with guards";
   for (const std::int64_t m : {1, 5, 33}) {
     for (const std::int64_t n : {1, 17, 63}) {

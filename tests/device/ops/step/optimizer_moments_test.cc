@@ -47,7 +47,7 @@ TEST(OptimizerMoments, Bf16MomentsAreRoundedByPhilox) {
 }
 
 // 500 steps of a gradient that nearest bf16 would lose (0.01 of a unit each) reach the fp32 moment in the mean.
-TEST(OptimizerMoments, Bf16MomentsKeepWhatIsSmallInTheMean) {
+TEST(OptimizerMoments, Bf16MomentsKeepSmallGradientsInTheMean) {
   const std::size_t n = 4096;
   Optimizer o = optimizer_of(Algorithm::sgd);
   o.momentum = 0.9999;

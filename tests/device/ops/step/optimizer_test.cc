@@ -112,7 +112,7 @@ void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, c
 }
 
 // The contract: exactly the scalar formula, for every dtype, with and without a second gradient, in tails too.
-TEST(Optimizer, IsTheScalarFormulaToTheBit) {
+TEST(Optimizer, MatchesTheScalarFormulaToTheBit) {
   const std::size_t n = 2 * 65536 + 21;
   for (const Algorithm algorithm : kAlgorithms)
     for (const DType gradient : kDTypes)
@@ -152,7 +152,7 @@ TEST(Optimizer, IsTheScalarFormulaToTheBit) {
         }
 }
 
-TEST(Optimizer, WhereTheMasterIsTheParameter) {
+TEST(Optimizer, UpdatesAMasterThatIsTheParameter) {
   Array g = Array::random(DType::fp32, 100, 3);
   State with(100, DType::fp32), without(100, DType::fp32);
   const StepScalars s = scalars_of(1);
@@ -165,7 +165,7 @@ TEST(Optimizer, WhereTheMasterIsTheParameter) {
 }
 
 // The update decides when it runs, not when it is issued.
-TEST(Optimizer, SkipsWhenToldInTime) {
+TEST(Optimizer, DecidesToSkipWhenItRuns) {
   for (const StorageFormat format : kFormats) {
     Array g = Array::random(DType::fp32, 300, 3);
     State state(300, DType::bf16, Algorithm::adamw, format);

@@ -41,7 +41,7 @@ std::vector<std::int64_t> sizes(const MaxBatch& found) {
   return out;
 }
 
-TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
+TEST(MaxBatchTest, ReportsTheLargestAndTheNeedOfTheNext) {
   const MaxBatch most = found({}, {});
   ASSERT_TRUE(most.largest.fits);
   EXPECT_EQ(most.largest.fits->size, 11);
@@ -57,7 +57,7 @@ TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
   EXPECT_THAT(max_batch_json(none), HasSubstr("{\"size\":null,"));
 }
 
-TEST(MaxBatchTest, TheFastestAndWhy) {
+TEST(MaxBatchTest, ReportsTheFastestAndTheReason) {
   const MaxBatch free = found({}, slow_to_start());
   EXPECT_EQ(sizes(free), (std::vector<std::int64_t>{1, 2, 4, 8, 11}));
   ASSERT_NE(free.fastest(), nullptr);
@@ -81,7 +81,7 @@ TEST(MaxBatchTest, TheFastestAndWhy) {
 }
 
 // A micro-batch is compared with smaller ones that the pipeline's schedule takes.
-TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
+TEST(MaxBatchTest, SkipsSizesThatOtherKeysExclude) {
   runtime::Machine machine = slow_to_start();
   machine.ranks = 2;
   machine.threads = 2;

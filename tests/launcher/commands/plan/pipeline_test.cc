@@ -20,7 +20,7 @@ namespace strata::launcher {
 namespace {
 
 // The last stage has most of the memory, whichever ends last.
-TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
+TEST(PipelineTest, ShowsTheCriticalPathOfTheSlowestStage) {
   runtime::Machine even = runtime::even_machine();
   even.ranks = even.threads = 2;
   even.collectives = {10, 5};
@@ -47,7 +47,7 @@ TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
 }
 
 // `stages` are always those of the pipeline, unless there is one and the table of ZeRO stages is asked for.
-TEST(PipelineTest, JsonHasItsStages) {
+TEST(PipelineTest, JsonListsTheStages) {
   const tests::ScratchFolder scratch;
   PlanOptions options;
   options.ranks = 2;
@@ -80,7 +80,7 @@ TEST(PipelineTest, JsonHasItsStages) {
 }
 
 // As a list, the split of "auto" gives the same plan.
-TEST(PipelineTest, TheSplitIsPrinted) {
+TEST(PipelineTest, PrintsTheSplit) {
   const tests::ScratchFolder scratch;
   PlanOptions options;
   options.ranks = 2;
@@ -109,7 +109,7 @@ TEST(PipelineTest, TheSplitIsPrinted) {
   EXPECT_EQ(scratch.read("plan.json"), json);
 }
 
-TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
+TEST(PipelineTest, ExplainsARankThatDoesNotExist) {
   PlanOptions options;
   options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16"};
   options.rank = 2;
@@ -119,7 +119,7 @@ TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
 }
 
 // The model has 6 units.
-TEST(PipelineTest, MorePiecesAreAdvisedIfTheyArePossible) {
+TEST(PipelineTest, SuggestsMorePiecesIfPossible) {
   const auto pieces = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"model.config.n_layer=4", "parallel.stages=2"});
     return pieces_to_try(runtime::tiny_job(more, 2));

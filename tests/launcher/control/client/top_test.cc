@@ -68,7 +68,7 @@ TEST(TopTest, ShowsProgressLossRanksMemoryAndEvents) {
   EXPECT_THAT(text, Not(HasSubstr("\033"))) << "what others say steers no terminal";
 }
 
-TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
+TEST(TopTest, StaysWithinAScreenOfAnySize) {
   for (const int columns : {40, 63, 80, 200})
     for (const int rows : {10, 20, 24, 60})
       for (const int ranks : {1, 4, 4096})
@@ -85,7 +85,7 @@ TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
         }
 }
 
-TEST(TopTest, ShowsTheSlowestRanksWhereNotAllFindRoom) {
+TEST(TopTest, ShowsTheSlowestRanksIfNotAllFit) {
   const std::string text = screen_text(status_of(4096), {}, {100, 24, true});
   EXPECT_THAT(text, HasSubstr("the slowest"));
   EXPECT_LT(text.find("   1 n1 "), text.find("   0 n1 "));

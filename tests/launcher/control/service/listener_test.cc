@@ -41,7 +41,7 @@ bool is_shut_out(const Descriptor& socket) {
   return recv(socket.get(), &byte, 1, 0) == 0;
 }
 
-TEST(ListenerTest, MakesASocketForItsUserAloneAndTakesItAway) {
+TEST(ListenerTest, MakesAPrivateSocketAndRemovesIt) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   {
@@ -53,7 +53,7 @@ TEST(ListenerTest, MakesASocketForItsUserAloneAndTakesItAway) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
+TEST(ListenerTest, ReportsObstaclesInOneSentence) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   const Listener listener = Listener::unix_socket(path, "control.listen");
@@ -77,7 +77,7 @@ TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
 }
 
 // The state after SIGKILL: the name exists, and no process listens.
-TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
+TEST(ListenerTest, ReplacesTheSocketOfAnEndedRun) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   {
@@ -93,7 +93,7 @@ TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
   EXPECT_TRUE(std::filesystem::is_regular_file(file));
 }
 
-TEST(ListenerTest, KnowsWhatOthersCannotReach) {
+TEST(ListenerTest, RecognisesLocalAddresses) {
   EXPECT_TRUE(is_loopback({"127.0.0.1", 1}, "k"));
   EXPECT_TRUE(is_loopback({"127.9.9.9", 1}, "k"));
   EXPECT_TRUE(is_loopback({"::1", 1}, "k"));
@@ -102,13 +102,13 @@ TEST(ListenerTest, KnowsWhatOthersCannotReach) {
   EXPECT_FALSE(is_loopback({"10.0.0.1", 1}, "k"));
 }
 
-TEST(ListenerTest, TakesAddressesApart) {
+TEST(ListenerTest, ParsesAddresses) {
   EXPECT_EQ(host_and_port("n1:80").host, "n1");
   EXPECT_EQ(host_and_port("n1:80").port, 80);
   EXPECT_EQ(host_and_port("[::1]:443").host, "::1");
 }
 
-TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
+TEST(DoorkeeperTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   std::mutex mutex;
@@ -136,7 +136,7 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   EXPECT_EQ(count(), 1U);
 }
 
-TEST(DoorkeeperTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
+TEST(DoorkeeperTest, ClosesTheOldestUnprovenConnectionForANewOne) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   std::mutex mutex;

@@ -64,7 +64,7 @@ std::string ask(int port, const std::string& text) {
   return out;
 }
 
-TEST(MetricsTest, HasNamesWithUnitsAndOneHelpEach) {
+TEST(MetricsTest, NamesHaveUnitsAndOneHelpLine) {
   const std::string text = metrics_text(status());
   EXPECT_THAT(text, HasSubstr("# TYPE strata_loss gauge\nstrata_loss 2.5\n"));
   EXPECT_THAT(text, HasSubstr("strata_step_seconds 0.25\n"));
@@ -80,7 +80,7 @@ TEST(MetricsTest, HasNamesWithUnitsAndOneHelpEach) {
   }
 }
 
-TEST(MetricsTest, AnswersRequestsAndNothingElse) {
+TEST(MetricsTest, AnswersOnlyValidRequests) {
   const auto metrics = [] { return std::string("m\n"); };
   const auto code = [&](const std::string& head, const std::string& token = "") {
     return answer_to(head, token, metrics).substr(9, 3);
@@ -101,7 +101,7 @@ TEST(MetricsTest, AnswersRequestsAndNothingElse) {
 }
 
 // The probes of load balancers and orchestrators have no secret.
-TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
+TEST(MetricsTest, AnswersHealthChecksOfAnyone) {
   const auto metrics = [] { return std::string("m\n"); };
   for (const bool certified : {false, true}) {
     const std::string answer = answer_to("GET /healthz HTTP/1.1\r\n\r\n", "secret", metrics, certified);
@@ -112,7 +112,7 @@ TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
               StartsWith("HTTP/1.1 401"));
 }
 
-TEST(MetricsTest, ServesBesideVisitorsThatSendNothing) {
+TEST(MetricsTest, ServesDespiteSilentClients) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
@@ -122,7 +122,7 @@ TEST(MetricsTest, ServesBesideVisitorsThatSendNothing) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
+TEST(MetricsTest, WithCredentialsSpeaksOnlyTls) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
@@ -130,7 +130,7 @@ TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
 }
 
 // There are more visitors than could be served within a second each, one after another.
-TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
+TEST(MetricsTest, AnswersDespiteManySilentClients) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
@@ -140,7 +140,7 @@ TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
 }
 
 // Visitors send half a request and keep the connection open: repeatedly, and many more than the server admits at once.
-TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
+TEST(MetricsTest, AnswersEachProbeDespiteUnfinishedRequests) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
@@ -184,7 +184,7 @@ std::string ask_by_tls(int port, const Credentials& own, const std::string& toke
 }
 
 // control.tls_client_ca also applies to readers of the metrics.
-TEST(MetricsTest, WithAnAuthorityOfClientsAnswersThoseThatItHasSigned) {
+TEST(MetricsTest, WithAClientAuthorityAnswersOnlyItsClients) {
   Credentials own = make_credentials();
   const Credentials client = make_credentials();
   own.client_ca = client.cert;

@@ -35,7 +35,7 @@ void expect(const char* what, const std::function<void(NodeLife&)>& event, const
 }
 
 // The table of node_life.h, cell by cell.
-TEST(NodeLifeTest, EveryEventInEveryState) {
+TEST(NodeLifeTest, HandlesEveryEventInEveryState) {
   using enum State;
   expect("heard", [](NodeLife& life) { life.hear(101); }, {present, present, present, present, lost, left});
   expect("left", [](NodeLife& life) { life.leave(); }, {left, left, left, left, left, left});
@@ -54,7 +54,7 @@ TEST(NodeLifeTest, EveryEventInEveryState) {
          {unreached, unreachable, present, lost, lost, left});
 }
 
-TEST(NodeLifeTest, AChangeIsToldOnce) {
+TEST(NodeLifeTest, ReportsAChangeOnce) {
   const auto twice = [](State state, double now, double timeout) {
     NodeLife life = in(state);
     const Change first = life.look(now, timeout);
@@ -67,7 +67,7 @@ TEST(NodeLifeTest, AChangeIsToldOnce) {
   EXPECT_EQ(twice(State::broken, 130, kTimeout), Change::silent) << "which says more";
 }
 
-TEST(NodeLifeTest, ABrokenConnectionThatIsMadeAgainCountsFromItsNextBreak) {
+TEST(NodeLifeTest, ARestoredConnectionCountsFromItsNextBreak) {
   NodeLife life = in(State::broken);
   life.hear(102);
   life.lose_connection(104.5);
@@ -75,7 +75,7 @@ TEST(NodeLifeTest, ABrokenConnectionThatIsMadeAgainCountsFromItsNextBreak) {
   EXPECT_EQ(life.look(107.5, kTimeout), Change::ended);
 }
 
-TEST(NodeLifeTest, TheLongestSilenceIsToldOnce) {
+TEST(NodeLifeTest, ReportsTheLongestSilenceOnce) {
   NodeLife life = in(State::present);
   life.hear(104.9);
   EXPECT_EQ(life.take_silence(), 0);

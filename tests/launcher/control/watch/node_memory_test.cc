@@ -10,7 +10,7 @@
 namespace strata::launcher::control {
 namespace {
 
-TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
+TEST(NodeMemoryTest, ExplainsWhyRanksOfAMachineAreSeparateNodes) {
   comm::run_threads(2, [](comm::World& world) {
     const NodeMemory memory(world);
     EXPECT_EQ(memory.map().nodes.size(), 1U);
@@ -30,7 +30,7 @@ TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
 }
 
 // Protobuf refuses half of a character.
-TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
+TEST(NodeMemoryTest, TruncatesALongVerdictBetweenCharacters) {
   const auto world = comm::solo_world();
   NodeMemory memory(*world);
   std::string text = "x";
@@ -47,7 +47,7 @@ TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
   EXPECT_EQ(other.verdict()->rank, 7);
 }
 
-TEST(MapNodesTest, TellsNodesByNameAndByTheirRanksPlaces) {
+TEST(MapNodesTest, DistinguishesNodesByNameAndLocalRanks) {
   const NodeMap block = map_nodes({{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}});
   EXPECT_THAT(block.node_of, testing::ElementsAre(0, 0, 1, 1));
   const NodeMap robin = map_nodes({{"a", 0}, {"b", 0}, {"a", 1}, {"b", 1}});

@@ -71,7 +71,7 @@ class NodeStreamTest : public testing::Test {
   int port_ = 0;
 };
 
-TEST_F(NodeStreamTest, BringsReportsAndOrders) {
+TEST_F(NodeStreamTest, CarriesReportsAndOrders) {
   serve();
   std::atomic<unsigned> dump{0};
   std::atomic<bool> verdict{false};
@@ -93,7 +93,7 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
 }
 
 // Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then miss rank 0.
-TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
+TEST_F(NodeStreamTest, DoesNotAnswerForAHungRank0) {
   looks_.store(false);
   serve();
   std::atomic<int> orders{0};
@@ -113,7 +113,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   }));
 }
 
-TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
+TEST_F(NodeStreamTest, DistinguishesAFarewellFromABrokenStream) {
   serve();
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
@@ -136,7 +136,7 @@ TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
   EXPECT_TRUE(comes([&] { return broke_.load() == 0; }));
 }
 
-TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
+TEST_F(NodeStreamTest, ReconnectsWhenTheLinkReturns) {
   serve();
   NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
   ASSERT_TRUE(comes([&] {
@@ -197,7 +197,7 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   }));
 }
 
-TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
+TEST_F(NodeStreamTest, AdmitsOnlyNodesOfItsRun) {
   serve();
   Credentials other = credentials_;
   other.token = std::string(64, '0');

@@ -13,7 +13,7 @@ namespace strata::launcher {
 namespace {
 
 // Processes of a launch are known by their environment, whatever they are called; others are left alone.
-TEST(EndRanks, EndsThoseOfItsRunAlone) {
+TEST(EndRanks, EndsOnlyRanksOfItsRun) {
   const auto nothing = [](std::string_view) {};
   Child ours({{"sleep", "60"}, {"STRATA_LAUNCH=a-run-of-this-test"}}, nothing, nothing);
   Child others({{"sleep", "60"}, {"STRATA_LAUNCH=a-run-of-this-test-too"}}, nothing, nothing);
@@ -28,7 +28,7 @@ TEST(EndRanks, EndsThoseOfItsRunAlone) {
 }
 
 // A lost node is back: its earlier agent would take the ranks of the next start for its own.
-TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
+TEST(EndOlderAgents, EndsOnlyAgentsOfThisRunAndNode) {
   const tests::ScratchFolder folder;
   folder.write("node-agent", "echo begun; read nothing\n");
   std::size_t begun = 0;
@@ -54,7 +54,7 @@ TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
 }
 
 // A rank ends while one of its threads waits for a drive. Its first thread then shows nothing about the process.
-TEST(EndRanks, FindsOneWhoseFirstThreadHasEnded) {
+TEST(EndRanks, FindsARankWhoseFirstThreadHasEnded) {
   if (find_program("python3").empty()) GTEST_SKIP() << "python3 is not installed";
   const auto nothing = [](std::string_view) {};
   bool begun = false;

@@ -31,7 +31,7 @@ struct Gate {
   }
 };
 
-TEST(LineWriter, WritesAllInTheirOrder) {
+TEST(LineWriter, KeepsTheOrder) {
   const auto gate = std::make_shared<Gate>();
   gate->opened.set_value();
   {
@@ -42,7 +42,7 @@ TEST(LineWriter, WritesAllInTheirOrder) {
   EXPECT_EQ(gate->taken, "2 a\n1 b\n");
 }
 
-TEST(LineWriter, WhatTakesNothingHoldsNobodyUpAndLosesWhatDoesNotFit) {
+TEST(LineWriter, ABlockedDestinationDelaysNobodyAndLosesTheExcess) {
   const auto gate = std::make_shared<Gate>();
   LineWriter writer("a test", Gate::write_to(gate), 100, 60);
   writer.add(0, "ten bytes\n");
@@ -59,7 +59,7 @@ TEST(LineWriter, WhatTakesNothingHoldsNobodyUpAndLosesWhatDoesNotFit) {
 }
 
 // The end of launch does not wait for ever for a folder that hangs.
-TEST(LineWriter, ItsEndWaitsAsLongAsItWasTold) {
+TEST(LineWriter, ItsEndWaitsForTheGivenTime) {
   const auto gate = std::make_shared<Gate>();
   const auto begin = std::chrono::steady_clock::now();
   {

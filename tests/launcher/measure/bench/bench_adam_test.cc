@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // With very few parameters a pass only wakes threads, so the measurement must not continue for hours.
-TEST(BenchAdam, EndsAlsoWithTheFewestParameters) {
+TEST(BenchAdam, EndsEvenWithTheFewestParameters) {
   BenchOptions options;
   options.parameters = 4096;
   options.threads = 1;

@@ -36,7 +36,7 @@ double attribute(const std::string& svg, const std::string& inside, const std::s
   return at < end ? std::strtod(svg.c_str() + at + key.size(), nullptr) : -1;
 }
 
-TEST(MemoryChartTest, ADotPerSettingThatRan) {
+TEST(MemoryChartTest, DrawsADotPerMeasuredSetting) {
   MemoryRow large = row(Kind::none, 1, 1, 1);
   large.result.reset();
   const std::string svg = memory_chart({row(Kind::none, 1, 800, 50), row(Kind::none, 2, 400, 100),
@@ -58,7 +58,7 @@ TEST(MemoryChartTest, ADotPerSettingThatRan) {
   EXPECT_THAT(svg, Not(HasSubstr(">fp32</text>"))) << "only what there is";
 }
 
-TEST(MemoryChartTest, NothingRan) {
+TEST(MemoryChartTest, HandlesNoMeasurements) {
   EXPECT_THAT(memory_chart({}, MemoryOf::gpu, "t", ""),
               AllOf(HasSubstr("no setting ran"), testing::EndsWith("</svg>\n")));
 }

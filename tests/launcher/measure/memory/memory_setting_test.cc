@@ -23,7 +23,7 @@ std::size_t settings_count(const std::vector<std::string>& only, bool has_drive 
   return memory_settings(only, has_drive).size();
 }
 
-TEST(MemorySettingTest, EveryCombinationOnce) {
+TEST(MemorySettingTest, ListsEveryCombinationOnce) {
   const auto all = memory_settings({}, true);
   std::set<std::tuple<int, int, int, int>> seen;
   for (const MemorySetting& s : all)
@@ -39,7 +39,7 @@ TEST(MemorySettingTest, EveryCombinationOnce) {
   EXPECT_EQ(settings_count({}, false), 54u) << "without a drive";
 }
 
-TEST(MemorySettingTest, SomeOfThem) {
+TEST(MemorySettingTest, SelectsSettings) {
   EXPECT_EQ(settings_count({"precision=bf16"}), 27u);
   EXPECT_EQ(settings_count({"precision=bf16,fp32", "recompute=none", "optimizer=device"}), 6u);
   EXPECT_EQ(settings_count({"accumulation=2", "recompute=none,block", "precision=fp16", "optimizer=host"}), 2u);
@@ -49,7 +49,7 @@ TEST(MemorySettingTest, SomeOfThem) {
   EXPECT_FAILURE(settings_count({"optimizer=nvme"}, false), Exit::usage, HasSubstr("needs memory.nvme"));
 }
 
-TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {
+TEST(MemorySettingTest, KeepsTheStepAndSavesNothing) {
   const std::vector<std::string> sets = {
       "model.preset=tiny-gpt2",    "training.global_batch_size=8", "training.micro_batch_size=2",
       "checkpoint.dir=/tmp/x",     "checkpoint.every=1",           "report.dir=/tmp/y",
@@ -79,7 +79,7 @@ TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {
                  AllOf(HasSubstr("6 sequences"), HasSubstr("4 micro-batches"), HasSubstr("--only accumulation")));
 }
 
-TEST(MemorySettingTest, TheBatchOfARecipe) {
+TEST(MemorySettingTest, UsesTheRecipesBatch) {
   const auto batch = [](const std::vector<std::string>& more) {
     std::vector<std::string> sets = {"model.preset=tiny-gpt2"};
     sets.insert(sets.end(), more.begin(), more.end());

@@ -27,7 +27,7 @@ MemoryRow table_row(DType precision, int accumulation, Tier optimizer, const std
   return out;
 }
 
-TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
+TEST(MemoryTableTest, ALineShowsPlannedAndMeasuredMemory) {
   const MemoryRow ran = table_row(DType::bf16, 2, Tier::host, "0123456789abcdef");
   EXPECT_EQ(
       memory_line(ran, MemoryOf::cpu),
@@ -44,7 +44,7 @@ TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
   EXPECT_THAT(memory_line(failed, MemoryOf::cpu), HasSubstr("  strata: the loss is not finite\n"));
 }
 
-TEST(MemoryTableTest, BitsArePromisedWithinAPrecisionAndAMicroBatch) {
+TEST(MemoryTableTest, ComparesBitsWithinAPrecisionAndMicroBatch) {
   std::vector<MemoryRow> rows = {table_row(DType::bf16, 1, Tier::device, "a"),
                                  table_row(DType::bf16, 1, Tier::host, "a"), table_row(DType::bf16, 2, Tier::host, "b"),
                                  table_row(DType::fp32, 1, Tier::device, "c"),

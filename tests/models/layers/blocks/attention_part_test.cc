@@ -85,7 +85,7 @@ const AttentionSpec kWays[] = {
 };
 
 // As in expect_block_matches(), a derivative along two random directions against central differences of the reference.
-TEST(AttentionPartTest, EveryWayMatchesTheReference) {
+TEST(AttentionPartTest, EveryVariantMatchesTheReference) {
   constexpr double kTolerance = 5e-6, kStep = 1e-5;
   for (const AttentionSpec& way : kWays) {
     SCOPED_TRACE(::testing::Message() << way.heads << " heads over " << way.kv_heads << ", window " << way.window
@@ -115,7 +115,7 @@ TEST(AttentionPartTest, EveryWayMatchesTheReference) {
 }
 
 // Rows that arrive piece by piece find earlier rows in the cache.
-TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
+TEST(AttentionPartTest, RowsAfterTheCacheMatchTheCompleteSequence) {
   for (const AttentionSpec& way : kWays) {
     if (!way.causal || way.dropout > 0) continue;
     Attention whole(way, 1), piece(way, 1, kAttendedRows, 4), row(way, 1, kAttendedRows, 1);
@@ -141,7 +141,7 @@ TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
   }
 }
 
-TEST(AttentionPartTest, ARunThatGeneratesSetsNothingUp) {
+TEST(AttentionPartTest, GenerationNeedsNoSetUp) {
   Attention trains(kWays[0]), generates(kWays[0], 1, kAttendedRows);
   EXPECT_FALSE(trains.part.set_up(trains.lane).empty());
   EXPECT_TRUE(generates.part.set_up(generates.lane).empty());

@@ -121,7 +121,7 @@ TEST(EncoderBlockTest, IsIndependentOfThePlan) {
   }
 }
 
-TEST(EncoderBlockTest, SixteenBitsAreWithinTheirFormat) {
+TEST(EncoderBlockTest, SixteenBitErrorsAreWithinTheirFormat) {
   const EncoderBlockShape shape{.hidden = 48,
                                 .heads = 3,
                                 .inner = 96,

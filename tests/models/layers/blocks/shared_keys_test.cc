@@ -50,7 +50,7 @@ struct RankOfKeys {
   Array saved, workspace, partial, total;
 };
 
-TEST(SharedKeysTest, ShardsHaveTheKeysOfTheFirst) {
+TEST(SharedKeysTest, ShardsReadTheKeysOfTheFirst) {
   RankOfKeys rank(0, kShards);
   EXPECT_TRUE(rank.keys.any());
   EXPECT_EQ(rank.keys.sharers(), kSharers);
@@ -118,7 +118,7 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
     EXPECT_EQ(ranks[1].d_heads[i], 0) << "it has no weights of keys";
 }
 
-TEST(SharedKeysTest, AsManyHeadsAsShardsShareNothing) {
+TEST(SharedKeysTest, NothingIsSharedWithOneHeadPerShard) {
   Slots save, work;
   const SharedKeys keys({kKeysTokens, 8, 4, kHeadDim, {0, 4, 4}, DType::fp32}, save, work);
   EXPECT_FALSE(keys.any());

@@ -89,7 +89,7 @@ TEST(HeadInputTest, IsIndependentOfThePlan) {
     testing::expect_block_is_independent_of_the_plan([&](int threads) { return Input(dtype, threads); });
 }
 
-TEST(HeadInputTest, SixteenBitsAreWithinTheirFormat) {
+TEST(HeadInputTest, SixteenBitErrorsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Input narrow(dtype), wide(DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 4);

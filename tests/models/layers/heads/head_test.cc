@@ -194,7 +194,7 @@ TEST_P(HeadTest, LossesAloneAreTheSameAndWriteNoGradient) {
     for (std::size_t i = 0; i < gradients->size(); ++i) ASSERT_TRUE(gradients->is_untouched(i));
 }
 
-TEST_P(HeadTest, ThreadsDoNotShow) {
+TEST_P(HeadTest, ResultsDoNotDependOnThreads) {
   TestedHead one(GetParam(), 1), three(GetParam(), 3);
   EXPECT_EQ(one->loss(true), three->loss(true));
   EXPECT_TRUE(one->dx.bits() == three->dx.bits());
@@ -202,7 +202,7 @@ TEST_P(HeadTest, ThreadsDoNotShow) {
   EXPECT_TRUE(one->gradients.bits() == three->gradients.bits());
 }
 
-TEST_P(HeadTest, TileByTileIsTheSame) {
+TEST_P(HeadTest, TilesGiveTheSameResult) {
   TestedHead head(GetParam());
   const double loss = head->loss(true);
   const auto dx = head->dx.bits(), gradients = head->gradients.bits(), tied = head->shared_gradients.bits();
@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
 // The loss takes 13 of 50 rows and has room for 16. The result is as if there were no other rows.
 class LossRowsTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(LossRowsTest, AreAllThatTheHeadSees) {
+TEST_P(LossRowsTest, TheHeadIgnoresOtherRows) {
   constexpr std::size_t kRoom = 16, kTaken = 13;
   Shape whole = GetParam(), few = whole;
   whole.loss_rows = few.tokens = kRoom;
@@ -335,7 +335,7 @@ TEST(HeadChunksTest, ChunkingChangesSumsByTheirRoundingOnly) {
   }
 }
 
-TEST(HeadUnitTest, WhereNoLabelCountsNothingIsLearnt) {
+TEST(HeadUnitTest, WithoutLabelsNothingIsLearned) {
   TestedHead head({97, 24, 50, true, true});
   for (std::int32_t& label : head->labels) label = device::kIgnoredLabel;
   EXPECT_EQ(head->loss(true), 0);

@@ -25,7 +25,7 @@ std::vector<Seen> tiles_of(std::size_t vocabulary, const ShardRange& shards) {
   return seen;
 }
 
-TEST(TableTiles, AWholeTableIsCutFromItsFirstRow) {
+TEST(TableTiles, ACompleteTableIsCutFromItsFirstRow) {
   EXPECT_EQ(tiles_of(9000, {}), (std::vector<Seen>{{0, 4096, 0, 0}, {4096, 4096, 0, 4096}, {8192, 808, 0, 8192}}));
   EXPECT_EQ(tiles_of(10, {}), (std::vector<Seen>{{0, 10, 0, 0}}));
 }

@@ -104,7 +104,7 @@ TEST_P(LinearTest, Forward) {
   });
 }
 
-TEST_P(LinearTest, GeluBehindSeesTheOutput) {
+TEST_P(LinearTest, GeluAfterTheLayerSeesTheOutput) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.gelu_after = gelu;
@@ -119,7 +119,7 @@ TEST_P(LinearTest, GeluBehindSeesTheOutput) {
 }
 
 // A call of one row takes another code path, with gelu as a separate operation.
-TEST_P(LinearTest, GeluBehindOneRow) {
+TEST_P(LinearTest, GeluAfterOneRow) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.rows = 1;
@@ -154,7 +154,7 @@ TEST_P(LinearTest, BackwardInput) {
 }
 
 // The slope of gelu (at most 1.13) in double precision. fp32's differs by a few roundings.
-TEST_P(LinearTest, GeluBeforeTakesTheGradientThrough) {
+TEST_P(LinearTest, GradientPassesThroughAGeluBeforeTheLayer) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.gelu_before = gelu;

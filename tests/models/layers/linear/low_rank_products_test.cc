@@ -140,7 +140,7 @@ TEST_P(LowRankTest, Forward) {
   });
 }
 
-TEST_P(LowRankTest, WithoutBItIsTheLayerItself) {
+TEST_P(LowRankTest, WithoutBEqualsTheLayerItself) {
   if (c_.dora) GTEST_SKIP() << "a magnitude scales it";
   Linear::Spec plain = spec_;
   for (Linear::Tensor& tensor : plain.tensors) tensor.low_rank = {};

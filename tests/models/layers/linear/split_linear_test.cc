@@ -93,7 +93,7 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
   return r;
 }
 
-TEST(SplitLinear, GivesTheResultsOfTheWholeLayer) {
+TEST(SplitLinear, MatchesTheCompleteLayer) {
   for (const CutSide side : {CutSide::outputs, CutSide::inputs})
     for (const bool input_major : {false, true})
       for (const DType dtype : {DType::fp32, DType::bf16}) {
@@ -110,7 +110,7 @@ TEST(SplitLinear, GivesTheResultsOfTheWholeLayer) {
       }
 }
 
-TEST(SplitLinear, ScratchOfSeveralIsTheLargest) {
+TEST(SplitLinear, ScratchFitsTheLargestShard) {
   const SplitLinear narrow = Linear({kSplitLinearRows, 16, {{16, 0}}, false, false, DType::bf16});
   const SplitLinear wide = Linear({kSplitLinearRows, 64, {{48, 0, 8192}, {80, 4096, 8448}}, true, false, DType::bf16});
   ASSERT_LT(narrow.scratch_bytes(1), wide.scratch_bytes(1));

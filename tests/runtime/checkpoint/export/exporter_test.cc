@@ -109,7 +109,7 @@ TEST_F(ExporterTest, CopiesTheTokenizersFiles) {
   expect_whole(out("model"), device::DType::fp32);
 }
 
-TEST_F(ExporterTest, TouchesNothingThatIsThere) {
+TEST_F(ExporterTest, ChangesNoExistingFile) {
   folder_.write("model/notes.txt", "mine");
   EXPECT_FAILURE(export_to(out("model"), {}), Exit::usage, HasSubstr("not empty"));
   std::ofstream(out("file")).close();
@@ -132,7 +132,7 @@ TEST_F(ExporterTest, AFailureLeavesNothingBehind) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
+TEST_F(ExporterTest, AddsAMissingArchitecture) {
   const char* gpt2 = R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":1,"n_positions":24,"vocab_size":50})";
   export_model(models::Config::parse(gpt2, "config"), Counting(), {}, out("model"), {});
   EXPECT_EQ(models::Config::read(out("model")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});

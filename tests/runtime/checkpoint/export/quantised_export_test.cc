@@ -24,7 +24,7 @@ fs::path golden(const char* name) {
 class QuantisedExportTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, QuantisedExportTest, testing::Values("nf4/llama", "nf4/gpt2"));
 
-TEST_P(QuantisedExportTest, WritesWhatBitsandbytesHadWritten) {
+TEST_P(QuantisedExportTest, WritesBitsandbytesOriginalTensors) {
   const tests::ScratchFolder scratch;
   const fs::path out = scratch.path() / "out", folder = golden(GetParam());
   export_model(ModelFolder(folder), out, {.quantised = true});
@@ -68,7 +68,7 @@ class InFourBits final : public WeightSource {
 };
 
 // Without a list, transformers takes the head for numbers.
-TEST(QuantisedExportOfAHead, ListsWhatIsNotQuantised) {
+TEST(QuantisedExportOfAHead, ListsUnquantisedModules) {
   const models::Config config = ModelFolder(golden("llama")).config();
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   for (const bool head : {false, true}) {
@@ -100,7 +100,7 @@ TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
 }
 
 // Neither its deltas nor modules that it saved are in the model, which others load next to the adapter.
-TEST(QuantisedExportOfAnAdapter, IsTheModelThatItIsOf) {
+TEST(QuantisedExportOfAnAdapter, WritesItsBaseModel) {
   const SavedRun run;
   std::vector<std::string> sets = run.sets(1, {"model.path=" + golden("nf4/llama").string(), "adapter.kind=lora",
                                                "adapter.modules_to_save=norm", "optimizer.learning_rate=0.1"});
@@ -137,7 +137,7 @@ TEST(ExportOfAQuantisedGpt2, WritesConv1D) {
   }
 }
 
-TEST(ExportOfNumbers, InFourBitsIsRefused) {
+TEST(ExportOfNumbers, CannotBeInFourBits) {
   const tests::ScratchFolder scratch;
   try {
     export_model(ModelFolder(golden("llama")), scratch.path() / "out", {.quantised = true});

@@ -70,7 +70,7 @@ std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::
 }
 
 // Part of the numerics contract: other bins are other training runs.
-TEST(BestFitTest, SpreadsTheLongestAndFillsUpByBestFit) {
+TEST(BestFitTest, SpreadsTheLongestAndFillsByBestFit) {
   BestFit packer(10);
   // 20 of length over two bins: 15 are spread (6, 5 and 4), the others go where the least room is left.
   const auto& bins = packer.pack(Numbers{2, 6, 1, 5, 4, 2});
@@ -79,7 +79,7 @@ TEST(BestFitTest, SpreadsTheLongestAndFillsUpByBestFit) {
   EXPECT_TRUE(packer.pack({}).ends.empty());
 }
 
-TEST(BestFitTest, BestFitAloneIfSpreadingTakesMore) {
+TEST(BestFitTest, UsesBestFitAloneIfSpreadingNeedsMoreBins) {
   BestFit packer(10);
   // Spread over three bins, 5 and 4 would lie with 5 and 4, and 6 alone.
   const auto& bins = packer.pack(Numbers{6, 5, 5, 4, 4, 3, 3});
@@ -88,7 +88,7 @@ TEST(BestFitTest, BestFitAloneIfSpreadingTakesMore) {
 }
 
 // Against a packer that looks at every bin.
-TEST(BestFitTest, PacksAsASlowOneDoes) {
+TEST(BestFitTest, AgreesWithASlowPacker) {
   int spread = 0, alone = 0;
   const bool held = rc::check("the same bins as a slow one", [&] {
     const auto room = *rc::gen::element<std::uint32_t>(1, 2, 64, 100, 1024, 5000);

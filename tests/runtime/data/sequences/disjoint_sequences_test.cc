@@ -34,7 +34,7 @@ struct DisjointSequencesFilled {
   }
 };
 
-TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShorter) {
+TEST_F(DisjointSequencesTest, GivesEveryLabelOnceInOrder) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 9));    // labels 1 .. 8: sequences of 3, 3 and 2
   files.push_back(counting("b.bin", 100, 1));  // none
@@ -56,7 +56,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
       << "what is missing is of no document: nothing sees it";
 }
 
-TEST_F(DisjointSequencesTest, PaddingTakesNoPosition) {
+TEST_F(DisjointSequencesTest, PaddingHasNoPosition) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 4, 7));
   const DisjointSequences data(every_label(std::move(files), 3), 3, 2);
@@ -77,7 +77,7 @@ TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
   EXPECT_EQ(DisjointSequencesFilled(data, 0, 64).labels[0], 1);
 }
 
-TEST_F(DisjointSequencesTest, NothingToPredictIsRefused) {
+TEST_F(DisjointSequencesTest, RefusesDataWithNothingToPredict) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 1));
   EXPECT_FAILURE(DisjointSequences(every_label(std::move(files), 4), 4, 1), Exit::usage, HasSubstr("data.validation"));

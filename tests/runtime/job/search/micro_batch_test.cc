@@ -91,7 +91,7 @@ TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
 
 // With a global batch, the largest size that divides a rank's part and fits. A single micro-batch may fit although two
 // halves do not, because their gradients must be summed.
-TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
+TEST(MicroBatchTest, DividesTheGlobalBatch) {
   std::mt19937 random(7);
   std::map<std::int64_t, int> seen;
   for (int i = 0; i < 25; ++i) {
@@ -117,7 +117,7 @@ TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
 }
 
 // In a pipeline, the ranks of a replica take the same micro-batches, and the largest stage counts.
-TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
+TEST(MicroBatchTest, FitsEveryStageOfAPipeline) {
   const std::vector<std::string> sets = {"parallel.stages=2", "parallel.split=[0, 4]", "model.config.n_layer=4",
                                          "training.global_batch_size=6"};
   const auto largest = [&](std::size_t device) {
@@ -140,7 +140,7 @@ TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
 }
 
 // Two interleaved stages take an even number of micro-batches: six sequences are two of three, not one of six.
-TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
+TEST(MicroBatchTest, FormsCompleteGroupsInAnInterleavedPipeline) {
   const std::vector<std::string> sets = {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
                                          "model.config.n_layer=4"};
   const auto largest = [&](int batch) {
@@ -153,7 +153,7 @@ TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
 }
 
 // Sizes that leave no whole runs of training.reduce_group, or rows that ranks cannot divide, are passed over.
-TEST(MicroBatchTest, SizesThatOtherKeysExcludeAreLeftOut) {
+TEST(MicroBatchTest, SkipsSizesThatOtherKeysExclude) {
   const auto largest = [](const std::vector<std::string>& sets, int ranks) {
     const Recipe recipe = recipe_of(sets);
     return largest_micro_batch(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
@@ -175,7 +175,7 @@ TEST(MicroBatchTest, SizesThatOtherKeysExcludeAreLeftOut) {
 }
 
 // In one case nothing fits, in the other everything up to the largest micro-batch.
-TEST(MicroBatchTest, BothEnds) {
+TEST(MicroBatchTest, HandlesBothExtremes) {
   const auto largest = [](const std::vector<std::string>& sets) {
     const Recipe recipe = recipe_of(sets);
     return largest_micro_batch(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
@@ -195,7 +195,7 @@ TEST(MicroBatchTest, BothEnds) {
 }
 
 // Only the recipe's limits count, and not the machine's.
-TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
+TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto settled = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
@@ -229,7 +229,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
 }
 
 // If the activations go to the host, the host's memory is the limit.
-TEST(MicroBatchTest, ActivationsOfTheHost) {
+TEST(MicroBatchTest, CountsActivationsOnTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
   Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));

@@ -43,7 +43,7 @@ TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
 }
 
 // A step of more ranks has whole runs of training.reduce_group.
-TEST(RefusalTest, MoreRanksTakeWholeRuns) {
+TEST(RefusalTest, MoreRanksFormCompleteRuns) {
   const std::vector<std::string> sets = {"training.reduce_group=3", "training.gradient_accumulation_steps=3"};
   auto more = tiny_workload(sets);
   more.recipe.zero.stage = 3;
@@ -62,7 +62,7 @@ TEST(RefusalTest, MoreRanksTakeWholeRuns) {
 }
 
 // What is said of the numbers holds for the recipe.
-TEST(RefusalTest, SaysWhatChangesDoToTheNumbers) {
+TEST(RefusalTest, ReportsTheEffectOfChangesOnTheNumbers) {
   const auto said = [](std::vector<std::string> sets, std::vector<std::pair<std::string, std::string>> changes) {
     sets.insert(sets.end(), {"memory.device=30KB", "training.gradient_accumulation_steps=2"});
     const Workload workload = tiny_workload(sets);

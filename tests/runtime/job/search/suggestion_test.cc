@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(SuggestionTest, WhatIsNamedAsNearestFits) {
+TEST(SuggestionTest, SuggestedRecipesFit) {
   const std::vector<std::string> sets = {"memory.device=12MB", "training.micro_batch_size=8",
                                          "training.precision=fp32"};
   const Job refused = tiny_job(sets, 4);
@@ -49,7 +49,7 @@ bool fits_with(std::vector<std::string> sets, const std::vector<std::pair<std::s
 }
 
 // A recipe that needs more changes than are tried one by one also gets a suggestion, without unnecessary changes.
-TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
+TEST(SuggestionTest, SuggestsManyChangesAtOnce) {
   const std::vector<std::string> sets = {"training.micro_batch_size=8", "memory.nvme=/none", "memory.host=1GiB"};
   auto least = sets;
   for (const char* change : {"zero.stage=3", "training.recompute=block", "zero.parameters=nvme", "zero.gradients=nvme",
@@ -75,7 +75,7 @@ TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
 }
 
 // Half, a quarter and an eighth of the micro-batch, each with as many more of them.
-TEST(SuggestionTest, TheGlobalBatchStaysAsItIs) {
+TEST(SuggestionTest, KeepsTheGlobalBatch) {
   std::vector<std::string> sets = {"training.micro_batch_size=8", "training.gradient_accumulation_steps=3",
                                    "training.recompute=block",    "data.seq_len=64",
                                    "memory.order=horizontal",     "training.precision=bf16"};
@@ -100,7 +100,7 @@ TEST(SuggestionTest, TheGlobalBatchStaysAsItIs) {
 
 // State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
 // is asked for; what is suggested fits every tier.
-TEST(SuggestionTest, TiersAreSuggested) {
+TEST(SuggestionTest, SuggestsTiers) {
   const auto nearest = [](std::vector<std::string> sets, const char* device = "5MiB") {
     sets.insert(sets.end(), {fmt::format("memory.device={}", device), "training.recompute=block"});
     const Job refused = tiny_job(sets, 1);
@@ -140,7 +140,7 @@ TEST(SuggestionTest, TiersAreSuggested) {
 }
 
 // Changes that keep the bits come first. Those that change the losses say so, and are named only if nothing else fits.
-TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
+TEST(SuggestionTest, PrefersChangesThatKeepTheBits) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"training.precision=fp32", "training.micro_batch_size=4"});
     const Job job = tiny_job(sets, 1);
@@ -165,7 +165,7 @@ TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
 
 // As plans and reports call it: a CPU has no device memory.
 // Tiles of a size that the recipe gives: a smaller one is suggested, as large as what fits allows.
-TEST(SuggestionTest, ASmallerTileIsSuggested) {
+TEST(SuggestionTest, SuggestsASmallerTile) {
   const auto with = [](const std::string& key, const std::string& value) {
     return std::vector<std::string>{
         "model.config.n_embd=256", "model.config.n_head=4", "data.seq_len=8",          "zero.stage=3",
@@ -206,7 +206,7 @@ TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
 }
 
 // If host memory is small, moving state back to the device is considered, even if that takes several changes.
-TEST(SuggestionTest, WhatTheHostHasNoRoomForComesBack) {
+TEST(SuggestionTest, MovesStateBackIfTheHostIsTooSmall) {
   const auto refused = [](const std::vector<std::string>& sets) {
     const Job job = tiny_job(sets, 1);
     const Capacity capacity = capacity_of(job.recipe.memory, 1);
@@ -275,7 +275,7 @@ std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> set
 }
 
 // Each suggestion fits with the same global batch. If there is none, no random change fits either.
-TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
+TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
   Draw draw(20261122);
   int refused = 0, without = 0;
   for (int i = 0; i < 30; ++i) {

@@ -75,7 +75,7 @@ TEST(Mesh, GroupsHoldAllPiecesAndShareThem) {
     }
 }
 
-TEST(Mesh, RanksPerNodeAreThoseOfNodesThatAreAlike) {
+TEST(Mesh, RanksPerNodeAreKnownForEqualNodes) {
   EXPECT_EQ(ranks_per_node({}, 6), 6) << "all on one";
   EXPECT_EQ(ranks_per_node({0, 0, 1, 1}, 4), 2);
   EXPECT_EQ(ranks_per_node({0, 1, 2}, 3), 1);
@@ -159,7 +159,7 @@ TEST(Cut, PiecesFollowEachOtherInRankOrder) {
   EXPECT_EQ(at, 40u);
 }
 
-TEST(Cut, OnePieceIsWholeOnEveryRank) {
+TEST(Cut, ASinglePieceIsCompleteOnEveryRank) {
   const Mesh mesh{4};
   const Cut cut = Cut{4, 1, 40}.in_pieces(1);
   EXPECT_EQ(cut.copies, 4);

@@ -49,7 +49,7 @@ std::vector<std::vector<UnitRange>> all_splits(int units, int pieces) {
 
 // For any number of units and stages, no other split has a faster slowest stage: with equal blocks, with a slow head,
 // and if the second stage may have at most two units.
-TEST(Stages, FastestSplitIsTheBest) {
+TEST(Stages, FastestSplitIsOptimal) {
   for (const double head : {1.0, 5.0})
     for (const bool limited : {false, true})
       for (int units = 1; units <= 9; ++units)
@@ -101,14 +101,14 @@ TEST(Stages, FastestSplitOfChunksBalancesStages) {
       }
 }
 
-TEST(Stages, NoSplitThatMayBe) {
+TEST(Stages, FastestSplitMayNotExist) {
   EXPECT_TRUE(fastest_split(
                   4, 2, 1, [](const UnitRange&) { return 1.0; },
                   [](int stage, const UnitRange& range) { return stage == 1 || range.last > 9; })
                   .empty());
 }
 
-TEST(Stages, ListHasBlocks) {
+TEST(Stages, ListCountsBlocks) {
   const FakeModel model = model_of(4);
   using Blocks = std::vector<std::int64_t>;
   EXPECT_THAT(split_into_pieces(model, 2, 1, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
@@ -205,7 +205,7 @@ TEST(Stages, InterleavedKeepsTheOrderOfMicroBatches) {
         }
 }
 
-TEST(Stages, PiecesAreDealtToStages) {
+TEST(Stages, PiecesAreAssignedToStages) {
   const std::vector<UnitRange> pieces = {{0, 1}, {2, 2}, {3, 4}, {5, 5}};
   const StageUnits second = units_of_stage(pieces, 2, 1);
   EXPECT_THAT(second.all(), ElementsAre(2, 5));

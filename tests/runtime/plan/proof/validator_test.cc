@@ -71,7 +71,7 @@ TEST_P(Mutation, OverlappingBufferIsCaught) {
 }
 
 // A step that leaves out a task whose result another reads, and one in which the two have changed places.
-TEST_P(Mutation, ATaskThatIsLeftOutOrComesLateIsCaught) {
+TEST_P(Mutation, OmittedOrLateTaskIsCaught) {
   int left_out = 0, late = 0;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
     if (plan_.tasks[t].when != When::always) continue;
@@ -115,7 +115,7 @@ TEST_P(Mutation, ATaskThatIsLeftOutOrComesLateIsCaught) {
 }
 
 // What a task uses of a buffer, moved by a page: another task's, or beyond the end of what was written.
-TEST_P(Mutation, AShiftedUseIsCaught) {
+TEST_P(Mutation, ShiftedUseIsCaught) {
   if (!cyclic()) GTEST_SKIP() << "only updates by chunks use parts of buffers";
   int shifted = 0;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
@@ -162,7 +162,7 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
 }
 
 // The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.
-TEST_P(Mutation, TasksOfNoUnitAreTheBorder) {
+TEST_P(Mutation, TasksWithoutAUnitAreTheBorder) {
   int border = 0;
   for (const Task& task : plan_.tasks) {
     EXPECT_EQ(task.border, task.unit < 0) << name_of(task, *case_.model);

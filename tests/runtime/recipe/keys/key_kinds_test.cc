@@ -51,7 +51,7 @@ TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
 }
 
 // A wrong type is shown as it was written: 5 would be right.
-TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
+TEST(KeyKindsTest, AFloatIsShownAsWrittenWithItsInteger) {
   const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
   };
@@ -65,7 +65,7 @@ TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
 }
 
 // A bound that no sensible value meets is named by those that do.
-TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
+TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
   const auto refused = [](const std::string& set, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, EndsWith(end));
   };
@@ -90,7 +90,7 @@ TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
 }
 
 // The system would end the path there, and a message its sentence.
-TEST(KeyKindsTest, NoPathHasAZeroByte) {
+TEST(KeyKindsTest, RefusesZeroBytesInPaths) {
   for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
     EXPECT_FAILURE(recipe_with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,
                    AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": no path has a zero byte)")));

@@ -108,7 +108,7 @@ double loss_of(const std::vector<float>& logits, std::uint32_t label) {
   return std::log(sum) + static_cast<double>(largest) - static_cast<double>(logits[label]);
 }
 
-TEST_P(GeneratorTest, TokenByTokenIsTheFullForward) {
+TEST_P(GeneratorTest, TokenByTokenMatchesTheFullForward) {
   // In 16 bits every product rounds, in another order of sums: a few hundredths of logits of size 10.
   for (const auto& [precision, tolerance] : {std::pair{"fp32", 2e-5}, {"bf16", 5e-2}, {"fp16", 5e-3}}) {
     const Logits each = logits(std::vector<std::size_t>(kLength, 1), precision);

@@ -73,7 +73,7 @@ class PromptsTest : public testing::Test {
   SavedRun run_;
 };
 
-TEST_F(PromptsTest, OfPlainTextALineIsGoneOnFromAsItIs) {
+TEST_F(PromptsTest, ContinuesLinesOfPlainText) {
   with_template();
   const Prompts prompts = read("p.txt", "God said\n\nLet there\r\n");
   ASSERT_EQ(prompts.all.size(), 2u);
@@ -83,7 +83,7 @@ TEST_F(PromptsTest, OfPlainTextALineIsGoneOnFromAsItIs) {
 }
 
 // <|im_end|>, token 2, ends an answer then.
-TEST_F(PromptsTest, OfConversationsALineIsAUsersTurn) {
+TEST_F(PromptsTest, ForConversationsALineIsAUserTurn) {
   const std::string hash = with_template();
   for (const char* name : {"t.bin", "v.bin"}) {
     SCOPED_TRACE(name);
@@ -108,7 +108,7 @@ TEST_F(PromptsTest, ALineOfJsonlIsAConversation) {
                  AllOf(HasSubstr("p.jsonl, line 2, offset 0"), HasSubstr("not JSON")));
 }
 
-TEST_F(PromptsTest, RefusesWhatCannotBeAsked) {
+TEST_F(PromptsTest, RefusesInvalidPrompts) {
   EXPECT_FAILURE(read("p.txt", "\n"), Exit::usage, HasSubstr("holds no prompt"));
   EXPECT_FAILURE(read("p.txt", "a b c d e f g\n", 3), Exit::usage,
                  AllOf(HasSubstr("line 1"), HasSubstr("data.seq_len = 3 leaves no room")));

@@ -54,7 +54,7 @@ TEST(RowGatherTest, BringsRowsInTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
       });
 }
 
-TEST(RowGatherTest, ForgetsWhatAnEvaluationThatWasStoppedHadAdded) {
+TEST(RowGatherTest, DiscardsRowsOfAnInterruptedEvaluation) {
   comm::run_threads(1, [](comm::World& world) {
     RankExchange exchange(world, 4096);
     RowGather gather(exchange.exchange(), 2, 1, 4, 8);

@@ -117,7 +117,7 @@ TEST(ScoreCollectorTest, MetricsHaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
+TEST(ScoreCollectorTest, OmitsTheMatrixOfTooManyClassesWithANote) {
   const std::size_t k = kMaxTabled + 1;
   const auto rows = some_rows(k, device::ClassTarget::one);
   const ClassReport found = report_of(classes_of(k, device::ClassTarget::one), rows, 1);
@@ -143,7 +143,7 @@ TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
 }
 
 // Of any number of classes per text, above what a label's bits hold: with scores, and with what was said alone.
-TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
+TEST(ScoreCollectorTest, CountsSetsOfClasses) {
   for (const std::size_t k : {std::size_t{90}, kMaxTabled + 1}) {
     const auto rows = some_rows(k, device::ClassTarget::many);
     const std::size_t words = (k + 31) / 32;
@@ -200,7 +200,7 @@ void expect_metrics_of(const ClassReport& report, PredictionKind predictions) {
   EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(predictions)));
 }
 
-TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
+TEST(ScoreCollectorTest, ReportsTheMetricsOfTheTable) {
   const std::vector<std::string> ab = {"a", "b"};
   expect_metrics_of(report_of({ab, true, device::ClassTarget::one}, {1, 0, 0, 1}, {0, 1}), PredictionKind::one_class);
   expect_metrics_of(report_of({ab, true, device::ClassTarget::many}, {1, -1, -1, 1}, {0b01, 0b10}),
@@ -214,14 +214,14 @@ TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
                     PredictionKind::number);
 }
 
-TEST(ScoreCollectorTest, ErrorsAreTheBetterTheSmaller) {
+TEST(ScoreCollectorTest, SmallerErrorsAreBetter) {
   for (const char* name : {"eval_loss", "eval_perplexity", "eval_mse", "eval_mae"})
     EXPECT_FALSE(metric_named(name).greater_is_better) << name;
   for (const char* name : {"eval_f1", "eval_precision_micro", "eval_matthews", "eval_pearson"})
     EXPECT_TRUE(metric_named(name).greater_is_better) << name;
 }
 
-TEST(ScoreCollectorTest, NamesClassesThatAveragesLeaveOut) {
+TEST(ScoreCollectorTest, NamesClassesThatAveragesOmit) {
   const auto report = report_of({{"a", "b", "c"}, true, device::ClassTarget::one}, {1, 0, 0, 0, 0, 1}, {0, 2});
   EXPECT_THAT(report.notes,
               ElementsAre(HasSubstr("leave out a class that no text has and none was predicted to have: b"),

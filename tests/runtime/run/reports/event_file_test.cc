@@ -38,7 +38,7 @@ void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) 
 
 // What the tensorboard package's own writer makes of Event(wall_time=1.5, step=3, summary=[train/loss: 2.25]), byte by
 // byte; tests/scripts/tensorboard.sh reads whole folders back with that package.
-TEST(EventFile, AnEvaluationThatIsMadeAgainIsCut) {
+TEST(EventFile, DropsAnEvaluationThatIsRepeated) {
   const ScratchFolder folder;
   {
     EventFile file(folder.path(), {});
@@ -56,7 +56,7 @@ TEST(EventFile, AnEvaluationThatIsMadeAgainIsCut) {
   EXPECT_NE(text.substr(0, cut).find("train/loss"), std::string::npos);
 }
 
-TEST(EventFile, AFolderIsOneRuns) {
+TEST(EventFile, AFolderBelongsToOneRun) {
   const ScratchFolder folder;
   {
     const EventFile first(folder.path(), {});
@@ -65,7 +65,7 @@ TEST(EventFile, AFolderIsOneRuns) {
   EXPECT_NO_THROW(EventFile(folder.path(), {}));
 }
 
-TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
+TEST(EventFile, RecordsMatchTensorBoards) {
   const ScratchFolder folder;
   EventFile file(folder.path(), KeptLines{2});
   const Scalar scalar{"train/loss", 2.25};
@@ -87,7 +87,7 @@ TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
   EXPECT_EQ(sum, (plain >> 15 | plain << 17) + 0xa282ead8u);
 }
 
-TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
+TEST(EventFile, AResumedRunKeepsOnlyItsOwnSteps) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 5);
   const std::string before = all_in(folder);
@@ -100,7 +100,7 @@ TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
   EXPECT_THAT(folder.read(names[1]), HasSubstr("train/loss"));
 }
 
-TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
+TEST(EventFile, ANewRunReplacesOnlyThePreviousRun) {
   const ScratchFolder folder;
   folder.write("events.out.tfevents.1.other", "theirs");
   write_steps(folder.path(), 1, 5);
@@ -115,7 +115,7 @@ TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
   EXPECT_EQ(events_up_to(folder.read(names[1]), {2}), folder.read(names[1]).size());
 }
 
-TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
+TEST(EventFile, AnIncompleteOrDamagedRecordEndsAFile) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 3);
   std::string text = all_in(folder);
@@ -135,7 +135,7 @@ TEST(EventFile, AFieldEndsWithItsEvent) {
   EXPECT_EQ(events_up_to(text, {3}), text.size());
 }
 
-TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
+TEST(EventFile, NamesAFolderThatCannotBeMade) {
   const ScratchFolder folder;
   const fs::path file = folder.write("file", "");
   EXPECT_FAILURE(EventFile(file / "below", {}), Exit::failed,
@@ -143,7 +143,7 @@ TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
 }
 
 // RFC 3720, B.4.
-TEST(Crc32c, OfTheRfcsExamples) {
+TEST(Crc32c, MatchesTheRfcsExamples) {
   std::string rising, falling;
   for (char c = 0; c < 32; ++c) {
     rising += c;
@@ -155,7 +155,7 @@ TEST(Crc32c, OfTheRfcsExamples) {
   EXPECT_EQ(crc32c(falling), 0x113fdb5cu);
 }
 
-TEST(Crc32c, OfTheUsualCheckAndOfNothing) {
+TEST(Crc32c, MatchesTheStandardCheckAndTheEmptyString) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(crc32c(""), 0u);
 }

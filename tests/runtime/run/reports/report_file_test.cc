@@ -48,7 +48,7 @@ TEST_F(ReportFileTest, ATableKeepsItsHeading) {
   EXPECT_EQ(after(before, KeptLines{2, false}, "4,0,,\n", heading), heading + "1,3,,\n2,2,,\n4,0,,\n");
 }
 
-TEST_F(ReportFileTest, AFileThatNothingWasWrittenToStaysAsItWas) {
+TEST_F(ReportFileTest, AnUnwrittenReportLeavesTheFileUnchanged) {
   const auto old = folder_.write("old", "kept\n"), fresh = folder_.path() / "fresh";
   {
     const ReportFile a(old, "report.jsonl"), b(fresh, "report.csv");
@@ -58,7 +58,7 @@ TEST_F(ReportFileTest, AFileThatNothingWasWrittenToStaysAsItWas) {
   EXPECT_FALSE(std::filesystem::exists(fresh));
 }
 
-TEST_F(ReportFileTest, TwoRunsDoNotWriteOneFile) {
+TEST_F(ReportFileTest, OnlyOneRunWritesAFile) {
   const auto path = folder_.path() / "report";
   ReportFile first(path, "report.jsonl");
   EXPECT_FAILURE(ReportFile(path, "report.jsonl"), Exit::usage, HasSubstr("report.jsonl: " + path.string()));
@@ -66,7 +66,7 @@ TEST_F(ReportFileTest, TwoRunsDoNotWriteOneFile) {
   EXPECT_FAILURE(ReportFile(path, "report.jsonl"), Exit::usage, HasSubstr("is in use"));
 }
 
-TEST_F(ReportFileTest, AFolderThatIsNotThereIsNamed) {
+TEST_F(ReportFileTest, NamesAMissingFolder) {
   EXPECT_FAILURE(ReportFile(folder_.path() / "none" / "report", "report.jsonl"), Exit::failed,
                  HasSubstr("there is no folder " + (folder_.path() / "none").string()));
   EXPECT_FAILURE(ReportFile("/proc/report.jsonl", "report.jsonl"), Exit::usage,

@@ -70,14 +70,14 @@ TEST_F(RunReportsTest, AFolderHoldsAllReportsUnderTheirUsualNames) {
   EXPECT_EQ(recipe({"report.summary=/elsewhere"}).report.summary, "/elsewhere") << "a name of one's own comes first";
 }
 
-TEST_F(RunReportsTest, TheRecipeInTheFolderIsTheRuns) {
+TEST_F(RunReportsTest, TheFolderContainsTheRunsRecipe) {
   run(0, 1);
   const std::string text = read("recipe.toml");
   EXPECT_THAT(text, Not(HasSubstr("report.dir"))) << "to run it again is not to write over this report";
   EXPECT_EQ(to_text(load_recipe(folder_.path() / "run/recipe.toml", {})), to_text(recipe()));
 }
 
-TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
+TEST_F(RunReportsTest, AResumedRunIsOneRunInEveryReport) {
   run(0, 4);
   run(2, 3);
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 3u);
@@ -93,7 +93,7 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
 
 // The reports of a run that was stopped before the evaluation of its last step, made it after resuming, and was then
 // killed.
-TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
+TEST_F(RunReportsTest, ARepeatedEvaluationAppearsOnce) {
   const auto evaluate = [](RunReports& reports, std::int64_t step, double loss) {
     reports.evaluation({step, loss, 4096, 4, 100, true, 1700000001.5, {{"eval_accuracy", 0.5}}, {{"a", "b\n"}}});
   };
@@ -122,7 +122,7 @@ TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 3u) << read("report.jsonl");
 }
 
-TEST_F(RunReportsTest, OneRunAtATimeWritesThem) {
+TEST_F(RunReportsTest, OnlyOneRunWritesThemAtATime) {
   {
     const RunReports first(recipe(), {});
     EXPECT_FAILURE(RunReports(recipe(), {}), Exit::usage, testing::HasSubstr("another run writes"));
@@ -160,7 +160,7 @@ TEST_F(RunReportsTest, NoReportIsWrittenThroughALink) {
   }
 }
 
-TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
+TEST_F(RunReportsTest, AnEvaluationHasItsOwnLine) {
   {
     RunReports reports(recipe(), {});
     reports.step(step(1), Memory{});
@@ -181,7 +181,7 @@ TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 4u) << "an evaluation after the step from which a run resumes stays";
 }
 
-TEST_F(RunReportsTest, WhatIsNotFiniteIsNullAndEmpty) {
+TEST_F(RunReportsTest, NonFiniteValuesAreNullOrEmpty) {
   {
     RunReports reports(recipe(), {});
     StepReport report = step(1);

@@ -73,7 +73,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
   }
 }
 
-TEST(Trace, AnArrowForEveryWait) {
+TEST(Trace, EveryWaitIsAnArrow) {
   for (const Job& job : jobs()) {
     const TraceEvents trace = read_trace(planned(job));
     const std::size_t waits = waits_between_rows(job.plan, false);
@@ -83,7 +83,7 @@ TEST(Trace, AnArrowForEveryWait) {
 }
 
 // What lives at once lies apart in memory, so its sum is never above the arena's end.
-TEST(Trace, MemoryComesAndGoesBelowThePlannedPeak) {
+TEST(Trace, MemoryStaysBelowThePlannedPeak) {
   for (const Job& job : jobs()) {
     const StepPlan& plan = job.plan;
     const TraceEvents trace = read_trace(planned(job));
@@ -133,7 +133,7 @@ class TraceOfSteps : public testing::Test {
   Job job_ = traced_job({"zero.stage=1"}, 2);
 };
 
-TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepARowsSlice) {
+TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepASlice) {
   const TraceEvents trace = read({{0, 3}, {1, 3}, {0, 4}, {1, 4}});
   EXPECT_EQ(trace.processes.at(0), "rank 0");
   EXPECT_EQ(trace.processes.at(1), "rank \"1\" on\nb");
@@ -145,7 +145,7 @@ TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepARowsSlice) {
   for (const int rank : {0, 1}) EXPECT_EQ(trace.tasks_of(rank).size(), 2 * tasks_with_rows(job_.plan));
 }
 
-TEST_F(TraceOfSteps, ATaskThatWaitsForTheStepBeforeHasAnArrowFromThere) {
+TEST_F(TraceOfSteps, AWaitForThePreviousStepIsAnArrow) {
   ASSERT_GT(waits_across(), 0u);
   const std::size_t one = read({{0, 3}}).arrows.size();
   EXPECT_EQ(read({{0, 3}, {0, 4}}).arrows.size(), 2 * one + waits_across());

@@ -57,7 +57,7 @@ class WrittenRecipes : public testing::Test {
   tests::TokenFolder tokens_{60};
 };
 
-TEST_F(WrittenRecipes, AreReadAsTheRunsOfAllFamiliesAndObjectives) {
+TEST_F(WrittenRecipes, SurviveARoundTripForAllFamiliesAndObjectives) {
   const std::string bert = R"("hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                                "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 60)";
   const std::map<std::string, std::string> families = {

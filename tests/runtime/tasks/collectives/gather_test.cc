@@ -31,7 +31,7 @@ std::size_t shard_bytes() {
   return Draft(c.request).layout(1).shard() * 2;
 }
 
-TEST(Gather, BringsTheShardsOfTheRanksThatHoldAUnit) {
+TEST(Gather, CollectsTheShardsOfAUnit) {
   const auto gather = [](Draft& draft, int shard, int whole) {
     Gather{.which = {1}, .shard = draft.whole(shard), .parameters = whole}.add(draft);
   };
@@ -49,7 +49,7 @@ TEST(Gather, BringsTheShardsOfTheRanksThatHoldAUnit) {
   EXPECT_EQ(two.between, 0u) << "its group is a node";
 }
 
-TEST(Spread, BringsUpdatedPartsToThoseThatHoldThem) {
+TEST(Spread, SendsUpdatedPartsToTheirHolders) {
   const auto spread = [](Draft& draft, int held, int) { Spread{.unit = 1, .parameters = held}.add(draft); };
   const Added of_two = add(2, 0, spread);
   EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is there";
@@ -60,7 +60,7 @@ TEST(Spread, BringsUpdatedPartsToThoseThatHoldThem) {
   EXPECT_EQ(add(1, 2, spread).sent, 2 * shard_bytes()) << "each of two updates half of all";
 }
 
-TEST(GatherSums, BringsSumsToThoseThatUpdateThem) {
+TEST(GatherSums, SendsSumsToTheRanksThatUpdateThem) {
   const auto sums = [](Draft& draft, int sum, int) { GatherSums{.unit = 1, .sum = sum}.add(draft); };
   EXPECT_EQ(add(1, 1, sums).sent, 3 * 2 * shard_bytes()) << "fp32";
   EXPECT_EQ(add(2, 2, sums).sent, 2 * shard_bytes());

@@ -31,7 +31,7 @@ struct LocalSum {
   int sum;
 };
 
-TEST(LocalSum, AccumulateReadsTheGradientAndGoesOnWithTheSum) {
+TEST(LocalSum, AccumulateAddsTheGradientToTheSum) {
   for (const bool shared : {false, true})
     for (const bool first : {true, false}) {
       LocalSum s(shared);
@@ -56,7 +56,7 @@ TEST(LocalSum, AccumulateReadsTheGradientAndGoesOnWithTheSum) {
     }
 }
 
-TEST(LocalSum, RoundWritesTheGradientInThePlaceOfTheLast) {
+TEST(LocalSum, RoundReplacesTheLastGradient) {
   LocalSum s;
   Round{s.gradient, {s.sum, false}}.add(s.run.draft);
   const Task& task = s.run.task();

@@ -188,7 +188,7 @@ class Sharing : public testing::TestWithParam<Way> {};
 
 // The gradient of a shared table is the sum of the gradients of separate equal tables. The tolerance: differences of
 // fp32 weights below 1, each exact to 2^-25, for sums of at most twelve gradients with the same rounding.
-TEST_P(Sharing, AddsTheGradientsOfAll) {
+TEST_P(Sharing, AddsTheGradientsOfAllUnits) {
   const Chain apart(DType::fp32, 0);
   const Weights before = weights_of(apart), alone = after_a_step(DType::fp32, 0, GetParam());
   const std::size_t decoder = apart.units[3]->parameters()[1].offset;
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Sharing,
                                            Way{2, 2, 1}, Way{3, 1, 3}));
 
 // As for everything else, the bits do not depend on how the four micro-batches are processed.
-TEST(SharingTest, HasTheSameBitsOnEveryWay) {
+TEST(SharingTest, HasTheSameBitsInEveryPlan) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const int shares : {1, 2}) {
       const Weights one = after_a_step(dtype, shares, {1, 4, 0});
