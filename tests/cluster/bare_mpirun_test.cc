@@ -1,4 +1,4 @@
-// Nodes that are lost without launch: the ranks name the lost node and end. mpirun itself may wait for it for as long
+// Nodes that are lost without launch: the ranks name the lost node and end. mpirun itself may wait for the node as long
 // as TCP does (docs/guide.md).
 #include <fmt/format.h>
 #include <gmock/gmock.h>

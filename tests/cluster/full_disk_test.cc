@@ -59,8 +59,8 @@ TEST_F(FullDisk, OfTheNvmeTierInMidRunDoesNotAffectTheRun) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// The disk that one node writes its part of a checkpoint to, from a moment on: the checkpoints before stay, and the
-// same command continues to the bits of an undisturbed run.
+// During the run, the disk to which one node writes its part of a checkpoint fills up. Earlier checkpoints stay, and
+// the same command continues to the bits of an undisturbed run.
 TEST_F(FullDisk, OfCheckpointsInMidRunIsNotRetriedAndTheSameCommandResumes) {
   const std::string bits = untouched();
   const Cluster cluster(2);

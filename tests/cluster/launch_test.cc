@@ -24,7 +24,7 @@ TEST_F(ClusterLaunch, ChecksStartsAndReports) {
   const Outcome outcome =
       run(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--env", "MY_OWN=x"}, {"training.max_steps=30"})), 180);
   ASSERT_EQ(outcome.code, 0) << outcome.all();
-  // The resolved settings are printed once, then the table; nothing of mpirun's is.
+  // The resolved settings are printed once, then the table. mpirun's own output is not shown.
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
@@ -38,7 +38,7 @@ TEST_F(ClusterLaunch, ChecksStartsAndReports) {
   EXPECT_TRUE(std::filesystem::exists(file("logs/rank-00005.log")));
 }
 
-// Every rank of every node has what the launcher's environment and --env say.
+// Every rank of every node has the variables of the launcher's environment and of --env.
 TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
   const Cluster cluster(2);
   // ranks of n2 that have the variables, seen from outside
@@ -76,7 +76,7 @@ TEST_F(ClusterLaunch, ARunCanBeWatchedAndStoppedFromAnotherNode) {
   EXPECT_EQ(running.wait(120).code, static_cast<int>(Exit::requeue));
 }
 
-// A stop that went well: our sentence is the last, and the same command continues the run.
+// After a successful stop, Strata's sentence is the last line, and the same command continues the run.
 TEST_F(ClusterLaunch, SignalsReachTheRanks) {
   const Cluster cluster(2);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
@@ -127,7 +127,7 @@ TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
 }
 
 struct ClusterRefusal : ClusterRun {
-  // Refused before any rank starts: exit code 2, one sentence, an event.
+  // These are refused before any rank starts, with exit code 2, one sentence and an event.
   void expect_refused(const Outcome& outcome, const testing::Matcher<std::string>& sentence) {
     EXPECT_EQ(outcome.code, static_cast<int>(Exit::usage)) << outcome.all();
     EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: "), sentence)) << outcome.all();
@@ -171,7 +171,7 @@ TEST_F(ClusterRefusal, AnOpenAddress) {
                  HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines control this run"));
 }
 
-// launch finds this before it starts ranks. Without its check, the ranks find it and name the node.
+// launch detects this before it starts ranks. Without its check, the ranks detect it and name the node.
 TEST_F(ClusterRefusal, FilesThatANodeCannotSee) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + file("nowhere.bin")})), 90),
@@ -206,7 +206,7 @@ TEST_F(ClusterRefusal, ANodeWithADifferentOrMissingBinary) {
   std::filesystem::create_directories(file("bin"));
   const std::string program = file("bin/strata");
   std::filesystem::copy_file(kStrata, program);
-  // The same program with one more byte, which runs as well.
+  // This is the same program with one more byte. It runs as well.
   std::filesystem::copy_file(kStrata, file("another"));
   std::ofstream(file("another"), std::ios::app) << "x";
   cluster.at("n2", "mount --bind " + file("another") + " " + program);

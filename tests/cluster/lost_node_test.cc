@@ -1,4 +1,5 @@
-// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of an undisturbed run.
+// Nodes are lost during a run. Under launch, the run continues on the remaining nodes, to the bits of an undisturbed
+// run.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
@@ -118,7 +119,7 @@ TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
         return restart != errors.npos && errors.find(" tokens/s ", restart) != errors.npos;
       },
       120));
-  // The run is stopped, and started by hand on the remaining nodes: the number comes from the checkpoint.
+  // The run is stopped, and started by hand on the remaining nodes. The number then comes from the checkpoint.
   running.send(SIGUSR1);
   const Outcome stopped = running.wait(120);
   EXPECT_EQ(stopped.code, static_cast<int>(Exit::requeue)) << stopped.all();

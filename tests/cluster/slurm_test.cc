@@ -25,7 +25,7 @@ struct Slurm : ClusterRun {
   void SetUp() override {
     if (const std::string why = Cluster::why_not(true); !why.empty()) GTEST_SKIP() << why;
   }
-  // Waits until `text` of a shell on n1 says what is wanted.
+  // Waits until the shell command `text` on n1 prints the wanted output.
   static bool comes(const Cluster& cluster, const std::string& shell_text, const std::string& wanted, double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) {
@@ -34,7 +34,7 @@ struct Slurm : ClusterRun {
     }
     return false;
   }
-  // strata train's words as a shell reads them, without the program and the command.
+  // The arguments of strata train, quoted for a shell, without the program and the command.
   std::string keys(const std::vector<std::string>& sets) const {
     std::string out;
     const std::vector<std::string> words = train(sets);
@@ -50,7 +50,8 @@ TEST_F(Slurm, ARequeuedJobContinuesToTheSameBits) {
   const std::string bits = untouched(sets);
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  // Slurm's shortest limit is a minute, and it is up to a minute late. To the job, a signal is the same.
+  // Slurm's shortest time limit is a minute, and it may act up to a minute late. A signal has the same effect on the
+  // job.
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -o job.log " +
                        kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/400", 120)) << run_.folder().read("job.log");
@@ -131,7 +132,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const std::string batch = kBatch + keys({"training.max_steps=30"});
-  // The batch file itself, held back until the node is gone.
+  // This is the batch file itself, held back until the node is gone.
   run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
                                          "\necho without: $?\nSTRATA_LAUNCH_OPTIONS='--min-nodes 2' bash " + batch +
                                          "\necho with: $?\n");

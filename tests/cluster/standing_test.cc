@@ -1,4 +1,4 @@
-// Ranks that live but do nothing: they are named, and the run ends. Under launch it continues to the bits of an
+// Ranks are alive but do nothing. They are named, and the run ends. Under launch it continues to the bits of an
 // undisturbed run.
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 struct StandingRank : ClusterRun {
-  // Limits that are short enough for a test.
+  // Limits short enough for a test.
   static std::vector<std::string> watched(std::vector<std::string> sets = {}) {
     sets.insert(sets.end(), {"control.warn_after=6", "control.stuck_after=12"});
     return sets;
@@ -57,7 +57,7 @@ TEST_F(StandingRank, UnderBareMpirunAStoppedRankIsNamedAndAllRanksEnd) {
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// A node's drive that can be frozen. It then answers no write, and its rank cannot even be killed.
+// A drive of one node that can be frozen. It then completes no write, and the rank cannot even be killed.
 class HangingDrive {
  public:
   HangingDrive(const Cluster& cluster, std::string node, std::string folder)

@@ -10,7 +10,7 @@ using testing::ElementsAre;
 
 TEST(Levels, GroupMembersByNode) {
   const std::vector<int> nodes{0, 0, 1, 1, 2, 2};
-  // In the order of pieces, which is not that of ranks.
+  // Members are in the order of pieces, which is not that of ranks.
   const Levels levels({{0, 2, 4, 1, 3, 5}, 4}, nodes);
   EXPECT_THAT(levels.nodes(), ElementsAre(ElementsAre(0, 3), ElementsAre(1, 4), ElementsAre(2, 5)));
   EXPECT_EQ(levels.node(), 1);

@@ -30,7 +30,7 @@ TEST(Process, CountsAsEndedBeforeItIsReaped) {
   ASSERT_EQ(read(ready[0], &process, sizeof process), static_cast<ssize_t>(sizeof process));
   EXPECT_EQ(process.pid, child);
   EXPECT_TRUE(process.alive());
-  Process successor = process;  // another that got the same number
+  Process successor = process;  // another process with the same PID
   ++successor.start_time;
   EXPECT_FALSE(successor.alive());
   kill(child, SIGKILL);
@@ -60,7 +60,7 @@ TEST(NodeClaim, TheFirstProcessTakesIt) {
   EXPECT_TRUE(NodeClaim(name).take()) << "its holder has ended";
 }
 
-// A second message is better than none.
+// Printing twice is better than not at all.
 TEST(NodeClaim, IsGrantedIfTheSystemRefusesSockets) {
   NodeClaim claim("strata-test");
   for (const long call : {SYS_socket, SYS_bind})

@@ -6,8 +6,8 @@
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
 
-// A view may start at any element. An operation gives the same bits wherever its operands lie, also if rows are too
-// short or too odd for the processor's whole vectors.
+// A view may start at any element. An operation gives the same bits wherever its operands lie, even if rows are not a
+// multiple of the processor's vectors.
 namespace strata::device {
 namespace {
 

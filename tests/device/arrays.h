@@ -10,7 +10,7 @@
 #include "device/lane.h"
 #include "device/view.h"
 
-// What the tests of operations share: arrays of any dtype, lanes to run in, references by differences.
+// Shared by the tests of operations: arrays of any dtype, lanes, and gradients by finite differences.
 namespace strata::device::testing {
 
 // The twin that this test program tests.

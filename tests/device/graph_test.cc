@@ -115,7 +115,7 @@ TEST_F(GraphTest, RefusesWorkThatCannotBeRecorded) {
   };
   EXPECT_THROW(record([&] { main_.stamp(&time); }), Error);
   EXPECT_THROW(record([&] { cpu::submit(main_, [](cpu::Team&) {}); }), Error);
-  Event told(kDevice);  // which a lane of the host may wait for
+  Event told(kDevice);  // a host lane may wait for it
   EXPECT_THROW(record([&] { main_.record(told); }), Error);
   side_.record(back_);
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
@@ -180,7 +180,7 @@ TEST(Event, HasPassedOnceTheHostLaneReachedIt) {
 TEST(Event, TheIssuingThreadWaitsForTheHostsLaneOrTheEndOfTheRun) {
   AbortToken abort;
   Event event;
-  event.wait(abort);  // without a record it is over
+  event.wait(abort);  // returns at once without a record
   std::atomic<bool> gate = false, opened = false;
   Lane lane("lane", 1, 0, abort);
   cpu::submit(lane, [&gate](cpu::Team&) {

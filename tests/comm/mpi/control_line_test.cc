@@ -46,7 +46,7 @@ TEST(ControlLine, ALateNoticeEndsAWaitInProgress) {
       {}, [] { fake_mpi::delay_notices(1, 0, 25); });
 }
 
-// Nobody is waiting. A look outside of waits finds the notice, and so does the end.
+// No rank is waiting. A check outside of waits finds the notice, and so does the end of the run.
 TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
   for (const bool at_the_end : {false, true}) {
     Gate failed(2);
@@ -158,7 +158,7 @@ TEST(ControlLine, AFailureIsReportedOnceAndALongCauseIsTruncated) {
   EXPECT_EQ(fake_mpi::calls(1, "Isend"), 1U);
 }
 
-// Otherwise the others would wait for ever. They need no notice of a farewell.
+// Otherwise the others would wait forever. They need no notice after a farewell.
 TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   for (const bool fails : {true, false}) {
     fake_mpi::run_well(2, [&](int number) {
@@ -178,7 +178,7 @@ TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   }
 }
 
-// MPI itself may be the cause.
+// The cause may be MPI itself.
 TEST(ControlLine, AFailureIsReportedEvenIfMpiFails) {
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
@@ -192,7 +192,7 @@ TEST(ControlLine, AFailureIsReportedEvenIfMpiFails) {
   });
 }
 
-// All others wait for a farewell that is long on its way.
+// All others wait for a farewell that takes long to arrive.
 TEST(ControlLine, TheEndWaitsForALateFarewell) {
   fake_mpi::run_well(
       3,
@@ -211,7 +211,7 @@ TEST(ControlLine, TheEndWaitsForALateFarewell) {
   }
 }
 
-// Requests in flight may point at memory that is gone.
+// Requests in flight may point to memory that has been freed.
 TEST(ControlLine, MpiIsNotCalledAfterAFailure) {
   fake_mpi::run_well(2, [](int number) {
     std::size_t before = 0;

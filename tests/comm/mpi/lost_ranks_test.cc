@@ -1,4 +1,4 @@
-// Ranks that are lost without a message: how a ControlLine finds them, and which rank prints it.
+// Ranks that are lost without a message: how a ControlLine detects them, and which rank prints the loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-// A process that has ended: a neighbour as rank `number`.
+// A process that has ended, as a neighbour with rank `number`.
 Process ended_process(int number) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
@@ -43,7 +43,7 @@ TEST(LostRanks, ADeadNeighbourIsReportedToAllRanks) {
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";
 }
 
-// Its farewell may come between the look for messages and the look at its process.
+// Its farewell may arrive between the check for messages and the check of its process.
 TEST(LostRanks, ANeighbourThatLeftAtTheLastMomentIsNotDead) {
   for (const bool at_the_end : {false, true}) {
     fake_mpi::run_well(
@@ -86,7 +86,7 @@ TEST(LostRanks, RanksThatWaitForADepartedRankReportIt) {
   });
 }
 
-// Nobody here sees the process of a rank on another node.
+// The process of a rank on another node is not visible here.
 TEST(LostRanks, ARankOfAnotherNodeThatDoesNotLeaveIsNamed) {
   Gate said(3);
   fake_mpi::run_well(

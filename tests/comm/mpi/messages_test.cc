@@ -33,7 +33,7 @@ std::unique_ptr<World> messages() {
   return mpi_messages_world(std::make_unique<MpiSession>(), "", 2s);
 }
 
-// The data of a gather of one shard per rank, in a lane.
+// The data of a gather in a lane, with one shard per rank.
 class Gather {
  public:
   Gather(World& world, std::size_t shard)
@@ -97,7 +97,8 @@ TEST(MpiMessages, CollectivesWithPartialArrivals) {
   }
 }
 
-// One byte arrives per call: of messages shorter and longer than MPI's eager limit, with a broadcast in another lane.
+// One byte arrives per call, for messages shorter and longer than MPI's eager limit, during a broadcast in another
+// lane.
 TEST(MpiMessages, AMessageArrivesByteByByte) {
   fake_mpi::run_well(
       2,
@@ -126,7 +127,7 @@ TEST(MpiMessages, AMessageArrivesByteByByte) {
   expect_all_ended_well(2);
 }
 
-// One large message would block the other direction; many at once would take the memory of all.
+// One large message would block the other direction, and many at once would need memory for all of them.
 TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreInFlight) {
   fake_mpi::run_well(
       2,
@@ -249,7 +250,7 @@ TEST(MpiMessages, AFarewellOvertakesData) {
   expect_all_ended_well(2);
 }
 
-// Ranks whose MPI call fails report that call, and the others report their own.
+// A rank whose MPI call fails reports that call, and the other ranks report theirs.
 TEST(MpiMessages, AnMpiErrorIsReportedByItsRank) {
   for (const char* call : {"Testsome", "Irecv"}) {
     std::latch fails(2);

@@ -1,4 +1,4 @@
-// How ranks that share memory meet, and how they end; ranks are threads.
+// How ranks that share memory connect and end. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -122,7 +122,7 @@ TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
   for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
 }
 
-// A notice arrives after the last collective, when this rank does not look any more. leave() finds it.
+// A notice arrives after the last collective, when this rank no longer checks for notices. leave() finds it.
 TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
   fake_mpi::run_well(2, [](int rank) {
     std::string why_not;
@@ -139,7 +139,7 @@ TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
   for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
 }
 
-// MPI_Finalize would wait for a rank that has failed and does not come.
+// MPI_Finalize would wait for a failed rank that never calls it.
 TEST(MpiSharedMemory, NoRankFinalizesIfAFailedRankHangs) {
   std::latch ended(2);
   fake_mpi::run_well(2, [&](int rank) {

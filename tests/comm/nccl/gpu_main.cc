@@ -1,5 +1,5 @@
-// The real NCCL on a real GPU, by one rank: what it takes and returns, not what ranks make of each other. Skipped, with
-// the reason, if there is no GPU or no NCCL.
+// Tests the real NCCL on a real GPU with one rank, so only its calls and results, and no exchange between ranks.
+// Skipped, with the reason, if there is no GPU or no NCCL.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// What the watch, the communicators and their destructors do when NCCL fails, hangs, or goes while it is used. The fake
-// ends the process where the real one would crash, and counts what it would wait for.
+// How the watch, the communicators and their destructors react if NCCL fails, hangs, or is destroyed while in use. The
+// fake ends the process when the real library would crash, and counts calls in which it would wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class NcclFailure : public ::testing::Test {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// A lane with its communicator and what a gather needs.
+// A lane with its communicator and the buffers of a gather.
 struct Gather {
   Gather(Rank& rank, const char* name)
       : arena(3000, rank.device), lane(rank.lane(name)), communicator(rank.open(lane)) {}
@@ -109,7 +109,7 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForQueueSpace) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// The patience applies to each collective, not to all that were issued together.
+// The time limit applies to each collective, not to all collectives that were issued together.
 TEST_F(NcclFailure, ManyQueuedCollectivesAreNotAHang) {
   constexpr auto kPatience = 500ms;
   const auto slow = [](void*) { std::this_thread::sleep_for(120ms); };
@@ -177,7 +177,7 @@ TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// This happens before the watch has looked.
+// This happens before the watch's first check.
 TEST_F(NcclFailure, ADestructorAbortsTwoHungCommunicatorsTogether) {
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     std::optional<Gather> gather(std::in_place, rank, "gather"), reduce(std::in_place, rank, "reduce");

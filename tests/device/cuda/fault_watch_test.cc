@@ -16,7 +16,7 @@ namespace {
 
 using testing::kDevice;
 
-// The lane waits for something that never comes, without asking the driver.
+// The lane waits for an event that never occurs, without querying the driver.
 TEST(FaultWatch, EndsWaitsForAFailedDevice) {
   AbortToken abort;
   {

@@ -77,7 +77,7 @@ TEST(Emulation, WrongKernelsAreRefused) {
   EXPECT_THAT(report(Wrong::trap), HasSubstr("thread (5, 0, 0) traps"));
 }
 
-// Kernels check what the CPU's operations check when they run.
+// Kernels make the same checks as the CPU's operations when they run.
 TEST(Emulation, IndicesOutsideTheTableTrap) {
   testing::Array table(DType::fp32, 4), out(DType::fp32, 2), workspace(DType::fp32, 64);
   const std::uint32_t indices[] = {1, 4};

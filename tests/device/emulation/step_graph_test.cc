@@ -1,4 +1,5 @@
-// When the executor launches a step as a graph and when it issues its tasks, seen by the ranges that a profiler sees.
+// Tests when the executor launches a step as a graph and when it issues single tasks, by the ranges that a profiler
+// sees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -82,7 +82,7 @@ TEST(DynamicMap, HasBitsandbytesValues) {
   }
 }
 
-// No other code's value is nearer, but for the rounding of encode()'s one fma (1e-6 of the value), and but for small
+// No other code's value is nearer, except for the rounding of encode()'s one fma (1e-6 of the value), and for small
 // numbers of the unsigned map, which never become zero.
 template <bool kSigned>
 void expect_nearest(float x) {
@@ -104,7 +104,7 @@ TEST(DynamicMap, EncodesToTheNearestValue) {
     expect_nearest<true>(-x);
     expect_nearest<false>(x);
   }
-  // Around every border between two codes.
+  // Checks numbers around every border between two codes.
   const auto around = [](const std::vector<float>& map, auto&& expect) {
     for (std::size_t k = 1; k < 256; ++k)
       for (const float factor : {0.99999f, 1.0f, 1.00001f}) expect((map[k - 1] + map[k]) / 2 * factor);

@@ -45,14 +45,14 @@ TEST(ExactSum, ASingleTermIsReturned) {
   EXPECT_EQ(bits(sum_of({-0.0}).round()), bits(0.0)) << "zero has one form";
 }
 
-// Two terms: the processor's own addition is rounded correctly; three: so is fp80's or fp128's where exponents are
-// near.
+// For two terms, the processor's addition is rounded correctly. For three, so is that of fp80 or fp128 if exponents are
+// close.
 TEST(ExactSum, TwoTermsRoundAsTheProcessor) {
   const auto x = any_doubles(40000, 2);
   std::mt19937_64 engine(3);
   for (std::size_t i = 0; i + 1 < x.size(); ++i) {
     EXPECT_EQ(bits(sum_of({x[i], x[i + 1]}).round()), bits(x[i] + x[i + 1]));
-    // Near in exponent, so that bits meet; often halfway.
+    // Exponents are close, so that bits overlap, and sums are often halfway between two doubles.
     const int e = static_cast<int>(engine() % 120) - 60;
     double near = std::ldexp(static_cast<double>(engine() % 8 + 1), std::clamp(std::ilogb(x[i]) + e, -1074, 1020));
     if (i % 2) near = -near;

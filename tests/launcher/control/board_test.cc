@@ -58,7 +58,7 @@ TEST_F(BoardTest, AStopNamesTheStepThatAcceptsIt) {
   EXPECT_EQ(board_.stop_asked(), runtime::kStop);
 }
 
-TEST_F(BoardTest, AnAcceptedStopCannotBecomeImmediate) {
+TEST_F(BoardTest, APendingStopCanBecomeImmediate) {
   (void)board_.ask_stop(false);
   EXPECT_TRUE(board_.ask_stop(true).at_once);
   EXPECT_EQ(board_.take_stop(), runtime::kStop | runtime::kStopAtOnce);

@@ -34,14 +34,14 @@ TEST(JoinedLabelsTest, DetectsPartsThatAreClasses) {
 }
 
 // Names of classes have these, too.
-TEST(JoinedLabelsTest, AcceptsSpacesAndSlashesInNames) {
+TEST(JoinedLabelsTest, HandlesSpacesAndSlashes) {
   EXPECT_EQ(found_label({"science", "fiction", "science fiction"}), "");
   EXPECT_EQ(found_label({"red", "green", "blue", "red green", "green blue", "red blue"}), "green blue+2");
   EXPECT_EQ(found_label({"a", "b", "c", "a/b", "b/c", "a/c"}), "a/b+2");
   EXPECT_EQ(found_label({"heavy metal", "metal", "turn on", "on"}), "");
 }
 
-TEST(JoinedLabelsTest, AcceptsPartsThatNeverOccurAlone) {
+TEST(JoinedLabelsTest, HandlesPartsThatNeverOccurAlone) {
   std::vector<std::string> names;
   for (int a = 0; a < 6; ++a)
     for (int b = a + 1; b < 6; ++b) names.push_back(fmt::format("c{},c{}", a, b));

@@ -31,7 +31,7 @@ class Variable {
   std::string was_;
 };
 
-// A library of the system under a name that the loader's path does not have.
+// A system library under a name that is not on the loader's path.
 void put_library(const tests::ScratchFolder& folder, const std::string& name) {
   const Library real = Library::open({"the mathematics library", {"libm.so.6"}, "libc6"});
   std::filesystem::create_directories((folder.path() / name).parent_path());

@@ -19,7 +19,7 @@ ProductShape shape_with(Epilogue epilogue) {
   ProductShape s{48, 40, 24, false, true, 24, 24, 40, DType::bf16, DType::bf16};
   s.bias = is_gelu(epilogue);
   s.epilogue = epilogue;
-  // The layouts of a backward: the operand to be summed is the gradient of the output.
+  // The layouts of a backward pass, in which the summed operand is the gradient of the output.
   if (epilogue == Epilogue::sums_a) s.transpose_a = true, s.lda = 48;
   if (epilogue == Epilogue::sums_a || epilogue == Epilogue::sums_b) s.transpose_b = false, s.ldb = 40;
   return s;
@@ -115,7 +115,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_EQ(table.text(), before) << "what is known is not sought again";
   EXPECT_EQ(Multiplied(kShape, &sent).c, Multiplied(kShape).c);
 
-  // Known algorithms stay, and with them the bits: only missing ones are added.
+  // Known algorithms stay, so the bits do too. Only missing ones are added.
   ProductShape bare = kShape;
   bare.epilogue = Epilogue::none;
   AlgorithmTable kept(machine);

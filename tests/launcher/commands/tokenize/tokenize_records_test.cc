@@ -247,7 +247,7 @@ TEST_F(RecordsTest, ReportsTurnsThatTheTemplateWritesDifferently) {
                            HasSubstr("1 of 1 document has null arguments"), HasSubstr("1 answer is trained on as")));
 }
 
-TEST_F(RecordsTest, ReportsRolesThatDoNotOccur) {
+TEST_F(RecordsTest, ReportsAMissingRole) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl", R"({"messages": [{"role": "human", "content": "p"}, {"role": "bot", "content": "q"}]})");
   EXPECT_FAILURE(

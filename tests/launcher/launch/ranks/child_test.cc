@@ -61,7 +61,7 @@ TEST(Child, NamesAMissingProgram) {
   EXPECT_FAILURE(run_program({{"no-such-program-of-strata"}}, 5), Exit::failed, HasSubstr("no-such-program-of-strata"));
 }
 
-TEST(Child, ReadsItsInput) {
+TEST(Child, ReceivesInput) {
   std::vector<std::string> lines;
   Child child(
       {{"sh", "-c", "read x; echo got $x"}, {}, true}, [&](std::string_view line) { lines.emplace_back(line); },

@@ -31,7 +31,7 @@ class PartialSums : public testing::Test {
   StepPlan plan_;
 };
 
-TEST_F(PartialSums, ArePlannedToBeAddedOnce) {
+TEST_F(PartialSums, AreAddedOnceByAPlan) {
   EXPECT_EQ(find_unsummed(plan_), std::nullopt);
   const auto exchanges = std::ranges::count(plan_.tasks, TaskKind::exchange, &Task::kind);
   const auto of = [&](TaskKind kind, bool embedding) {
