@@ -2,13 +2,13 @@
 # A cluster of several nodes on one machine, for tests: each node is a network namespace with its own address, host name
 # and /dev/shm, an sshd, and (with --slurm) a slurmd; slurmctld runs on the first. Nodes share the file system, the
 # processors, the memory and the kernel. As root; Debian: iproute2 openssh-server slurm-wlm munge.
-#   cluster.sh up N [--slurm] [--slots S]      nodes n1..nN (10.77.0.1 ..), S ranks each in the hostfile (2)
-#   cluster.sh exec NODE COMMAND... runs in that node, with this shell's environment
-#   cluster.sh kill NODE the node loses power: its link and then all its processes, at once
-#   cluster.sh cut NODE | join NODE takes its link down, or up again
-#   cluster.sh revive NODE restores the link and the sshd (and slurmd) of a killed node
-#   cluster.sh down removes everything STRATA_CLUSTER: its folder, and so which cluster is meant: several may be up at
-# once (/run/strata-cluster).
+#   cluster.sh up N [--slurm] [--slots S]      makes nodes n1..nN (10.77.0.1 ..), S ranks each in the hostfile (2)
+#   cluster.sh exec NODE COMMAND...            runs a command in that node, with this shell's environment
+#   cluster.sh kill NODE                       the node loses power: its link and then all its processes, at once
+#   cluster.sh cut NODE | join NODE            takes its link down, or up again
+#   cluster.sh revive NODE                     restores the link and the sshd (and slurmd) of a killed node
+#   cluster.sh down                            removes everything
+# STRATA_CLUSTER: the cluster's folder, which identifies it, as several may be up at once (/run/strata-cluster).
 set -euo pipefail
 dir=${STRATA_CLUSTER:-/run/strata-cluster}
 net=10.77.0

@@ -9,7 +9,7 @@
 namespace strata::device {
 namespace {
 
-// Over all windows, each row is in exactly one tile of its document, or is reported once as belonging to none. A
+// Over all windows, each row is in exactly one tile of its document, or is reported once as belonging to no document. A
 // window's tiles start in it.
 RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   const auto seq = *rc::gen::inRange<std::size_t>(1, 200), size = *rc::gen::inRange<std::size_t>(1, 40);

@@ -1,4 +1,4 @@
-// strata bench memory: its runs are processes of their own, whose peaks and bits are those that were promised.
+// Tests strata bench memory: its runs are separate processes, with the promised peaks and bits.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -35,7 +35,7 @@ class BenchMemory : public testing::Test {
   simdjson::dom::parser parser_;
 };
 
-// Not in each of the runs that would use it.
+// The message does not appear in each of the runs that would use the folder.
 TEST_F(BenchMemory, AMissingNvmeFolderIsReportedOnceAtTheStart) {
   const std::string folder = run_.file("nothing");
   const Outcome outcome = run(command({"--set", "memory.nvme=" + folder, "--only", "precision=fp32"}));

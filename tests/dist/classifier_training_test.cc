@@ -93,7 +93,7 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   const auto labels = predicted("words", {"--field", "words", "--tokenizer", tokenizer_});
   ASSERT_EQ(labels.size(), static_cast<std::size_t>(kTexts));
   EXPECT_THAT(labels[0], testing::MatchesRegex(R"(\{"labels": \["[NO]".*\]\})"));
-  // So does a checkpoint, which need not be exported first.
+  // A checkpoint works as well, without an export.
   sets[0] = "model.path=" + file("words");
   sets.emplace_back("checkpoint.dir=" + file("other"));
   EXPECT_THAT(done(run(command("train", "words", sets))),
@@ -217,7 +217,7 @@ TEST_F(ClassifierTraining, AMissingCurveIsReportedWithItsReason) {
   EXPECT_EQ(evaluated("one")["eval_roc_auc"].error(), simdjson::SUCCESS);
   EXPECT_THAT(said_, testing::Not(HasSubstr("not computed")));
 
-  // As what decides of the best it is refused before the first step.
+  // As the metric for the best checkpoint, it is refused before the first step.
   for (const std::string when : {"evaluation.every=1", "evaluation.at_start=true"})
     EXPECT_COMPLAINT(run(command("train", "one",
                                  {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
@@ -277,7 +277,7 @@ TEST_F(ClassifierTraining, ACorrelationWithOneLabelIsRefusedBeforeTheFirstStep) 
   (void)done(run(command("train", "scored", metric)));
 }
 
-// If words have tags of entities, whole entities are judged too, as seqeval does.
+// If words have entity tags, entities are evaluated too, as in seqeval.
 TEST_F(ClassifierTraining, EntitiesAreEvaluated) {
   std::string texts;
   for (int i = 0; i < kTexts; ++i) {
@@ -297,7 +297,7 @@ TEST_F(ClassifierTraining, EntitiesAreEvaluated) {
   EXPECT_NEAR(f1, p + r > 0 ? 2 * p * r / (p + r) : 0, 1e-12);
   EXPECT_NE(f1, double(json["eval_f1"]));
 
-  // The same counts from the predictions: each tag belongs to its own text.
+  // The predictions give the same counts, because each tag belongs to its own text.
   const auto lines = predicted("tags", {"--field", "words"}, "tags.jsonl");
   std::uint64_t said = 0, there = 0, found = 0;
   for (int i = 0; i < kTexts; ++i) {

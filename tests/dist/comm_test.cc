@@ -48,7 +48,7 @@ TEST(Nodes, CollectivesOverNodes) {
   }
 }
 
-// Ranks that print the failure, of four.
+// The number of ranks, out of four, that print the failure.
 std::size_t speakers(const Outcome& outcome) {
   std::size_t count = 0;
   for (const int rank : {0, 1, 2, 3})
@@ -100,7 +100,7 @@ TEST_P(Failures, OneOfTwoFailingRanksPrints) {
   }
 }
 
-// Nobody uses the data that has arrived, and buffers for the rest stay until the end.
+// The data that has arrived is not used, and buffers for the rest stay until the end.
 TEST_P(Failures, AMessageArrivesInPart) {
   const Outcome fails = mpirun_waits(3, "fails amid a message", GetParam());
   EXPECT_EQ(fails.code, 1) << fails.all();

@@ -1,4 +1,4 @@
-// Runs that are watched and steered through the command line, and the same bits as without.
+// Runs that are monitored and controlled from the command line have the same bits as others.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 #include <sys/stat.h>
@@ -25,11 +25,11 @@ const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0"
 
 class ControlDist : public testing::Test {
  protected:
-  // A run that is long enough for a test to reach it on any machine.
+  // A run that is long enough for a test to connect to it on any machine.
   std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
     sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
                                "control.listen=unix:" + run_.file("s"), "device.threads=1",
-                               "report.every=500"});  // no reader takes the lines while a test asks
+                               "report.every=500"});  // the output is not read while a test sends requests
     return run_.train(sets);
   }
   std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {

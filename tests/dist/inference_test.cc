@@ -1,4 +1,4 @@
-// What becomes of a trained model under a real mpirun: evaluated, exported, asked to write; the same on any number of
+// Evaluation, export and generation with a trained model under a real mpirun, with the same results on any number of
 // ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -93,7 +93,8 @@ TEST_F(Inference, JsonOfAByteModelIsUtf8) {
   EXPECT_THAT(std::string(std::string_view(json["text"])), testing::HasSubstr("\ufffd"));
 }
 
-// Messages are answered like the text that their template writes, on any number of ranks; at a terminal, turn by turn.
+// The answer to messages is the continuation of the text that their template writes, on any number of ranks. On a
+// terminal, turns are answered one by one.
 TEST_F(Inference, MessagesAreAnswered) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=96", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});

@@ -1,4 +1,4 @@
-// strata launch on this machine alone: how it is stopped, and what a screen that takes nothing may hold up.
+// Tests strata launch on this machine only: how it is stopped, and that a blocked screen delays nothing.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -140,7 +140,7 @@ TEST_F(LaunchAlone, AStopNamesTheKeyNeededToResume) {
   }
 }
 
-// A reader that stops reading, as a terminal does after Ctrl-S: the run continues, and its agents hear from launch.
+// The reader stops reading, like a terminal after Ctrl-S. The run continues, and its agents still hear from launch.
 TEST_F(LaunchAlone, ABlockedScreenDelaysNothing) {
   std::string line;
   for (const std::string& word : launch({}, {"control.timeout=3", "training.max_steps=3000"}))
@@ -179,7 +179,7 @@ TEST_F(LaunchAlone, ABlockedScreenDoesNotDelayARestart) {
   const std::string events = run_.file("logs/events.jsonl"), log = run_.file("logs/rank-00000.log");
   const std::string wait =
       "wait_for() { for i in $(seq 600); do grep -qs \"$1\" \"$2\" && return; sleep 0.2; done; }; ";
-  // Steps enough to fill the pipe, which holds 64 KiB.
+  // Enough steps to fill the pipe, which holds 64 KiB.
   const std::string kill = "for p in $(pgrep -f 'train .*" + run_.folder().path().string() +
                            "'); do grep -qz '^OMPI_COMM_WORLD_RANK=1$' /proc/$p/environ && kill -9 $p; done; ";
   const Outcome outcome =

@@ -1,4 +1,5 @@
-// strata launch on this machine alone: what it starts, passes on and starts again. Several nodes: tests/cluster.
+// Tests strata launch on this machine only: what it starts, passes on and restarts. Tests with several nodes are in
+// tests/cluster.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -100,7 +101,7 @@ TEST_F(LaunchAlone, ARecurringFailureIsNotRetried) {
   EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("exit":4,"cause":)"), HasSubstr(R"("exit":3,"cause":)")));
 }
 
-// A loss that is not finite is retried once: at the same step again, it is no accident.
+// A non-finite loss is retried once. If it occurs at the same step again, it is not a coincidence.
 TEST_F(LaunchAlone, ARepeatedNonFiniteLossEndsTheRun) {
   const Outcome outcome =
       run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30", "training.max_steps=50"}), 120);
@@ -130,7 +131,8 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   EXPECT_EQ(left.code, 0) << "ranks are left";
 }
 
-// A node answers later than agents wait for a word. Meanwhile launch keeps talking to the other agents, so they stay.
+// A node answers after the time for which agents wait for a message. Meanwhile launch sends messages to the other
+// agents, so they stay.
 TEST_F(LaunchAlone, ANodeThatAnswersLateDelaysTheOthers) {
   // Stands in for ssh, whose last arguments are the host and the command.
   const auto agent = run_.folder().write("agent",
@@ -172,7 +174,7 @@ TEST_F(LaunchAlone, AProgramReplacedDuringTheRunCanRestart) {
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
 }
 
-// control.timeout = 0: for ever, and not at once.
+// control.timeout = 0 means forever, and not at once.
 TEST_F(LaunchAlone, WithoutATimeoutNothingIsLost) {
   const Outcome outcome = run(launch({}, {"control.timeout=0", "training.max_steps=300"}), 120);
   EXPECT_EQ(outcome.code, 0) << outcome.all();

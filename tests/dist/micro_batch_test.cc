@@ -1,5 +1,5 @@
-// training.micro_batch_size = auto under a real mpirun: one number for all commands, in the checkpoint, and kept by
-// whoever resumes from it.
+// training.micro_batch_size = auto under a real mpirun gives one number for all commands. It is stored in the
+// checkpoint and kept by runs that resume from it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -51,7 +51,7 @@ TEST_F(AutomaticBatch, AllCommandsAndResumedRunsUseOneNumber) {
   EXPECT_THAT(first.errors, settled);
   EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
-  // One rank with four times the memory: the number stays, and with it the bits.
+  // With one rank and four times the memory, the number stays the same, and so do the bits.
   const Outcome eval =
       run(run_.command("eval", automatic(4 * room, {checkpoints, "data.validation=" + run_.file("tokens.bin")})));
   EXPECT_THAT(eval.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("step-00000002 has it")));

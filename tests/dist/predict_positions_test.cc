@@ -1,4 +1,4 @@
-// Texts up to, and above, the number of tokens for which a classifier has positions.
+// Texts with up to, and with more than, the number of tokens for which a classifier has positions.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -34,7 +34,7 @@ TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
                    HasSubstr("positions for 24 tokens"));
 }
 
-// Without --max-length nothing is cut.
+// Without --max-length nothing is truncated.
 TEST_F(PredictPositions, RefusesLongerTexts) {
   std::string text = "good";
   for (int i = 0; i < 60; ++i) text += " film";

@@ -1,4 +1,4 @@
-// Predictions that were stopped, and the files next to their output.
+// Interrupted predictions, and the files next to their output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -32,11 +32,11 @@ TEST_F(PredictResume, ContinuesFromFinishedResults) {
   ASSERT_GT(whole.size(), kTexts * 3 * sizeof(float));
 
   for (const int ranks : {1, 2}) {
-    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // amid a record
+    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // within a record
     EXPECT_EQ(predicted("one", {}, "texts.jsonl", ranks), all);
     EXPECT_THAT(said_, HasSubstr("resumes after ")) << ranks;
   }
-  // The part's content is used, here a complete part whose last score was changed.
+  // The content of OUT.part is used. Here it is complete, and its last score was changed.
   std::string changed = whole;
   const float score = 9;
   changed.replace(changed.size() - sizeof score, sizeof score, reinterpret_cast<const char*>(&score), sizeof score);
@@ -67,7 +67,7 @@ TEST_F(PredictResume, DoesNotTouchOtherFilesNextToOut) {
 }
 
 // A stopped prediction keeps its finished work, exits as a run that should be restarted, and resumes to the same bytes.
-// For another model at the same path it starts over.
+// If another model is at the same path, it starts over.
 TEST_F(PredictResume, ResumesAfterAStop) {
   learn("one", {"--labels", "label"});
   std::string many;
@@ -124,7 +124,7 @@ TEST_F(PredictResume, ContinuesOnlyWithTheSameBits) {
   EXPECT_EQ(again({"--set", "optimizer.learning_rate=1"}), std::pair(all, true));
   EXPECT_FALSE(again({"--set", "data.order=sequential"}).second);
   EXPECT_FALSE(again({"--set", "training.precision=bf16"}).second);
-  // The seed does not affect predictions, but a user that sets it wants another run.
+  // The seed does not affect predictions, but a user who sets it wants another run.
   EXPECT_FALSE(again({"--set", "training.seed=9"}).second);
   ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
   const bool avx2 = again({}).second;

@@ -1,4 +1,5 @@
-// What classifiers say of texts, as the program makes them: tokenized, trained some steps, asked.
+// Predictions of classifiers made by the program itself: texts are tokenized, a model trains for a few steps, and
+// predict runs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -35,7 +36,7 @@ TEST_F(Predict, ATextsBytesDoNotDependOnNeighboursOrRanks) {
   folder_.write("backward.jsonl", fmt::format("{}\n", fmt::join(backward, "\n")));
   EXPECT_EQ(predicted("one", {}, "backward.jsonl"), std::vector(all.rbegin(), all.rend()));
   EXPECT_NE(all[0], all[1]);
-  // From a pipe, as tokenize takes them.
+  // Texts may come from a pipe, as for tokenize.
   const Outcome piped = run({"sh", "-c",
                              "cat " + file("texts.jsonl") + " | " + kStrata + " predict " + file("one") + " - -o " +
                                  file("piped.jsonl") + " --set device.threads=1"});
@@ -89,7 +90,7 @@ TEST_F(Predict, EachWordHasALabel) {
                    AllOf(HasSubstr("texts.jsonl, text 1"), HasSubstr("as a list")));
 }
 
-// As eval and plan do.
+// eval and plan do the same.
 TEST_F(Predict, NamesUnreadTensorsOfTheModel) {
   learn("one", {"--labels", "label"});
   const auto without = predicted("one");
@@ -156,7 +157,7 @@ TEST_F(Predict, RunsAdapters) {
     const auto of = [&](const std::string& line) { return double(parser_.parse(line)["probabilities"]["yes"]); };
     EXPECT_NEAR(of(merged[i]), of(adapted[i]), 1e-6) << i;
   }
-  // The adapter names its base, and so may stand alone.
+  // The adapter names its base, so it may be given alone.
   EXPECT_EQ(predicted("adapter", {}, "texts.jsonl", 2), adapted);
   EXPECT_THAT(said_, HasSubstr("adapter is an adapter: it is read with its base model"));
   EXPECT_THAT(done(run({kStrata, "export", file("adapter"), "-o", file("alone")})), HasSubstr("merged into"));
@@ -223,7 +224,7 @@ TEST_F(Predict, ParametersThatTheRunInitialisedAreTheSame) {
   EXPECT_THAT(said_, HasSubstr("has no bert.pooler.dense.weight"));
   EXPECT_THAT(done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"})),
               AllOf(HasSubstr("has no bert.pooler.dense.weight"), HasSubstr("the adapter does not hold")));
-  // The adapter brings the head, which the note of what the base lacks leaves out, but not the pooler.
+  // The adapter provides the head but not the pooler, so the note about missing parameters lists only the pooler.
   const Outcome headed = run(asked("filler", "texts.jsonl", "headed.jsonl", {"--adapter", file("adapter")}));
   EXPECT_EQ(headed.code, static_cast<int>(Exit::usage));
   EXPECT_THAT(headed.all(),
@@ -250,7 +251,7 @@ TEST_F(Predict, PairsHaveTypes) {
   EXPECT_NE(predicted("pair", {"--pair", "text"}), all) << "the second text counts";
   const std::string bits(std::string_view(evaluated("pair")["loss_hex"]));
 
-  // The same tokens without types are other input.
+  // The same tokens without types are a different input.
   std::string sidecar = folder_.read("pair.bin.json");
   const std::size_t begin = sidecar.find(", \"types\"");
   ASSERT_NE(begin, std::string::npos) << sidecar;

@@ -1,4 +1,4 @@
-// A trace of a run under mpirun: every rank's timeline of the picked steps, on one clock.
+// A trace of a run under mpirun contains every rank's timeline of the selected steps, on one clock.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -38,7 +38,7 @@ TEST(TraceOfARun, ContainsEveryRank) {
   }
 }
 
-// Only rank 0 writes, so its options count. What the trace lacks is reported.
+// Only rank 0 writes, so its options apply. Missing ranks are reported.
 TEST(TraceOfARun, FollowsTheOptionsOfRankZero) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json"),

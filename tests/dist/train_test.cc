@@ -1,5 +1,5 @@
-// The numerics contract under a real mpirun: the same bits on any number of ranks, over either transport, at either end
-// of the ZeRO table; memory and traffic as `strata plan` predicts them.
+// The numerics contract under a real mpirun: the same bits on any number of ranks, over both transports, at ZeRO-0 and
+// ZeRO-3, with the memory and traffic that `strata plan` predicts.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -164,7 +164,7 @@ TEST_F(Train, SameBitsRunToRun) {
   EXPECT_EQ(first.weights, again.weights);
 }
 
-// Reads, plans, checks, and says what it found.
+// The command reads, plans, checks, and reports the results.
 TEST_F(Train, ZeroStepsOnlyCheckTheRecipe) {
   for (const int ranks : {1, 2}) {
     const Outcome outcome = run(under_mpirun(
@@ -179,7 +179,7 @@ TEST_F(Train, ZeroStepsOnlyCheckTheRecipe) {
   }
 }
 
-// The user's binding of mpirun itself holds for its ranks, through a shell too; mpirun's binding of a rank does not.
+// The user's binding of mpirun itself applies to its ranks, even through a shell. mpirun's binding of a rank does not.
 TEST_F(Train, KeepsToTheProcessorsOfMpirunItself) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two processors";
   std::vector<std::string> bound = under_mpirun(1, run_.train({"training.max_steps=0"}));
@@ -196,7 +196,7 @@ TEST_F(Train, AnUnknownInterfaceIsNotedOnOneNode) {
                              testing::HasSubstr("; a run on one node needs none")));
 }
 
-// Also those of an evaluation before the first step, and after a step that nothing else saves.
+// This includes checkpoints of an evaluation before the first step, and after a step that is not saved otherwise.
 TEST_F(Train, EveryStartedCheckpointIsAnEvent) {
   run_.write_tokens("validation.bin", 200);
   const Outcome outcome = run(run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=3",
@@ -266,7 +266,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_EQ(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=2"}).code, 0);
   EXPECT_COMPLAINT(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}), 2,
                    testing::HasSubstr("srun --mpi=pmix"));
-  // Rank 0 reports it, and this is another rank.
+  // Rank 0 reports the error, and this is another rank.
   std::filesystem::copy("/bin/sh", run_.file("srun"));
   const Outcome other = under(
       {"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", run_.file("srun"), "-c", "\"$@\"; exit $?", "sh"});
@@ -310,7 +310,7 @@ TEST_F(Train, AStaleEnvironmentDoesNotSilenceMessages) {
     EXPECT_THAT(plan.output, testing::HasSubstr("parameters")) << rank;
     EXPECT_THAT(under({rank}, {kStrata, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
     EXPECT_THAT(under({rank}, {kStrata, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
-    // Under a program that starts ranks, rank 0 does the work for all.
+    // Under a program that starts ranks, rank 0 does the work for all ranks.
     std::filesystem::copy("/bin/sh", run_.file("mpiexec.hydra"), std::filesystem::copy_options::overwrite_existing);
     const Outcome one = under({rank, run_.file("mpiexec.hydra"), "-c", "\"$@\"; exit $?", "sh"}, run_.command("plan"));
     EXPECT_EQ(one.code, 0) << one.all();

@@ -1,4 +1,4 @@
-// Checkpoints that are read: damaged, not to be opened, or on their way out.
+// Reading checkpoints that are damaged, cannot be opened, or are being removed.
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ class CheckpointReading : public testing::Test {
   TinyRun run_;
 };
 
-// Every command takes the checkpoint from which train resumes, and says which one it passed over. Here the newest has a
+// Every command uses the checkpoint from which train resumes, and names the one that it skipped. Here the newest has a
 // damaged moment, which eval, export and generate do not need.
 TEST_F(CheckpointReading, EveryCommandUsesTheSameNewestCompleteCheckpoint) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);

@@ -1,4 +1,4 @@
-// Disks that fail at any operation, bits that flip in any file, folders in use: the older or the newer checkpoint
+// A disk fails at any operation, a bit flips in any file, or a folder is in use. The older or the newer checkpoint
 // loads, and a damaged one never loads silently.
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -171,7 +171,7 @@ TEST_F(DamagedCheckpoint, FlippedBitsAreDetected) {
 TEST_F(DamagedCheckpoint, AnOlderCheckpointIsUsed) {
   const std::string shard = "rank-00001-of-00002.safetensors", whole = read(path(shard));
   std::string damaged = whole;
-  damaged[whole.size() - 9] ^= 4;  // of the data: found while it is read
+  damaged[whole.size() - 9] ^= 4;  // in the data, so it is found while reading
   write(path(shard), damaged);
   expect_older(AllOf(HasSubstr(shard), HasSubstr("expected checksum")));
   write(path(shard), whole.substr(0, whole.size() - 1));
@@ -228,7 +228,7 @@ TEST_F(DamagedCheckpoint, AFolderMeansItsNewestCompleteCheckpoint) {
   EXPECT_EQ(rest.weights, weights_);
 }
 
-// From the command line.
+// Tests through the command line.
 class CheckpointCommand : public testing::Test {
  protected:
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
@@ -311,7 +311,7 @@ TEST_F(CheckpointCommand, StopsAndContinues) {
     at = lines.find('\n', at);
   }
   EXPECT_EQ(at, lines.size());
-  // Nothing is left to do.
+  // No step remains.
   fs::remove(run_.file("summary.json"));
   EXPECT_EQ(run(train(more)).code, 0);
   EXPECT_EQ(hash(), whole);
@@ -330,7 +330,7 @@ TEST_F(CheckpointCommand, StopsOnRequest) {
   }
 }
 
-// Killed at any moment, the run comes to the same weights.
+// A run that is killed at any moment ends with the same weights after resuming.
 TEST_F(CheckpointCommand, ResumesAfterAKillAtAnyMoment) {
   const char* asked = std::getenv("STRATA_KILLS");
   const int kills = asked ? std::atoi(asked) : 15;

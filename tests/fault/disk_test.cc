@@ -1,4 +1,4 @@
-// Reports that cannot be written: rank 0 prints that, and no rank waits for it.
+// If a report cannot be written, rank 0 prints that, and no rank waits for it.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -74,7 +74,7 @@ TEST_F(DiskFault, FullDiskInMidRunEndsAllRanks) {
         Exit::does_not_fit, AllOf(HasSubstr("rank 0: "), HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
-// A quota that some steps fit into.
+// A quota that is sufficient for some steps.
 TEST_F(DiskFault, FileSizeLimit) {
   std::vector<std::string> command = {"sh", "-c", "ulimit -f 8; exec \"$@\"", "sh"};
   for (const std::string& word : run_.train({"training.max_steps=1000", "report.jsonl=" + run_.file("steps.jsonl")}))

@@ -1,5 +1,4 @@
-// Links that others planted in folders that they may write to, too: no file that a command makes is written through
-// one.
+// Other users planted links in folders that they may write to. No command writes a file through such a link.
 #include <gmock/gmock.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -17,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names created in a folder and its existing subfolders, even if they are gone again.
+// The names created in a folder and its existing subfolders, even if they were removed again.
 class MadeNames {
  public:
   explicit MadeNames(const fs::path& folder) : folder_(folder), queue_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {

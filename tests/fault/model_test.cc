@@ -1,4 +1,4 @@
-// Model folders that are not what they say.
+// Model folders whose contents are wrong.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -141,7 +141,7 @@ TEST_F(ModelFault, WrongMissingOrUnexpectedTensors) {
   expect_corrupt(AllOf(HasSubstr("h.1.ln_1.weight"), HasSubstr("config.json")));
 }
 
-// One rank of two holds the element: it is named, and the other one ends with it.
+// One of two ranks holds the element. That rank is named, and the other ends too.
 TEST_F(ModelFault, NamesNonFiniteWeights) {
   tensors_["h.0.mlp.c_proj.weight"].values[4000] = NAN;
   write();
@@ -150,7 +150,7 @@ TEST_F(ModelFault, NamesNonFiniteWeights) {
                          HasSubstr("element 4000")));
 }
 
-// The same path, another file: as on nodes with different disks.
+// The same path leads to different files, as on nodes with different disks.
 TEST_F(ModelFault, RanksThatReadDifferentConfigurations) {
   write();
   run_.folder().write("other/model/config.json",

@@ -21,7 +21,7 @@ class NumbersFault : public testing::Test {
   TinyRun run_;
 };
 
-// A learning rate beyond reason: the second step's loss is not finite.
+// With an absurd learning rate, the second step's loss is not finite.
 TEST_F(NumbersFault, ANonFiniteLossNamesStepAndUnit) {
   for (const char* precision : {"bf16", "fp32"}) {
     SCOPED_TRACE(precision);

@@ -1,5 +1,5 @@
-// The nvme tier through whole runs: folders that cannot be used, that are too small, that another run uses; ranks that
-// are killed; a system that forbids io_uring.
+// Complete runs with the nvme tier: folders that cannot be used, are too small, or are used by another run; killed
+// ranks; a system that forbids io_uring.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -47,7 +47,7 @@ class OffloadFault : public testing::Test {
     simdjson::dom::parser parser;
     return std::string(std::string_view(parser.load(run_.file("summary.json"))["weights_hash"]));
   }
-  // Of the same run in memory.
+  // The result of the same run in memory.
   std::string expected_hash() const {
     EXPECT_EQ(run(run_.train({"report.summary=" + run_.file("summary.json")})).code, 0);
     return weights_hash();
@@ -79,7 +79,7 @@ TEST_F(OffloadFault, TmpfsWorksAndIsReported) {
   EXPECT_EQ(weights_hash(), hash);
 }
 
-// Before the first step, with the bytes that are missing.
+// The run is refused before the first step, with the number of missing bytes.
 TEST_F(OffloadFault, TooLittleSpace) {
   if (!may_mount()) GTEST_SKIP() << "this process may not mount file systems";
   for (const int ranks : {1, 2}) {

@@ -1,4 +1,4 @@
-// Ranks that were started differently, or that see different files: one sentence, and no rank waits for ever.
+// If ranks were started differently or see different files, one sentence says so, and no rank waits forever.
 #include <gmock/gmock.h>
 
 #include "base/error.h"

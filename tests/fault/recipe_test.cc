@@ -1,4 +1,4 @@
-// What is wrong with a recipe is found before any memory is taken, on every rank, and printed once.
+// Errors in a recipe are found on every rank before memory is allocated, and printed once.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -94,7 +94,7 @@ TEST_F(RecipeFault, MissingOrInvalidRecipe) {
                    HasSubstr("a pipe without a reader"));
 }
 
-// What was there is still there.
+// Existing files are unchanged.
 TEST_F(RecipeFault, OutputsThatAreInputs) {
   const std::string tokens = run_.folder().read("tokens.bin");
   for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
@@ -182,7 +182,7 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   }
 }
 
-// A start with two commands is refused: rank 1 runs another one than rank 0.
+// The start is refused because rank 1 runs a different command than rank 0.
 TEST_F(RecipeFault, RanksWithDifferentCommands) {
   const auto both = [](std::vector<std::string> first, const std::vector<std::string>& second) {
     first.insert(first.end(), {":", "-n", "1"});

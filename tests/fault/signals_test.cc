@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 class SignalFault : public testing::Test {
  protected:
-  // More steps than any test waits for.
+  // More steps than any test needs.
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const {
     auto all = sets;
     all.emplace_back("training.max_steps=1000000");
@@ -179,7 +179,7 @@ TEST_F(SignalFault, AStopDuringAStepStartsNoEvaluation) {
   EXPECT_TRUE(before_an_evaluation);
 }
 
-// As SIGTERM; nohup has it ignored.
+// SIGHUP acts like SIGTERM, unless nohup ignores it.
 TEST_F(SignalFault, HangUpRequestsAStop) {
   const auto with = [](std::vector<std::string> first, const std::vector<std::string>& command) {
     first.insert(first.end(), command.begin(), command.end());
@@ -197,7 +197,7 @@ TEST_F(SignalFault, HangUpRequestsAStop) {
   expect_stopped(ignores.wait());
 }
 
-// A full pipe without a reader in place of a report. The run blocks in its first line.
+// A full pipe without a reader replaces a report. The run blocks in its first line.
 class FullPipe {
  public:
   explicit FullPipe(std::string path) : path_(std::move(path)) {
@@ -212,7 +212,7 @@ class FullPipe {
 
   void make_room() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
 
-  // Whether process `pid` waits for room in the pipe. Gives it some time to get there.
+  // Whether process `pid` waits for space in the pipe. Gives it some time to get there.
   bool holds(int pid) const {
     for (int naps = 0; naps < 1500; ++naps) {
       if (is_written_by(pid)) return true;
@@ -222,7 +222,7 @@ class FullPipe {
   }
 
  private:
-  // Looks at the system call that the process is in.
+  // Reads which system call the process is in.
   bool is_written_by(int pid) const {
     std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
     long number = -1;

@@ -1,4 +1,4 @@
-// Threads that the system refuses: one sentence in place of an abort, whichever rank it is.
+// If the system refuses a thread, on whichever rank, the result is one sentence instead of an abort.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Addresses for a few stacks, and stacks of which 256 do not fit.
+// The address space has room for a few stacks, but not for 256.
 constexpr const char* kLimit = "ulimit -s 65536; ulimit -v 6000000; ";
 
 class ThreadsFault : public testing::Test {
@@ -40,7 +40,7 @@ TEST_F(ThreadsFault, TheOthersHearOfARefusedThread) {
       AllOf(HasSubstr("rank 1"), HasSubstr("the system refused to start thread "), HasSubstr("ulimit -u")));
 }
 
-// gRPC itself would abort or wait for ever without its threads and descriptors.
+// gRPC itself would abort or wait forever without its threads and descriptors.
 TEST_F(ThreadsFault, NamesRefusedThreadsOfTheControlService) {
   const auto limited = [&](const std::string& limit) {
     std::vector<std::string> command = {"sh", "-c", limit + "; exec \"$@\"", "sh"};

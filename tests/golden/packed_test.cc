@@ -1,5 +1,5 @@
-// Conversations with masks, packed, in fp32 against transformers: the loss of a step over all of them, and every
-// gradient (tests/golden/make_packed.py says what the folders hold).
+// Compares packed conversations with masks in fp32 with transformers: the loss of a step over all of them, and every
+// gradient. tests/golden/make_packed.py describes the folders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -23,7 +23,7 @@ namespace {
 
 const std::filesystem::path kGolden = tests::source_dir() / "tests/golden";
 
-// Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
+// The order of sums differs from PyTorch's. Through two blocks, that makes some 1e-6 of a gradient's norm.
 constexpr double kPackedLoss = 1e-6, kGradient = 1e-5;
 
 class PackedGolden : public testing::TestWithParam<std::tuple<const char*, int, int>> {

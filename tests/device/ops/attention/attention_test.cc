@@ -242,7 +242,7 @@ TEST(Attention, AmxAgreesWithFma) {
   }
 }
 
-// A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
+// No bit of a query's output depends on later rows, because generation must repeat the results of training.
 TEST(Attention, BitsDoNotDependOnLaterRows) {
   const Case c{1, 200, 2, 1, 32, 0};
   AttentionRun run(c), changed(c);
@@ -317,7 +317,7 @@ TEST(Attention, LargeScoresStayFinite) {
     for (const double x : *values) ASSERT_TRUE(std::isfinite(x));
 }
 
-// What is not finite must reach the outputs: the loss scaler counts on it.
+// Non-finite values must reach the outputs, because the loss scaler relies on it.
 TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
   AttentionRun run({1, 130, 1, 1, 16, 0});
   run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());

@@ -38,7 +38,7 @@ ProductShape dense(std::int64_t m, std::int64_t n, std::int64_t k, bool transpos
   return {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n, in, out};
 }
 
-// A product of random operands that have exactly the size they need.
+// A product of random operands of exactly the required size.
 struct Multiplication {
   ProductShape shape;
   Array a, b, bias, before, c;
@@ -108,7 +108,7 @@ struct Multiplication {
   }
 };
 
-// Every combination of the flags that is allowed, for one size.
+// Tests every allowed combination of the flags for one size.
 std::vector<ProductShape> variants(std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<ProductShape> all;
   for (const DType in : testing::kDTypes)
@@ -139,7 +139,7 @@ TEST(Product, AgreesWithReferenceForDimensionsOfOne) {
   expect_references(40, 1, 3);
   expect_references(40, 3, 1);
 }
-// One row or column of a wider matrix, or of its last tile: the elements are not adjacent.
+// A row or column of a wider matrix, or of its last tile, whose elements are not adjacent.
 TEST(Product, AgreesWithReferenceForDimensionsOfOneWithStrides) {
   constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 1, 3},   {1, 40, 1},    {40, 1, 1},
                                         {1, 40, 33}, {40, 1, 33}, {257, 385, 20}};
@@ -153,7 +153,7 @@ TEST(Product, AgreesWithReferenceForDimensionsOfOneWithStrides) {
       x.expect_reference();
     }
 }
-// More than one tile each way, and more than two blocks of k, none of them whole.
+// There is more than one tile in each direction and more than two blocks of k, none of them complete.
 TEST(Product, AgreesWithReferenceAcrossTiles) {
   expect_references(300, 420, 10);
 }
@@ -306,7 +306,7 @@ TEST(Product, SumsOfAnOperandAreItsColumnSums) {
     }
 }
 
-// fp16 is multiplied in fp32: sums beyond 65,504 on the way do no harm, at the end they are infinite.
+// fp16 is multiplied in fp32: intermediate sums beyond 65,504 do no harm, and final ones are infinite.
 TEST(Product, HalfPrecisionSumsAreWide) {
   Multiplication x(dense(1, 2, 3, false, false, DType::fp16, DType::fp16));
   const float a[] = {60000, 60000, -60000}, b[] = {1, 1, 1, 1, 1, 0};
@@ -329,8 +329,8 @@ TEST(Product, ServesLanesOfDifferentWidth) {
   }
 }
 
-// The library's kernels are made at run time, where no sanitizer looks: these bytes are followed by a page that may not
-// be touched.
+// The library generates its kernels at run time, and no sanitizer checks them. So these bytes are followed by a
+// protected page.
 class Guarded {
  public:
   explicit Guarded(Array& from) : from_(from), pages_((from.view().bytes() + page() - 1) / page() * page()) {

@@ -58,7 +58,7 @@ TEST(GradientSum, ManyUnalignedPieces) {
     }
 }
 
-// The definition, spelled out: runs span calls with any number of pieces. Each is summed from +0, rounded, then added.
+// This is the definition: runs span calls with any number of pieces. Each run is summed from +0, rounded, then added.
 TEST(GradientSum, AddsRunsThatAreRoundedOnce) {
   const std::size_t n = 4096 + 37;
   for (const DType dtype : kDTypes)
@@ -130,7 +130,7 @@ TEST(GradientSum, ARunThatOverflowsIsInfinite) {
   EXPECT_EQ(sum[0], 120000.0f);
 }
 
-// The definition, written down: 64 strided partial sums, then a tree.
+// This is the definition: 64 strided partial sums, then a tree.
 double block_sum(const Array& first, const Array* second, std::size_t begin) {
   double partial[64] = {};
   for (std::size_t i = 0; i < 4096; ++i) {

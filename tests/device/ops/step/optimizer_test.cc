@@ -41,8 +41,8 @@ void reference_update(Algorithm algorithm, int t, double lr, double g, double& p
   }
 }
 
-// Ten steps. Weights are of size 1 and move by about lr a step, so fp32 may be off by a few units of 2^-24 a step;
-// moments relative to their size, sgd's sum of ten gradients being the largest.
+// Runs ten steps. Weights are about 1 and move by about lr per step, so fp32 may be off by a few units of 2^-24 per
+// step; moments relative to their size, sgd's sum of ten gradients being the largest.
 TEST(Optimizer, AgreesWithTorchAndPaper) {
   for (const Algorithm algorithm : kAlgorithms) {
     const std::size_t n = 999;
@@ -111,7 +111,7 @@ void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, c
   }
 }
 
-// The contract: exactly the scalar formula, for every dtype, with and without a second gradient, in tails too.
+// The contract is exactly the scalar formula, for every dtype, with and without a second gradient, and in tails.
 TEST(Optimizer, MatchesTheScalarFormulaToTheBit) {
   const std::size_t n = 2 * 65536 + 21;
   for (const Algorithm algorithm : kAlgorithms)
@@ -187,7 +187,7 @@ TEST(Optimizer, DecidesToSkipWhenItRuns) {
   }
 }
 
-// The same bits in every format: whole, in parts that are issued in any order, on one thread or three.
+// Every format gives the same bits in one piece, in parts that are issued in any order, and on one thread or three.
 TEST(Optimizer, SameBitsHoweverItIsCut) {
   const std::size_t n = 3 * 65536 + 256 * 7 + 21;
   Array first = Array::random(DType::bf16, n, 3), second = Array::random(DType::bf16, n, 4);
