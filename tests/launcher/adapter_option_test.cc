@@ -35,7 +35,7 @@ TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {
   look_at({dir, "checkpoint.resume=none"});
 }
 
-// MODEL may be the adapter alone: its file names the base, by a path from here or from its own folder.
+// MODEL may be the adapter alone. Its file names the base by a path relative to the current folder or its own.
 TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   const tests::ScratchFolder folder;
   std::filesystem::create_directory(folder.path() / "base");

@@ -93,7 +93,7 @@ TEST_F(Outputs, MustNotUseNamesReservedInCheckpointDir) {
                    AllOf(HasSubstr("report.jsonl " + output.string()),
                          HasSubstr("the run itself writes or removes " + entry + " in checkpoint.dir")));
   };
-  // Neither has to exist yet.
+  // Neither has to exist.
   for (const bool there : {false, true}) {
     if (there) file("ck/step-00000002/manifest.json");
     for (const std::string name : {"control.json", "lock", "step-00000002", "step-00000007.3", "step-reports",
@@ -105,7 +105,7 @@ TEST_F(Outputs, MustNotUseNamesReservedInCheckpointDir) {
       refused(fs::relative(at("ck")), at("ck/" + name), name);
     }
   }
-  // Links lead into the folder, or are its entries.
+  // Links may lead into the folder or be entries of it.
   fs::create_directory_symlink(at("ck"), at("link"));
   refused(at("ck"), at("link/lock"), "lock");
   refused(at("link"), at("ck/lock"), "lock");

@@ -76,7 +76,7 @@ TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
   require_own({"--json", file("step-by-step/a.json")}, Content::generation, true);
 }
 
-// Each command runs twice: the second time, it recognises and overwrites its own files.
+// Each command runs twice. The second time, it recognises its own files and overwrites them.
 TEST_F(Overwrite, EveryCommandOverwritesItsOwnFiles) {
   make_tokens();
   ASSERT_EQ(train({.sets = sets({"training.max_steps=2", "checkpoint.dir=" + file("checkpoints").string()})}), 0);

@@ -61,7 +61,7 @@ std::string taken(CLI::Option& option, const std::string& text, std::string* why
   }
 }
 
-// A file after an option and its value does not belong to the option: strata tokenize --labels label train.csv.
+// A file after an option's value does not belong to the option: strata tokenize --labels label train.csv.
 TEST(ArgumentKinds, NoOptionTakesArgumentsAfterItsValue) {
   Program program;
   int options = 0;

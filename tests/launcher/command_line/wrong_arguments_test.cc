@@ -9,7 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-// What `strata plan` says of these words.
+// The error of `strata plan` for these words.
 std::string said(std::vector<std::string> words) {
   CLI::App command("", "plan");
   std::vector<std::string> sets;

@@ -157,7 +157,7 @@ TEST(InspectCheckpointTest, NamesDamagedTensors) {
   EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
                  HasSubstr("(1 line above is damaged)"));
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
-  // A folder means its newest undamaged checkpoint; here there is none.
+  // A folder stands for its newest undamaged checkpoint. Here there is none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
                  HasSubstr("its only checkpoint is not complete"));

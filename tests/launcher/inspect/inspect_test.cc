@@ -75,7 +75,7 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 
-// peft's folders and models in 4 bits: what they are, and what would prevent reading them.
+// Describes peft's folders and models in 4 bits, and what would prevent reading them.
 TEST(InspectTest, AdaptersAndQuantisedModels) {
   namespace fs = std::filesystem;
   const fs::path golden = tests::source_dir() / "tests/golden";
@@ -88,7 +88,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
 
   const tests::ScratchFolder folder;
   fs::copy(golden / "adapters/llama/adapter", folder.path() / "beside");
-  folder.write("beside/config.json", R"({"model_type": "llama"})");  // as trainers leave it there
+  folder.write("beside/config.json", R"({"model_type": "llama"})");  // left there by trainers
   EXPECT_THAT(inspected(folder.path() / "beside"), HasSubstr("adapter (LoRA) of llama: rank 4"));
   const auto changed = [&](const char* name, const char* file, const std::string& old, const std::string& other) {
     const fs::path copy = folder.path() / "copy";
@@ -125,7 +125,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(changed(model, "config.json", "\"bitsandbytes\"", "\"gptq\""), HasSubstr("no quantization_config"));
 }
 
-// Files that are not tokens or text for strata tokenize: what they are, and what to do with them.
+// Describes files that are neither tokens nor text for strata tokenize, and says what to do with them.
 TEST(InspectTest, DescribesOtherKindsOfFiles) {
   const tests::ScratchFolder folder;
   std::ostringstream out;

@@ -40,7 +40,7 @@ TEST(Hosts, ARepeatedNameAddsItsSlots) {
   EXPECT_THAT(read_hosts("n1:2,n2,n1:3"), ElementsAre(Host{"n1", 5}, Host{"n2", {}}));
 }
 
-// As PBS_NODEFILE and LSF write them.
+// PBS_NODEFILE and LSF write names in this way.
 TEST(Hosts, EachMentionWithoutANumberIsASlot) {
   EXPECT_THAT(lines("n1\nn1"), ElementsAre(Host{"n1", 2}));
   EXPECT_THAT(lines("n1\nn2\nn1\nn2\nn1\nn3\n"), ElementsAre(Host{"n1", 3}, Host{"n2", 2}, Host{"n3", {}}));
@@ -106,7 +106,7 @@ TEST(Hosts, RefusesAFolder) {
   fs::current_path(before);
 }
 
-// Puts a stand-in for scontrol, which runs this script, into PATH while it exists.
+// During its lifetime, a fake scontrol that runs this script is in PATH.
 class FakeScontrol {
  public:
   explicit FakeScontrol(const std::string& script) : path_(std::getenv("PATH")) {

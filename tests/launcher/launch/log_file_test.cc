@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// While it exists, no file can grow beyond `bytes`. This stands in for a full disk, with another errno.
+// During its lifetime, no file can grow beyond `bytes`. This simulates a full disk, with another errno.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -51,7 +51,7 @@ TEST(LogFile, ReportsMissingLinesOnceThereIsSpace) {
             "first\nseco\nstrata: missing here, because the disk was full or failed: 2 lines\nfourth\nfifth\n");
 }
 
-// At a restart, a removed folder is created again. If that fails, only lines are lost.
+// A restart creates a removed folder again. If that fails, only lines are lost.
 TEST(LogFile, AFailedReopenOnlyLosesLines) {
   const tests::ScratchFolder folder;
   folder.write("logs", "a file in the place of the folder");

@@ -86,7 +86,7 @@ TEST_F(Preflight, NamesSlowNodes) {
 }
 
 TEST_F(Preflight, WarnsOfWrongClocks) {
-  for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own is the one that is wrong
+  for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own clock is the wrong one
   EXPECT_THAT(remarks(), IsEmpty());
   nodes[1].clock_ahead = 97;
   EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
@@ -148,7 +148,7 @@ TEST_F(Preflight, FindsTheInterfaceOfTheNodesNames) {
   EXPECT_EQ(common_interface(here), "lo");
   here[1].facts.interfaces = {{"eth1", "127.0.0.2"}};
   EXPECT_EQ(common_interface(here), std::nullopt);
-  // As Debian's installer has it.
+  // Debian's installer writes this line.
   here[1] = node("127.0.1.1");
   here[0].facts.interfaces = {{"eth0", "127.0.0.1"}};
   EXPECT_EQ(common_interface(here), "eth0");

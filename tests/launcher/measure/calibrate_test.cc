@@ -18,7 +18,7 @@
 namespace strata::launcher {
 namespace {
 
-// As little as can be measured: what the figures are does not matter here.
+// Measures as little as possible, because the figures do not matter here.
 CalibrateOptions tiny() {
   CalibrateOptions options;
   options.seconds = 0;
@@ -80,7 +80,7 @@ TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
   EXPECT_TRUE(spread) << "no two calls take the same time";
 }
 
-// These are figures of a busy machine. Commands that plan with the file say so.
+// These figures come from a busy machine, and commands that plan with the file say so.
 TEST_F(Calibrate, TheFileRecordsTheSpreadOfItsFigures) {
   const std::vector<Figure> figures = {{"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}, {"norm", "us", 4, 2.65}};
   runtime::Machine machine = runtime::even_machine();
@@ -157,7 +157,7 @@ TEST_F(Calibrate, WritesTheFileCompleteOrNotAtAll) {
   EXPECT_EQ(runtime::read_machine(path_).ranks, 1);
 }
 
-// A machine whose products slow down during any other work, and whose drive does.
+// A machine whose products and drive both slow down during any other work.
 runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
   runtime::Machine m;
   m.processor = "none";

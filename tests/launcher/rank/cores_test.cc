@@ -14,7 +14,7 @@
 namespace strata::launcher {
 namespace {
 
-// The text that rank 0 prints if the ranks have these shares and threads.
+// The text that rank 0 prints for these shares and threads of the ranks.
 std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& threads) {
   std::string text;
   comm::run_threads(static_cast<int>(shares.size()), [&](comm::World& world) {

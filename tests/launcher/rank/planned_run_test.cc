@@ -122,7 +122,7 @@ class PlannedRunTest : public testing::Test {
     sets.insert(sets.end(), more.begin(), more.end());
     return runtime::load_recipe(std::nullopt, sets);
   }
-  // Rank 0's result, of two ranks.
+  // The result of rank 0, of two ranks.
   static PlannedRun planned(const Recipe& recipe, const RunPlanning& planning = {}) {
     PlannedRun out;
     comm::run_threads(2, [&](comm::World& world) {

@@ -9,7 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-// In a process of its own, which the handlers outlive. Its exit code says which signals asked for a stop.
+// Runs in a separate process, because the handlers stay installed. Its exit code says which signals requested a stop.
 int signals_that_ask(std::initializer_list<int> signals) {
   int asked = 0, bit = 1;
   for (const int signal : signals) {

@@ -59,7 +59,7 @@ class RunData : public testing::Test {
 TEST_F(RunData, ReadsStepsEvaluationsAndEvents) {
   folder_.write("report.jsonl", step_line(1, 3) +
                                     "{\"step\":1,\"eval_loss\":2.75,\"eval_tokens\":5,\"time\":1001.5}\n" +
-                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that is not over
+                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // an unfinished run
   folder_.write("events.jsonl", "{\"step\":0,\"event\":\"start\",\"time\":1000,\"ranks\":2}\n");
   folder_.write("recipe.toml", "a = \"</script>\"\n");
   const element all = data();

@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Class i was taken for class j i * 10 + j times.
+// Class i was predicted as class j i * 10 + j times.
 runtime::ClassReport report_of(std::size_t classes) {
   runtime::ClassReport out;
   for (const char* name : {"eval_accuracy", "eval_f1", "eval_precision", "eval_recall", "eval_f1_micro"})

@@ -89,7 +89,7 @@ TEST_F(ProgressTest, SmoothsTheTimeLeftButNotTheSpeed) {
 TEST_F(ProgressTest, TheEnvironmentCanRequestALiveLineInAPipe) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "30", 1);
-  // The second step comes too soon to be drawn.
+  // The second step comes too soon after the first to be shown.
   EXPECT_EQ(shown({100, 100}), "\r\033[Kstep 1/10  loss 2.5000  10000\n");
 }
 
@@ -131,7 +131,7 @@ std::string from_session(unsigned short columns, Write&& write_into) {
   return text;
 }
 
-// As under mpirun, which puts a pipe before the terminal and does not export COLUMNS.
+// mpirun puts a pipe between the ranks and the terminal in the same way, and does not export COLUMNS.
 TEST_F(ProgressTest, ALiveLineInAPipeFitsTheTerminal) {
   setenv("STRATA_PROGRESS", "live", 1);
   const auto write = [&](std::FILE* out) {

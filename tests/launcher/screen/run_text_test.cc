@@ -215,7 +215,7 @@ TEST(ResumeCommand, IsTheSameOnlyIfItResumes) {
   EXPECT_EQ(resume_command("auto"), "the same command");
   EXPECT_EQ(resume_command("none"), added);
   EXPECT_EQ(resume_command("runs/step-00000010"), added);
-  // Launch has restarted this rank with a value that the user did not type.
+  // launch has restarted this rank with a value that the user did not type.
   ::setenv(kTypedResume, "none", 1);
   EXPECT_EQ(resume_command("auto"), added);
   ::setenv(kTypedResume, "auto", 1);

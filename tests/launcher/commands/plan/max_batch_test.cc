@@ -73,14 +73,14 @@ TEST(MaxBatchTest, ReportsTheFastestAndTheReason) {
   for (const double part : free.speeds[0].path_per_token) seconds += part;
   EXPECT_NEAR(seconds * 16, free.speeds[0].step_ms / 1e3, 1e-4 * seconds * 16);
 
-  // With a global batch given, only its divisors are looked at.
+  // If a global batch is given, only its divisors are tried.
   const MaxBatch of_twelve = found({"training.global_batch_size=12", "memory.device=1GiB"}, slow_to_start());
   EXPECT_EQ(sizes(of_twelve), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 12}));
   ASSERT_NE(of_twelve.fastest(), nullptr);
   EXPECT_EQ(of_twelve.fastest()->size, 12);
 }
 
-// A micro-batch is compared with smaller ones that the pipeline's schedule takes.
+// A micro-batch is compared with smaller ones that the pipeline's schedule supports.
 TEST(MaxBatchTest, SkipsSizesThatOtherKeysExclude) {
   runtime::Machine machine = slow_to_start();
   machine.ranks = 2;
@@ -96,7 +96,7 @@ TEST(MaxBatchTest, SkipsSizesThatOtherKeysExclude) {
   EXPECT_THAT(max_batch_text(most),
               HasSubstr("\na rank's part of training.global_batch_size is 12, and parallel.schedule takes 2 "
                         "micro-batches at a time: a larger one would need a larger batch\n"));
-  // Their times are those of all stages together.
+  // Their times are for all stages together.
   for (const BatchSpeed& speed : most.speeds) {
     runtime::Recipe of_size = recipe;
     of_size.training.micro_batch_size = speed.size;

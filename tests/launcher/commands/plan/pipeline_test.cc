@@ -19,7 +19,7 @@
 namespace strata::launcher {
 namespace {
 
-// The last stage has most of the memory, whichever ends last.
+// The last stage needs the most memory, whichever stage ends last.
 TEST(PipelineTest, ShowsTheCriticalPathOfTheSlowestStage) {
   runtime::Machine even = runtime::even_machine();
   even.ranks = even.threads = 2;
@@ -46,7 +46,7 @@ TEST(PipelineTest, ShowsTheCriticalPathOfTheSlowestStage) {
   EXPECT_NEAR(runtime::sum_of(f.path), f.step_ms / 1e3, 1e-6);
 }
 
-// `stages` are always those of the pipeline, unless there is one and the table of ZeRO stages is asked for.
+// `stages` always lists the pipeline's stages, unless there is only one and the table of ZeRO stages is requested.
 TEST(PipelineTest, JsonListsTheStages) {
   const tests::ScratchFolder scratch;
   PlanOptions options;
@@ -79,7 +79,7 @@ TEST(PipelineTest, JsonListsTheStages) {
   EXPECT_THAT(planned("zero.stage=1", true), ElementsAre(4, 4));
 }
 
-// As a list, the split of "auto" gives the same plan.
+// The split that "auto" found gives the same plan when given as a list.
 TEST(PipelineTest, PrintsTheSplit) {
   const tests::ScratchFolder scratch;
   PlanOptions options;

@@ -18,7 +18,7 @@ namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
 
-// Ranks share a machine as under `mpirun -n 4 strata train`.
+// Ranks share a machine, as under `mpirun -n 4 strata train`.
 TEST_F(Plan, RanksOnOneMachineShareItsMemory) {
   EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
                                        "each with its part of\n  the free memory\n"));
@@ -67,7 +67,7 @@ TEST_F(Plan, TaskCountsNeedVerbose) {
   EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
 }
 
-// With --max-batch the plan is for that batch. With auto it is for the batch that a run would choose.
+// With --max-batch the plan is for the largest batch, and with auto for the batch that a run would choose.
 TEST_F(Plan, PlansTheLargestMicroBatch) {
   const std::vector<std::string> sets = {"memory.device=24MiB", "training.micro_batch_size=1"};
   EXPECT_THAT(planned(1, {}, sets), Not(HasSubstr("largest micro-batch")));
@@ -109,7 +109,7 @@ TEST_F(Plan, NoLineHasMoreThan100Columns) {
     }
 }
 
-// Both capacities are right, but they are the same memory.
+// Both capacities are correct, but they describe the same memory.
 TEST_F(Plan, DeviceAndHostShareTheMemoryOfACpu) {
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host"}), HasSubstr("RAM (device) and host are the same memory: "));
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host", "memory.device=64MiB", "memory.host=64MiB"}),
@@ -117,7 +117,7 @@ TEST_F(Plan, DeviceAndHostShareTheMemoryOfACpu) {
   EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
 }
 
-// Even if the program cannot use a GPU.
+// This works even if the program cannot use a GPU.
 TEST_F(Plan, AMachineFromDataSheetsPredictsGpuTime) {
   const std::filesystem::path machines = tests::source_dir() / "examples/machines";
   std::vector<double> times;
@@ -130,7 +130,7 @@ TEST_F(Plan, AMachineFromDataSheetsPredictsGpuTime) {
   }
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end(), std::greater<>())) << testing::PrintToString(times);
   EXPECT_EQ(number("ranks_per_node"), 8);
-  // At least the time of the GPU's products: 6 operations per parameter and token, at the file's speed.
+  // The time is at least that of the GPU's products: 6 operations per parameter and token, at the file's speed.
   EXPECT_GT(times[3], 6 * number("parameters") * 512 / 643.11e12 * 1e3 * 0.8);
   for (const char* name : {"rtx4090", "h100-1tb-nvme"}) {
     machine_ = machines / (std::string(name) + ".toml");
@@ -140,7 +140,7 @@ TEST_F(Plan, AMachineFromDataSheetsPredictsGpuTime) {
   EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
 }
 
-// Dozens of plans, of one model.
+// The command makes dozens of plans of one model.
 TEST_F(Plan, OpensTheModelOnce) {
   const auto config = folder_.write(
       "m/config.json",
@@ -155,7 +155,7 @@ TEST_F(Plan, OpensTheModelOnce) {
   EXPECT_EQ(opens.count(), 1);
 }
 
-// A width that is given carries those that are derived from it.
+// Other widths are derived from a given width.
 TEST_F(Plan, DerivesWidthsFromAGivenWidth) {
   (void)planned(1, 1, {"model.config.n_embd=256", "model.config.n_layer=2"});
   const double d = 256;
@@ -175,7 +175,7 @@ TEST_F(Plan, ReportsAMissingDrive) {
               HasSubstr("memory.nvme: there is no folder /none/at/all; a plan needs none, train does"));
 }
 
-// train refuses it before it opens a file.
+// train refuses the port before it opens a file.
 TEST_F(Plan, RefusesAnOpenControlPort) {
   EXPECT_FAILURE(planned(1, 1, {"control.listen=0.0.0.0:7000"}), Exit::usage, HasSubstr("lets other machines control"));
 }
@@ -189,7 +189,7 @@ TEST_F(Plan, StatesTheNumberOfVirtualShards) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("parallel.tensor_shards = 2: "));
 }
 
-// The JSON's memory_rank.
+// Reads memory_rank from the JSON.
 TEST_F(Plan, APipelinesTableNamesItsRank) {
   model_ = "model.preset=tiny-llama";
   EXPECT_THAT(planned(2, 2), HasSubstr("\na rank's "));

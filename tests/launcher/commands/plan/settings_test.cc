@@ -12,7 +12,7 @@ namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
 
-// The table of a GPU that this machine lacks; nothing runs.
+// A table for a GPU that this machine lacks. Nothing is run.
 TEST_F(Plan, ATableHasEverySetting) {
   table_ = true;
   machine_ = tests::source_dir() / "examples/machines/a100-40gb-x8.toml";

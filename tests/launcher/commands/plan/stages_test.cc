@@ -26,7 +26,7 @@ TEST_F(Plan, ShowsStagesSideBySideWithThePapersFigures) {
   EXPECT_THAT(planned(4, 4, {"zero.stage=2", "training.gradient_accumulation_steps=4"}),
               AllOf(HasSubstr("a step  order\n"), HasSubstr("- horiz.\n")));
   EXPECT_THAT(json_, HasSubstr("{\"stage\":2,\"order\":\"horizontal\","));
-  // 16 bytes per parameter at stage 0, shared out over 4 ranks at stage 3.
+  // There are 16 bytes per parameter at stage 0, divided over 4 ranks at stage 3.
   const double parameters = number("parameters");
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(16 * parameters))));
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
@@ -61,7 +61,7 @@ TEST_F(Plan, ShowsGroupsWithinNodes) {
   EXPECT_THAT(unfolded(4, 4, {"zero.stage=2"}), Not(HasSubstr("[4]")));
 }
 
-// The largest figures, those of one rank, do not touch their neighbours.
+// Even the largest figures, those of one rank, do not touch the next column.
 TEST_F(Plan, ColumnsOfStagesStaySeparate) {
   stages_ = true;
   const std::string text =

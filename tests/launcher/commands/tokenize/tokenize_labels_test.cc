@@ -93,7 +93,7 @@ TEST_F(TokenizeLabelsTest, RefusesOptionsThatDoNotApplyToLabels) {
   EXPECT_FAILURE(named({"a", "b", "a"}, std::nullopt), Exit::usage, HasSubstr("--labels names a twice"));
   EXPECT_FAILURE(named({"class"}, std::nullopt), Exit::usage,
                  AllOf(HasSubstr("a.csv, line 2"), HasSubstr("no field \"class\"")));
-  // Without labels, too: the header decides.
+  // This is also true without labels, because the header decides.
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("o.bin"), .inputs = {path("a.csv")}, .field = "body"}),
                  Exit::usage, HasSubstr("a.csv: there is no field \"body\" (--field); the fields are text, label"));
 }

@@ -1,4 +1,4 @@
-// Records that are more than a text: conversations, completions, tables.
+// Records that consist of more than a text: conversations, completions, tables.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -114,7 +114,7 @@ TEST_F(RecordsTest, NamesContentThatIsNotText) {
                  HasSubstr("turn 1 has no \"content\""));
 }
 
-// Values are transformers' (render_jinja_template after _normalize_chat_messages).
+// The values come from transformers (render_jinja_template after _normalize_chat_messages).
 TEST_F(RecordsTest, NullFieldsOfATurnAreAbsent) {
   const auto written = [&](const std::string& source) {
     folder_.write("t.jinja", source);

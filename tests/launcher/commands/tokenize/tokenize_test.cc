@@ -23,7 +23,7 @@ using testing::Not;
 class TokenizeTest : public TokenizeCase {};
 
 TEST_F(TokenizeTest, ConcatenatesTheBytesOfAllInputs) {
-  std::string large;  // of several pieces
+  std::string large;  // read in several pieces
   for (int i = 0; i < 1'000'003; ++i) large += static_cast<char>(1 + i * 31 % 255);
   folder_.write("a.txt", "first\n");
   folder_.write("b.txt", large);
@@ -40,7 +40,7 @@ TEST_F(TokenizeTest, ConcatenatesTheBytesOfAllInputs) {
 }
 
 TEST_F(TokenizeTest, ReadsTheTextOfEachJsonLine) {
-  const std::string long_text(600'000, 'x');  // a line of several pieces
+  const std::string long_text(600'000, 'x');  // a line that is read in several pieces
   folder_.write("a.jsonl", "{\"text\":\"a\\u00e9\\n\",\"id\":1}\n\n  \r\n{\"text\":\"" + long_text + "\"}");
   run({"a.jsonl"});
   EXPECT_EQ(text(), "a\xc3\xa9\n" + long_text);
@@ -59,7 +59,7 @@ TEST_F(TokenizeTest, AByteOrderMarkIsNotText) {
   folder_.write("a.txt", std::string("\xef\xbb\xbf") + "a");
   run({"a.txt"});
   EXPECT_EQ(text(), "a");
-  folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two files, put together
+  folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two concatenated files
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("line 2"), HasSubstr("byte order mark")));
   folder_.write("a.jsonl", std::string("\xff\xfe{\0\"\0", 6));
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is not JSON"));
@@ -230,7 +230,7 @@ TEST_F(TokenizeTest, RecordsWhereDocumentsBegin) {
   EXPECT_FALSE(sidecar->mask);
 }
 
-// A file of masked tokens, such as a chat's, is overwritten with plain text.
+// A file of masked tokens, for example of chats, is overwritten with plain text.
 TEST_F(TokenizeTest, RemovesTheMaskOfOverwrittenTokens) {
   const auto tokenizer = text::load_tokenizer("byte");
   const std::vector<std::uint32_t> tokens = {'a', 'b', 'c'};
@@ -315,7 +315,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileUnchanged) {
 
 TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {
   folder_.write("a.txt", std::string(100'000, 'x'));
-  // The file size limit stands in for the disk: it fails the same write, with another errno.
+  // A file size limit simulates the full disk: the same write fails, with another errno.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -104,11 +104,11 @@ TEST_F(FrontTest, ReportsObstaclesBeforeTheStart) {
 TEST_F(FrontTest, NamesBothKeysThatShareAPort) {
   recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
   EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
-  recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any that is free
+  recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any free port
   EXPECT_TRUE(open_endpoints(recipe_).metrics);
 }
 
-// Anyone may own a folder of checkpoints. Its control.json chooses no program of this machine, and gets no secret.
+// Anyone may own a folder of checkpoints. Its control.json must not start a program here or receive a secret.
 TEST_F(FrontTest, TrustsOnlyFilesOfTheUser) {
   const auto refusal_of = [&](const ServiceAddress& address) {
     folder_.write("ck/control.json", to_json(address));

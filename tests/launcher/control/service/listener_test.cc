@@ -33,7 +33,7 @@ Descriptor visit(const std::filesystem::path& path) {
   return socket;
 }
 
-// Whether the other end is closed within five seconds.
+// Whether the other end closes within five seconds.
 bool is_shut_out(const Descriptor& socket) {
   const timeval wait{5, 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);

@@ -129,7 +129,7 @@ TEST(MetricsTest, WithCredentialsSpeaksOnlyTls) {
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
 }
 
-// There are more visitors than could be served within a second each, one after another.
+// There are too many clients to serve one after another, with a second for each.
 TEST(MetricsTest, AnswersDespiteManySilentClients) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
@@ -139,7 +139,7 @@ TEST(MetricsTest, AnswersDespiteManySilentClients) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-// Visitors send half a request and keep the connection open: repeatedly, and many more than the server admits at once.
+// Clients send half a request and keep the connection open, repeatedly, and many more of them than the server admits.
 TEST(MetricsTest, AnswersEachProbeDespiteUnfinishedRequests) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
@@ -156,10 +156,10 @@ TEST(MetricsTest, AnswersEachProbeDespiteUnfinishedRequests) {
   }
 }
 
-// The server's answer to a visitor that shows this certificate, if any.
+// The server's answer to a client that shows this certificate, if it gets one.
 std::string ask_by_tls(int port, const Credentials& own, const std::string& token,
                        const std::string& path = "/metrics") {
-  (void)std::signal(SIGPIPE, SIG_IGN);  // it may be turned away before it has asked
+  (void)std::signal(SIGPIPE, SIG_IGN);  // the server may close the connection before the request
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   if (own.tls()) {
     const auto bio = [](const std::string& text) {

@@ -1,4 +1,4 @@
-// Who may call the service, and with what: tokens, certificates, handshakes.
+// Tests which credentials callers of the service need: tokens, certificates, handshakes.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -161,7 +161,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenDoNotBlockOthers) {
     EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("the token is missing or wrong"));
   }
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
-  // Clients that have shown it stay connected, so the next one has to wait.
+  // Clients that have sent the token stay connected, so the next one has to wait.
   std::vector<std::unique_ptr<Client>> owners;
   for (int i = 0; i < 4; ++i) {
     owners.push_back(std::make_unique<Client>(target(token)));
@@ -186,7 +186,8 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2}));
 }
 
-// A full service closes connections unanswered, and so does one with TLS. The client cannot tell, so it names both.
+// A full service closes connections without an answer, and so does one with TLS. The client cannot distinguish the two,
+// so it names both.
 TEST_F(ServiceAccessTest, ExplainsThatALimitIsTemporary) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const std::string address = "127.0.0.1:" + std::to_string(listener.port());
@@ -210,7 +211,7 @@ TEST_F(ServiceAccessTest, ClientsRefuseAnExpiredCertificate) {
   EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
 }
 
-// Visitors send half a handshake, many times. Proper clients still get in.
+// Clients send half a handshake, many times. Proper clients can still connect.
 TEST_F(ServiceAccessTest, AnswersDespiteUnfinishedHandshakes) {
   Credentials server = make_credentials();
   server.token.clear();

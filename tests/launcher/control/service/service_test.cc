@@ -92,13 +92,13 @@ TEST_F(ServiceTest, StreamsStepsAndEndsWithTheRun) {
   EXPECT_THAT(watching.seen(), testing::ElementsAre(2, 3, 4, 5, 6));
 }
 
-// If a run ends before its last steps were sent, they are all sent first, and then its end.
+// If a run ends before its last steps were sent, all of them are sent before its end.
 TEST_F(ServiceTest, StreamsTheLastStepToo) {
   open();
   post(1);
   Watching watching(target(), 1);
   watching.wait_for_first();
-  pump_ = {};  // no thread looks for new steps any more
+  pump_ = {};  // no thread checks for new steps any more
   for (std::int64_t step = 2; step <= 120; ++step) post(step);
   board_.collect();
   close();
@@ -126,7 +126,8 @@ TEST_F(ServiceTest, AWatcherMayLeaveBetweenTwoSteps) {
   EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "nor is it watched any more";
 }
 
-// Carries bytes between a client and a service until it is cut. Then nothing arrives any more, not even an end.
+// Carries bytes between a client and a service until it is cut. After that, nothing arrives, not even the end of the
+// stream.
 class Cable {
  public:
   explicit Cable(int port) : port_(port), listener_(Listener::tcp({"127.0.0.1", 0}, "k")) {
@@ -209,7 +210,7 @@ TEST_F(ServiceTest, CheckpointReturnsOnceThatStepOrALaterOneIsDurable) {
   auto second = std::async(std::launch::async, [&] { return Client(target()).checkpoint(); });
   std::uint64_t requests = 0;
   while ((requests & runtime::kCheckpoint) == 0) requests = board_.take_requests();
-  board_.post_saved(6, "/ck/step-6");  // begun before anyone asked
+  board_.post_saved(6, "/ck/step-6");  // begun before the first request
   EXPECT_EQ(first.wait_for(300ms), std::future_status::timeout);
   board_.post_saved(8, "/ck/step-8");
   for (auto* reply : {&first, &second}) {

@@ -10,7 +10,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// Nobody takes the first sentence before the others have been given. A tell() that waits would never return.
+// The first sentence is not taken until the others have been queued, so a tell() that waits would never return.
 TEST(TellerTest, DelaysNobodyAndKeepsTheOrder) {
   std::promise<void> read;
   std::vector<std::string> said;

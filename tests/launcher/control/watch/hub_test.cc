@@ -23,7 +23,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// The hub of a run with one rank, whose node reports.
+// The hub of a run with one rank. Its node sends reports.
 class HubTest : public testing::Test {
  protected:
   HubTest() { hub_.emplace(memory_, board_, setup()); }
@@ -166,7 +166,7 @@ class StuckHubTest : public HubTest {
     }
     return out;
   }
-  // Lets the rank report what it does, and returns the verdict that follows; empty if none follows within seconds.
+  // Sends a report of the rank's task, and returns the resulting verdict; empty if none follows within seconds.
   std::string verdict() {
     pb::NodeReport stuck = stuck_report();
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
@@ -215,7 +215,7 @@ TEST_F(StuckHubTest, EndsTheRunEvenIfAPipeReplacesTheFile) {
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// The drive itself may hang. It gets some time, and then the run ends.
+// The drive itself may hang. It gets a limited time, and then the run ends.
 TEST_F(StuckHubTest, EndsTheRunEvenIfTheDriveHangs) {
   std::promise<void> drive;
   const auto done = std::make_shared<std::promise<void>>();

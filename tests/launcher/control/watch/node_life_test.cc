@@ -15,7 +15,7 @@ constexpr double kTimeout = 30;
 constexpr std::array kStates = {State::unreached, State::unreachable, State::present,
                                 State::broken,    State::lost,        State::left};
 
-// A node that came to the state at 100, and was heard of then.
+// A node that entered the state at 100, when its last message came.
 NodeLife in(State state) {
   NodeLife life(100, state == State::broken ? State::present : state);
   if (state == State::broken) life.lose_connection(100);
@@ -23,7 +23,7 @@ NodeLife in(State state) {
   return life;
 }
 
-// By state, in the order of kStates.
+// Expected results by state, in the order of kStates.
 using Row = std::array<State, kStates.size()>;
 
 void expect(const char* what, const std::function<void(NodeLife&)>& event, const Row& becomes) {

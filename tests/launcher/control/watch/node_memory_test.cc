@@ -19,7 +19,7 @@ TEST(NodeMemoryTest, ExplainsWhyRanksOfAMachineAreSeparateNodes) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no memory can be shared, for want of a descriptor
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no memory can be shared, because there is no descriptor for it
   comm::run_threads(2, [](comm::World& world) {
     const NodeMemory memory(world);
     EXPECT_EQ(memory.map().nodes.size(), 2U);
@@ -29,7 +29,7 @@ TEST(NodeMemoryTest, ExplainsWhyRanksOfAMachineAreSeparateNodes) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Protobuf refuses half of a character.
+// Protobuf refuses an incomplete character.
 TEST(NodeMemoryTest, TruncatesALongVerdictBetweenCharacters) {
   const auto world = comm::solo_world();
   NodeMemory memory(*world);

@@ -92,7 +92,7 @@ TEST_F(NodeStreamTest, CarriesReportsAndOrders) {
   EXPECT_TRUE(comes([&] { return verdict.load(); }));
 }
 
-// Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then miss rank 0.
+// Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then notice that rank 0 is silent.
 TEST_F(NodeStreamTest, DoesNotAnswerForAHungRank0) {
   looks_.store(false);
   serve();
@@ -186,7 +186,7 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
     for (char& byte : bytes) byte = static_cast<char>(random());
     (void)send(bytes);
   }
-  // The place of an ended stream becomes free a moment later. Until then, there may be too many.
+  // The slot of an ended stream is freed a moment later. Until then, there may be too many streams.
   EXPECT_TRUE(comes([&] { return send("\xff\xff\xff\xff").error_code() == grpc::StatusCode::INVALID_ARGUMENT; }));
   EXPECT_EQ(send(std::string(std::size_t{17} << 20, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   const std::size_t before = told();

@@ -1,4 +1,4 @@
-// Ranks that wait for each other in groups (watch.h): which rank waits for which, and in which group.
+// Tests which ranks of a group (watch.h) wait for which rank, and in which group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ RankView rank_at(int rank, LaneId lane, int task, double age) {
   return out;
 }
 
-// Ranks 0 to 3 and 4 and 5 gather by themselves, and reduce together.
+// Ranks 0 to 3 gather as one group, ranks 4 and 5 as another, and all of them reduce together.
 TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
   TaskNames names;
   names.stages[0] = {{"forward block 3", LaneId::compute, false},

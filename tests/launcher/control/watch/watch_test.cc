@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Kind = Watch::Finding::Kind;
 
-// Tasks of a step: forward (0), reduce (1), gather (2), write (3); ranks 0 to 5, two a node.
+// The tasks of a step are forward (0), reduce (1), gather (2) and write (3). Ranks 0 to 5 are on nodes of two ranks.
 TaskNames names() {
   TaskNames out;
   out.stages[0] = {{"forward block 3", LaneId::compute, false},
@@ -118,7 +118,7 @@ TEST_F(WatchTest, ASuddenlyBrokenStreamMeansAnEndedProcess) {
 
 TEST_F(WatchTest, WaitsForAStreamThatBrokeAfterSilenceOrReconnected) {
   tell(all_reducing(0), 100);
-  watch_.broke(1, 112);  // the link is cut: TCP gave up
+  watch_.broke(1, 112);  // the link is down: TCP gave up
   EXPECT_THAT(look(116, Kind::lost), IsEmpty());
   tell(all_reducing(0), 120);
   watch_.broke(2, 120.5);
@@ -137,7 +137,7 @@ TEST_F(WatchTest, NamesTheRankThatOthersWaitFor) {
 
 TEST_F(WatchTest, NamesTheSlowestRankIfAllWaitInCollectives) {
   std::vector<RankView> ranks = all_reducing(70);
-  ranks[3] = at(3, LaneId::reduce, 1, 70, 119, false);  // done with the step before, and then nothing
+  ranks[3] = at(3, LaneId::reduce, 1, 70, 119, false);  // finished the previous step, and did nothing since
   tell(ranks, 100);
   EXPECT_THAT(
       look(100, Kind::warning),
@@ -158,7 +158,7 @@ TEST_F(WatchTest, NamesAStoppedProcess) {
 TEST_F(WatchTest, CountsRanksThatBeganToWaitSlightlyLater) {
   std::vector<RankView> ranks = all_reducing(59.8);
   ranks[2].beat_age = 60;
-  ranks[4].lanes[static_cast<std::size_t>(LaneId::reduce)].age = 1;  // this one is on its way
+  ranks[4].lanes[static_cast<std::size_t>(LaneId::reduce)].age = 1;  // this rank has just begun
   tell(ranks, 100);
   EXPECT_THAT(
       look(100, Kind::warning),
@@ -210,7 +210,7 @@ TEST_F(WatchTest, TimeBetweenStepsDoesNotCountForATask) {
   EXPECT_THAT(watch_.look(100), IsEmpty());
 }
 
-// The others are in the next step and wait for rank 0, which still writes the evaluation's results.
+// The other ranks are in the next step and wait for rank 0, which is still writing the evaluation's results.
 TEST_F(WatchTest, NamesTheRankThatHasNotFinishedAnEvaluation) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) ranks.push_back(at(rank, LaneId::gather, 2, 61, 121));
@@ -221,7 +221,7 @@ TEST_F(WatchTest, NamesTheRankThatHasNotFinishedAnEvaluation) {
   EXPECT_THAT(look(61, Kind::warning), ElementsAre("rank 0 on n1 is in 'evaluating' for 61 s; 5 ranks wait for it"));
 }
 
-// Rank 0 writes the step's report; the others are in the evaluation that follows.
+// Rank 0 writes the step's report, and the other ranks are in the following evaluation.
 TEST_F(WatchTest, NamesTheRankThatHasNotBegunAnEvaluation) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) {
@@ -330,7 +330,7 @@ TEST_F(WatchTest, ANodeThatNeverConnectedIsReportedAndNotLost) {
   }
 }
 
-// A cut that is over has delayed the run. One sentence says so for all nodes that come back together.
+// An interruption has delayed the run. One sentence says so for all nodes that come back together.
 TEST_F(WatchTest, ReportsNodesThatComeBack) {
   const std::vector<RankView> ranks = all_reducing(0);
   const auto hear = [&](int node, double now) {

@@ -33,7 +33,7 @@ TEST(Link, MeasuresBothDirectionsAndLatency) {
   EXPECT_EQ(json_of({1.5, 20}).members(), R"("gbit_per_s":1.5000,"microseconds":20.0)");
 }
 
-// A stranger without the token gets nothing, and does not block the peer that has it.
+// A stranger without the token gets no answer, and does not block the peer that has the token.
 TEST(Link, RejectsStrangers) {
   LinkListener listener("a token of ours");
   std::jthread server([&] { listener.serve_one(20); });

@@ -57,7 +57,7 @@ TEST(Allocation, TurnsSshErrorsIntoAdvice) {
   EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to " + here + "\n", 2), HasSubstr("n2 has no folder " + here));
   EXPECT_THAT(why_not_reached("n2", "slurmstepd: error: execve(): " + program + ": No such file or directory\n", 2),
               HasSubstr("n2 has no " + program));
-  // A missing file need not be this folder or the program.
+  // The missing file may be something other than this folder or the program.
   EXPECT_EQ(why_not_reached("n2", "~/.bashrc: cd: /old: No such file or directory\nkex: Connection reset\n", 255),
             "n2 does not respond: kex: Connection reset");
   EXPECT_EQ(why_not_reached("n2", "strata: /sys/x: No such file or directory\n", 1),
@@ -74,7 +74,7 @@ TEST(Allocation, TurnsSshErrorsIntoAdvice) {
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not respond");
 }
 
-// A Slurm job of two nodes, with stand-ins for Slurm's programs.
+// A Slurm job of two nodes, with fakes of Slurm's programs.
 struct SlurmJob : testing::Test {
   SlurmJob() : path_(std::getenv("PATH")) {
     program("scontrol", "echo localhost; echo 127.0.0.1");
@@ -171,7 +171,7 @@ TEST(Allocation, ThisMachineNeedsNoSsh) {
   EXPECT_THAT(program.environment, ElementsAre("A=b"));
 }
 
-// The lists of nodes of other queues: one line per rank.
+// Other queues list nodes with one line per rank.
 TEST(FindAllocation, ReadsTheNodesOfPbsAndLsf) {
   const tests::ScratchFolder folder;
   const std::string nodes = folder.write("nodes", "127.0.0.1\n127.0.0.1\n127.0.0.2\n");

@@ -27,7 +27,7 @@ TEST(Child, DeliversLinesAndTheEnd) {
   EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
 }
 
-// Like mpirun when somebody ends all processes at once.
+// mpirun is in this situation when somebody ends all processes at once.
 TEST(Child, CanIgnoreSigterm) {
   const std::vector<std::string> words = {"sh", "-c", "kill -TERM $$; echo on"};
   EXPECT_EQ(run_program({words}, 20).code, 128 + SIGTERM);
@@ -49,7 +49,7 @@ TEST(Child, KillsItselfAndItsChildrenAtTheTimeLimit) {
   const ProgramResult result = shell("sleep 60 & echo $!; sleep 60", 2);
   EXPECT_EQ(result.code, std::nullopt);
   const int grandchild = std::stoi(result.out);
-  // Gone, or dead and not yet reaped by the process that inherited it.
+  // True if it is gone, or dead and not yet reaped by the process that inherited it.
   const auto alive = [&] {
     return shell("grep -q '^State:.[^Z]' /proc/" + std::to_string(grandchild) + "/status").code == 0;
   };
@@ -74,7 +74,7 @@ TEST(Child, ReceivesInput) {
   EXPECT_THAT(lines, ElementsAre("got word"));
 }
 
-// This process itself passes on a Ctrl-C from the terminal.
+// This process passes on a Ctrl-C from the terminal itself.
 TEST(Child, HasAProcessGroupOfItsOwn) {
   EXPECT_EQ(shell("test $(ps -o pgid= -p $$) = $$ && echo own").out, "own\n");
 }

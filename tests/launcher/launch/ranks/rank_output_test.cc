@@ -40,7 +40,7 @@ TEST_F(RankOutputTest, JoinsPiecesOfALine) {
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
             "a long line\n[1, 2]<x>\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
-  // Another rank's pieces come between them.
+  // Pieces of another rank come between them.
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:one[1,1]<stderr>:two", "[1,0]<stderr>: line", "[1,1]<stderr>:three"}),
             "two\none line\nthree\n");
 }
@@ -54,7 +54,7 @@ TEST_F(RankOutputTest, ReadsTagsOfOpenMpi5) {
   EXPECT_EQ(screen(of_4, {"[1,1]<stderr>:  two"}), "  two\n");
 }
 
-// The last that a rank says may have no line break.
+// The last output of a rank may have no line break.
 TEST_F(RankOutputTest, CompletesAnUnfinishedLineAtTheEnd) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: it broke" + failure_end(Exit::failed) + "[1,1]<stderr>:step 1"}),

@@ -17,7 +17,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// The word after `option`.
+// The argument after `option`.
 std::string after(const std::vector<std::string>& words, const std::string& option) {
   const auto it = std::find(words.begin(), words.end(), option);
   return it == words.end() || it + 1 == words.end() ? "" : *(it + 1);

@@ -47,7 +47,7 @@ TEST(MemoryChartTest, DrawsADotPerMeasuredSetting) {
                          HasSubstr("prefers-color-scheme: dark"), HasSubstr(">peak of RAM, MiB<"), HasSubstr(">a CPU<"),
                          HasSubstr("fastest: bf16, recompute none, 1 micro-batch, optimizer on host"),
                          HasSubstr("least memory: bf16, recompute none, 2 micro-batches")));
-  // Half the memory lies at half the way, twice the time at twice the height.
+  // Half the memory is at half the width, and twice the time at twice the height.
   const double left = 84, bottom = 496;
   const std::string first = "bf16, recompute none, 1 micro-batch, optimizer on host: 800.0 MiB, 50.0 ms";
   const std::string second = "bf16, recompute none, 2 micro-batches, optimizer on host: 400.0 MiB, 100.0 ms";

@@ -31,7 +31,7 @@ TEST(MemorySettingTest, ListsEveryCombinationOnce) {
         {static_cast<int>(s.precision), static_cast<int>(s.recompute), s.accumulation, static_cast<int>(s.optimizer)});
   EXPECT_EQ(all.size(), 81u);
   EXPECT_EQ(seen.size(), 81u);
-  // Below each the same with the optimizer elsewhere.
+  // Each setting is followed by the same one with the optimizer in another tier.
   EXPECT_EQ(all[0].optimizer, Tier::device);
   EXPECT_EQ(all[1].optimizer, Tier::host);
   EXPECT_EQ(all[2].optimizer, Tier::nvme);
@@ -71,7 +71,7 @@ TEST(MemorySettingTest, KeepsTheStepAndSavesNothing) {
   EXPECT_FALSE(r.report.dir);
   EXPECT_EQ(r.control.listen, "off");
   EXPECT_EQ(r.optimizer.learning_rate, 1);
-  // As a file it is a recipe, too.
+  // The file is a recipe, too.
   const std::string text = runtime::to_toml(r);
   EXPECT_THAT(text, AllOf(HasSubstr("training.gradient_accumulation_steps = 4\n"),
                           testing::Not(HasSubstr("global_batch_size")), testing::Not(HasSubstr("checkpoint"))));
