@@ -1,4 +1,4 @@
-// Documents that share a sequence, in whole models: nothing of one is in another.
+// Documents that share a sequence do not affect each other in complete models.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ TEST_P(DocumentsTest, ASequenceLearnsLikeItsSeparateDocuments) {
   EXPECT_LT(testing::relative_error(together.all(), sum), 2e-6);
 }
 
-// A document's forward, alone at the front of an otherwise empty sequence, and next to others.
+// The forward of a document, alone at the start of an otherwise empty sequence, and next to others.
 TEST_P(DocumentsTest, ForwardBitsDoNotDependOnADocumentsPlace) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     std::mt19937_64 random(7);
@@ -73,7 +73,7 @@ TEST_P(DocumentsTest, ForwardBitsDoNotDependOnADocumentsPlace) {
   }
 }
 
-// Neither the leftover's content nor the neighbours of a document change a bit of its gradients.
+// Neither the contents of leftover rows nor a document's neighbours change a bit of its gradients.
 TEST_P(DocumentsTest, RowsOutsideDocumentsHaveNoEffect) {
   std::mt19937_64 random(7);
   Columns packed;

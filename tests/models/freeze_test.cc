@@ -21,7 +21,7 @@ TEST(FreezeTest, PatternsMatchCompleteNames) {
   EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is a character like others";
 }
 
-// Two of a trained pool, two of a frozen one, in three parts.
+// Three parts with two tensors of a trained pool and two of a frozen one.
 class Half final : public Unit {
  public:
   Half() : Unit("half") {

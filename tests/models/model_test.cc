@@ -67,7 +67,7 @@ double flops_of(const std::vector<device::ProductShape>& products) {
 TEST(ModelTest, UnitsReportTheirCosts) {
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
     for (const char* tied : {"true", "false"}) {
-      // Three tiles of a table.
+      // The table has three tiles.
       const auto model = make(tiny(family), {{"tie_word_embeddings", tied}, {"vocab_size", "8200"}});
       for (const auto& unit : model->units) {
         SCOPED_TRACE(fmt::format("{}, {}", family, unit->name()));
@@ -111,7 +111,7 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
   const auto attention = [&](std::size_t unit, Pass pass) {
     return model->units[unit]->work(pass, model->units[unit]->all_parts()).attention_flops;
   };
-  // Two products over the keys below the diagonal: a band as wide as the window, without its first triangle.
+  // There are two products over the keys below the diagonal: a band as wide as the window, without its first triangle.
   const double each = 4 * kBatch * kHeads * kHeadDim;
   EXPECT_DOUBLE_EQ(attention(1, Pass::forward), each * kSeq * kSeq / 2);
   EXPECT_DOUBLE_EQ(attention(2, Pass::forward), each * (kWindow * kSeq - kWindow * kWindow / 2));

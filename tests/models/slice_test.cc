@@ -65,7 +65,7 @@ TEST(Slice, TheFirstShardHoldsASharedPart) {
   EXPECT_EQ(p.piece_room(), 24u);
 }
 
-// A vocabulary of 10 words: of four shards the last has one word, of eight the last three have none.
+// With a vocabulary of 10 words, the last of four shards has one word, and the last three of eight have none.
 TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
   for (const std::size_t shards : {4u, 8u}) {
     Parameter p{"w", {10, 3}, 0, true, {}, false};

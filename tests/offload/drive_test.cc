@@ -1,4 +1,4 @@
-// Every request of a short sequence fails in turn, on every mode.
+// Every request of a short sequence fails in turn, in every mode.
 #include "offload/drive.h"
 
 #include <gmock/gmock.h>
@@ -31,10 +31,10 @@ class DriveFault : public InIoMode {
     InIoMode::SetUp();
     if (IsSkipped()) return;
     options_ = spoiled_by(plan_, options_);
-    options_.folders.push_back(folder_.path());  // of two drives, one may fail
+    options_.folders.push_back(folder_.path());  // one of the two drives may fail
     fill(from_, 1);
   }
-  // Writes and reads everything, request `number` spoiled.
+  // Writes and reads everything, and spoils request `number`.
   void run(int number, bool verify = false) {
     IoOptions options = options_;
     options.verify = verify;
@@ -189,7 +189,7 @@ TEST_F(DriveWithGate, CallsTakeTurns) {
   EXPECT_NEAR(static_cast<double>(writes_in(4, 44)), 20, 4);  // one more round may have gone to the first call
 }
 
-// Says which thread waits, and how often it has begun to.
+// Reports which thread waits, and how often it has begun to wait.
 class Watched final : public Submitter {
  public:
   struct State {
@@ -252,7 +252,7 @@ TEST_P(DriveFault, ASignalDoesNotInterruptAWait) {
   ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-// Requests that an abandoned call left in the kernel complete later and touch nothing.
+// Requests that an abandoned call left in the kernel complete later without changing memory.
 TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
   drive_->start(shares_[0]);
   wait_for_requests(4);

@@ -1,4 +1,4 @@
-// Folders that do not exist, are full, are memory, or lack features.
+// Folders that do not exist, are full, are in memory, or lack features.
 #include "offload/swap_file.h"
 
 #include <fcntl.h>
@@ -104,7 +104,7 @@ TEST_F(SwapFileTest, NotWritable) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0555), 0);
   EXPECT_EXIT(
       {
-        // Root may write everywhere.
+        // Root may write anywhere.
         if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) std::_Exit(kNoStage);
         start_in_child(kBlock);
       },

@@ -1,4 +1,4 @@
-// Encoders against transformers: tests/golden/make_encoders.py says what the folders hold.
+// Compares encoders with transformers. tests/golden/make_encoders.py describes the folders.
 #include "models/families/encoder.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class EncoderTest : public ::testing::TestWithParam<const char*> {
 TEST_P(EncoderTest, MatchesTransformers) {
   const Learnt learnt = recorded_.learn(recorded_.packed(0, 64));
   recorded_.expect_loss(learnt.loss);
-  // The table's gradient is the embedding's and the head's.
+  // The table's gradient is the sum of the embedding's and the head's.
   std::map<std::string, Doubles> gradients(learnt.gradients.begin(), learnt.gradients.end());
   Doubles& table = gradients.at(learnt.gradients.front().first);
   table = testing::sum(std::move(table), gradients.at("shared"));
@@ -156,7 +156,7 @@ TEST(EncoderFamiliesTest, RefuseUnsupportedKeysByName) {
   testing::expect_same(*make_model(sines, {1, 8, device::DType::fp32, 1}),
                        *make_model(given, {1, 8, device::DType::fp32, 1}));
   EXPECT_THAT(given.remarks(), ::testing::Contains(HasSubstr("trained, as in transformers 5")));
-  // A head that is not built is refused by name.
+  // A head that is not supported is refused by name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
   for (const char* family : {"bert", "roberta", "distilbert"}) {
     const Config config = Config::parse(tiny(family), "config.json");

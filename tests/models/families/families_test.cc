@@ -130,7 +130,7 @@ TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
     EXPECT_THAT(*found, AllOf(HasSubstr("config.json has 4 keys that " + std::string(family) + " models do not read"),
                               HasSubstr(": custom_metrics, nan, transformers.js_config, unsloth_fixed")));
     expect_same(*make(tiny(family)), *make(with(family, R"("unsloth_fixed":true)")));
-    // A key in the recipe must mean something.
+    // A key in the recipe must have an effect.
     EXPECT_FAILURE(make(tiny(family), {{"unsloth_fixed", "true"}}), Exit::usage,
                    AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
     EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
@@ -144,7 +144,7 @@ TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
                  AllOf(HasSubstr("rope_theta"), HasSubstr("must be finite")));
 }
 
-// transformers makes an attribute with this name, which nothing reads.
+// transformers makes an attribute with this name, but nothing reads it.
 TEST(FamiliesTest, AKeyWithADotIsNotANestedKey) {
   const std::string nested = R"("rope_scaling":{"rope_type":"linear","factor":2.0})";
   const std::string both = with("llama", nested + R"(,"rope_scaling.factor":4.0,"id2label.0":"x")");
@@ -174,7 +174,7 @@ TEST(FamiliesTest, MissingKeysHaveTransformersDefaults) {
               ::testing::UnorderedElementsAre("config.json has no head_dim: it is 128, as in transformers",
                                               "config.json has no max_position_embeddings: it is 32768, as in "
                                               "transformers"));
-  // There, null means "as many as heads". An absent key means a constant, which has to fit.
+  // In transformers, null means "as many as heads". An absent key means a constant, which has to be valid.
   for (const char* family : {"mistral", "qwen2", "qwen3"}) {
     EXPECT_NO_THROW(make(tiny(family), {{"num_key_value_heads", "null"}}));
     const std::string json = fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,
@@ -272,14 +272,14 @@ TEST(FamiliesTest, BothSpellingsDescribeTheSameModel) {
       *make(tiny("llama"), {{"rope_parameters", R"({"rope_theta":10000.0,"rope_type":"linear","factor":2.0})"}}));
   expect_same(*make(tiny("qwen3"), {{"rope_theta", "1000000.0"}, {"rope_scaling", "null"}}),
               *make(tiny("qwen3"), {{"rope_parameters", R"({"rope_theta":1000000.0,"rope_type":"default"})"}}));
-  // Each group alone has all of them; both may say the same.
+  // Either group may have all of them, and both may agree.
   const Overrides older = {{"rope_scaling", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
   const Overrides newer = {{"rope_parameters", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
   expect_same(*make(tiny("llama"), older), *make(tiny("llama"), newer));
   expect_same(*make(tiny("llama"), older), *make(tiny("llama"), {older[0], newer[0]}));
   expect_same(*make(tiny("llama"), {{"rope_parameters", R"({"type":"linear","factor":2.0})"}}),
               *make(tiny("llama"), {{"rope_scaling", R"({"rope_type":"linear","type":"yarn","factor":2.0})"}}));
-  // ModernBERT's, of each kind.
+  // ModernBERT has one of each kind.
   const auto modern = [](const char* keys, const char* value) { return make(tiny("modernbert"), {{keys, value}}); };
   expect_same(*modern("layer_types", R"(["attention","sliding_attention"])"),
               *modern("layer_types", R"(["full_attention","sliding_attention"])"));
@@ -291,13 +291,13 @@ TEST(FamiliesTest, BothSpellingsDescribeTheSameModel) {
   expect_same(*modern("rope_scaling", R"({"rope_type":"linear","factor":2.0})"),
               *modern("rope_parameters", R"({"full_attention":{"type":"linear","factor":2.0},
                                              "sliding_attention":{"rope_type":"linear","factor":2.0}})"));
-  // If the group has no base, transformers 5 takes the one outside it.
+  // If the group has no base, transformers 5 uses the one outside of it.
   expect_same(*make(tiny("llama"), {{"rope_theta", "500000.0"}}),
               *make(tiny("llama"), {{"rope_theta", "500000.0"}, {"rope_parameters", R"({"rope_type":"default"})"}}));
 }
 
 TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
-  // Every key of the models' config.json, their sizes made small.
+  // These are all keys of the models' config.json, with small sizes.
   const std::string llama32 = R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
     "bos_token_id":128000,"eos_token_id":[128001,128008],"head_dim":8,"hidden_act":"silu","hidden_size":32,
     "initializer_range":0.02,"intermediate_size":48,"max_position_embeddings":131072,"mlp_bias":false,
@@ -326,7 +326,7 @@ TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
   for (const std::string& json : {llama32, qwen25, mistral, gpt2}) EXPECT_NO_THROW(make(json)) << json;
 }
 
-// The class of a text is read from a row that has read all of it. That is its last row if rows see only earlier ones.
+// The class of a text is computed from a row that sees all of it. That is its last row if rows see only earlier ones.
 // This checks every family, as listed by the refusal of an unknown one.
 TEST(FamiliesTest, TheFamilyDeterminesTheRowOfATextsClass) {
   std::vector<std::string> families;

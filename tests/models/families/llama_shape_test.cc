@@ -28,7 +28,7 @@ LlamaShape shape(const std::string& family, const std::string& more = "") {
       kLlamaShapeSeq);
 }
 
-// As `MistralConfig()`, `Qwen2Config()` ... of transformers 5 have them.
+// These are the defaults of `MistralConfig()`, `Qwen2Config()` and so on in transformers 5.
 TEST(LlamaShapeTest, AbsentKeysHaveTransformersDefaults) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
     SCOPED_TRACE(family);
@@ -76,7 +76,7 @@ TEST(LlamaShapeTest, QwensWindowAppliesToItsLastLayers) {
   }
 }
 
-// If it were taken for absent, positions would stay unscaled.
+// If it were treated as absent, positions would stay unscaled.
 TEST(LlamaShapeTest, RefusesAScalingThatIsNotAnObject) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     for (const char* value : {R"("{\"rope_type\":\"linear\",\"factor\":2.0}")", R"(["linear",2.0])", "2.0", "true"})

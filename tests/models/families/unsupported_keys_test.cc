@@ -42,7 +42,7 @@ TEST(OtherMathematicsTest, ComparesAttentionScalesWithDefaultSizes) {
     EXPECT_FAILURE(refuse(one.family, R"("query_pre_attn_scalar":0)"), Exit::usage, HasSubstr("query_pre_attn"));
     EXPECT_NO_THROW(refuse(one.family, R"("softmax_scale":null)"));
   }
-  // Without heads there is no scale to compare with.
+  // Without heads there is no scale for comparison.
   EXPECT_FAILURE(refuse("gpt2", R"("n_head":0,"softmax_scale":7)"), Exit::usage, HasSubstr("softmax_scale"));
 }
 
@@ -60,7 +60,7 @@ TEST(OtherMathematicsTest, TheFamilyDeterminesWhatAQuerySees) {
   }
 }
 
-// transformers' setter: half of local_attention, which it goes over.
+// transformers' setter stores half of local_attention, and overrides it.
 TEST(OtherMathematicsTest, ModernBertsWindowHasTwoNames) {
   const auto attention = [](const std::string& window) {
     const auto model = make_model(

@@ -30,7 +30,7 @@ TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   EXPECT_EQ(config.spelled({"rope_theta", "rope_parameters.rope_theta"}), "rope_parameters.rope_theta");
   EXPECT_EQ(config.spelled({"absent", "missing"}), "absent");
   EXPECT_EQ(config.require_number("rope_parameters.rope_theta"), 5e5);
-  EXPECT_EQ(config.text_or("rope_scaling", "none"), "none");  // null is as good as absent
+  EXPECT_EQ(config.text_or("rope_scaling", "none"), "none");  // null means absent
   EXPECT_FALSE(config.has("rope_scaling"));
   EXPECT_EQ(config.int_or("absent", 3), 3);
   EXPECT_THAT(config.texts("architectures"), ElementsAre("LlamaForCausalLM"));
@@ -63,7 +63,7 @@ TEST(ConfigTest, DistinguishesObjectsFromScalars) {
   auto config = Config::parse(R"({"act":{"name":"silu"},"act-1":0,"eps":{"a":{"b":1}},"n":"{}","list":[1],"none":null,)"
                               R"("empty":{},"dotted":{"a.b":1},"object":{"a":1}})",
                               "c.json");
-  // Taken for absent, each of these would have its default.
+  // If these were treated as absent, each would have its default.
   EXPECT_FAILURE(config.text_or("act", "gelu"), Exit::corrupt, HasSubstr("act of c.json is an object"));
   EXPECT_FAILURE(config.number_or("eps", 1e-5), Exit::corrupt, HasSubstr("expected a number"));
   EXPECT_FAILURE(config.bool_or("eps", true), Exit::corrupt, HasSubstr("true or false"));
@@ -105,7 +105,7 @@ TEST(ConfigTest, OverridesReplaceObjectsOrSingleKeys) {
   EXPECT_EQ(config.text_or("rope_scaling.type", ""), "dynamic");
   config.override_key("rope_scaling", "null");
   EXPECT_FALSE(config.has("rope_scaling.type"));
-  config.override_key("rope_scaling.factor", "2.5");  // and the null is gone
+  config.override_key("rope_scaling.factor", "2.5");  // this replaces the null
   EXPECT_EQ(Config::parse(config.to_json(), "x").number_or("rope_scaling.factor", 0), 2.5);
   EXPECT_FAILURE(config.override_key("n", "{"), Exit::usage, HasSubstr("model.config.n"));
 }

@@ -10,7 +10,7 @@
 namespace strata::models {
 namespace {
 
-// The JSON as the marks make it readable, and then with its numbers again.
+// The JSON after its numbers were marked and then restored.
 std::string there_and_back(const std::string& json) {
   simdjson::dom::parser parser;
   const std::string readable = without_python_numbers(json);
@@ -45,13 +45,13 @@ TEST(PythonNumbers, LeaveOtherTextUnchanged) {
   EXPECT_EQ(python_number_of(""), std::nullopt);
 }
 
-// They stay mistakes, which simdjson names.
+// These remain mistakes, which simdjson reports.
 TEST(PythonNumbers, IgnoreWordsThatBeginLikeNumbers) {
   for (const char* json : {"{\"x\":NaNs}", "{\"x\":Infinity1}", "{\"x\":1e999x}", "{\"x\":-NaN}"})
     EXPECT_EQ(without_python_numbers(json), json);
 }
 
-// What both read the same way; names of modules have no other characters.
+// Both read these patterns in the same way, and names of modules have no other characters.
 TEST(PythonPatterns, AcceptCommonSyntax) {
   for (const char* pattern :
        {R"(.*\.layers\.(?:1|2)\.(?!mlp).*_proj)", R"(.*?[qv]_proj)", R"(a{2}?b{1,}c{0,3}d??)", R"([^a-c_.-]+)",
@@ -59,7 +59,7 @@ TEST(PythonPatterns, AcceptCommonSyntax) {
     EXPECT_EQ(foreign_syntax(pattern), std::nullopt) << pattern;
 }
 
-// Python gives the first of each row another meaning, or refuses it.
+// Python interprets the first of each row differently, or refuses it.
 TEST(PythonPatterns, NameUnsupportedSyntax) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"(.*+q_proj)", "possessive or double repetitions (*+)"},

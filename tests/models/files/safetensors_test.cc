@@ -73,7 +73,7 @@ TEST_F(SafetensorsTest, ReadsEveryTypeAndShape) {
 }
 
 TEST_F(SafetensorsTest, DoublesAreRoundedOnce) {
-  // Above the middle between two floats, at it (to even), and beyond the range.
+  // Cases: above the middle between two floats, exactly there (to even), and beyond the range.
   const double middle = 1 + 0x1p-24;
   folder_.write("model.safetensors", file_of(R"({"d":{"dtype":"F64","shape":[5],"data_offsets":[0,40]},)"
                                              R"("f":{"dtype":"F32","shape":[5],"data_offsets":[40,60]}})",

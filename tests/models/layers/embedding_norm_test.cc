@@ -14,7 +14,7 @@ using testing::Mask;
 using testing::UnitRunner;
 using testing::Weights;
 
-constexpr double kEmbeddingNormEps = 0.03;  // large enough to see whether it is used
+constexpr double kEmbeddingNormEps = 0.03;  // large enough to show whether it is used
 
 struct Norm {
   Norm(float dropout, DType dtype, int threads = 1)

@@ -21,7 +21,7 @@ using testing::kSeq;
 using testing::make;
 using testing::tiny;
 
-// Frequencies from the table's row of position 1.
+// The frequencies follow from the table's row for position 1.
 std::vector<double> frequencies(const Model& model, std::size_t positions, std::size_t half) {
   const std::vector<float> table = constants(model);
   EXPECT_EQ(table.size(), 2 * positions * half);
@@ -41,8 +41,8 @@ TEST(RotaryTableTest, FrequenciesMatchTransformers) {
     EXPECT_NEAR(halved[i], plain[i] / 2, 1e-7);
   }
 
-  // Llama 3.2's, as transformers' _compute_llama3_parameters has them; by hand from its formula: turns of 8,192
-  // positions above 4 stay, below 1 are divided by 32, between them it interpolates.
+  // Llama 3.2's frequencies from the formula of transformers' _compute_llama3_parameters: those with more than 4 turns
+  // in 8,192 positions stay, those with less than 1 are divided by 32, and others are interpolated.
   Config config = Config::parse(preset_config("llama-1b"), "llama-1b");
   config.override_key("num_hidden_layers", "1");
   config.override_key("vocab_size", "64");
@@ -110,7 +110,7 @@ TEST(RotaryTableTest, YarnMatchesTransformers) {
   }
 }
 
-// Other ways to write the same configuration, by the defaults of transformers.
+// With transformers' defaults, these are other ways to write the same configuration.
 TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
   const auto yarn = [](const std::string& more, const std::string& beside = "") {
     Config config = Config::parse(R"({"rope_scaling":{"rope_type":"yarn")" + more + "}" + beside + "}", "config.json");

@@ -84,7 +84,8 @@ const AttentionSpec kWays[] = {
     {.heads = 2, .kv_heads = 2, .head_dim = 8, .dropout = 0.3f},
 };
 
-// As in expect_block_matches(), a derivative along two random directions against central differences of the reference.
+// As in expect_block_matches(), derivatives along two random directions are compared with central differences of the
+// reference.
 TEST(AttentionPartTest, EveryVariantMatchesTheReference) {
   constexpr double kTolerance = 5e-6, kStep = 1e-5;
   for (const AttentionSpec& way : kWays) {
@@ -131,7 +132,7 @@ TEST(AttentionPartTest, RowsAfterTheCacheMatchTheCompleteSequence) {
       for (std::size_t i = 0; i < rows * width; ++i) next.rows.set(i, whole.rows[first * width + i]);
       next.context.cache = {piece.cache.view(), first, rows};
       next.forward();
-      // The same sums in another order, in fp32.
+      // The sums are the same but in another order, in fp32.
       for (std::size_t i = 0; i < rows * way.query_width(); ++i)
         ASSERT_NEAR(next.mixed[i], whole.mixed[first * way.query_width() + i], 2e-6) << first << ", " << i;
       first += rows;

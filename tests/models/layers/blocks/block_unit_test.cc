@@ -17,7 +17,7 @@ BlockOperations operations(std::size_t width, std::size_t heads) {
           linear(8),    linear(16), linear(width), linear(24)};
 }
 
-// Scratch is as large as the call that needs the most.
+// Scratch is as large as the largest need of any call.
 TEST(BlockOperations, ScratchFitsTheLargestCall) {
   const BlockOperations attends = operations(8, 64), multiplies = operations(std::size_t{1} << 15, 1);
   const std::size_t attention = attends.attention.scratch_bytes(2), product = multiplies.up.scratch_bytes(2);

@@ -14,7 +14,7 @@ using device::Lane;
 using device::testing::Array;
 using device::testing::in_lane;
 
-// Eight heads and two of keys, of 3 elements, in eight shards: four shards read each head of keys.
+// Eight query heads and two key heads of 3 elements are cut into eight shards, so that four shards read each key head.
 constexpr std::size_t kKeysTokens = 5, kHeadDim = 3, kShards = 8, kSharers = 4, kKeysSize = kKeysTokens * 2 * kHeadDim,
                       kRowWidth = 3 * kHeadDim;
 
@@ -28,7 +28,7 @@ struct RankOfKeys {
         workspace(DType::fp32, work.bytes() / sizeof(float)),
         partial(DType::fp32, keys.crossing()),
         total(DType::bf16, keys.crossing()) {
-    // Their magnitudes differ, so that sums depend on the order.
+    // Magnitudes differ, so that sums depend on their order.
     for (std::size_t v = 0; v < count; ++v)
       for (std::size_t i = 0; i < kKeysSize; ++i)
         keys.gradients(workspace.view(), v).as<float>()[i] =

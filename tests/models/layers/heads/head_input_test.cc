@@ -17,7 +17,7 @@ using testing::Weights;
 constexpr std::size_t kHeadInputHidden = 30;
 constexpr float kHeadInputEps = 1e-3f;
 
-// The piece alone, as a unit: the transform and the norm after it.
+// The piece as a unit by itself: the transform and the norm after it.
 class HeadInputUnit final : public Unit {
  public:
   explicit HeadInputUnit(const RunShape& run) : Unit("input"), piece_(run, kHeadInputHidden) {

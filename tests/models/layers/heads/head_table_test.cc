@@ -7,7 +7,7 @@ namespace {
 
 using device::Kind;
 
-// Chunks are as even as whole rows allow, so that the last one is no small remainder.
+// Chunks are as even as complete rows allow, so that the last one is not a small remainder.
 TEST(TileProducts, ChunksAreEven) {
   constexpr std::size_t kWords = std::size_t{1} << 17;  // 128 rows of 512 KiB in 64 MiB
   EXPECT_EQ(chunk_rows(100, kWords, Kind::cpu), 100u);

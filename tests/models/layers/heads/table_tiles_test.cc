@@ -36,7 +36,7 @@ TEST(TableTiles, EachShardHasTilesOfItsOwn) {
   EXPECT_EQ(tiles_of(9999, {1, 1, 2}), (std::vector<Seen>{{5000, 4096, 0, 0}, {9096, 903, 0, 4096}}));
 }
 
-// Memory is planned for as many words as any rank has.
+// Memory is planned for the largest number of words of any rank.
 TEST(TableTiles, AreTheSameOnEveryRankUpToTheLastWords) {
   for (const std::size_t first : {0, 2}) {
     const TableTiles tiles(9999, kCpu, {first, 2, 4});

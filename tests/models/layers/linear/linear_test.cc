@@ -70,7 +70,7 @@ class LinearTest : public ::testing::TestWithParam<LinearCase> {
     return tensor.weight + (c_.input_major ? i * tensor.out + o : o * c_.in + i);
   }
   void expect_near(double value, double reference, double scale, std::size_t terms, const std::string& what) {
-    // At most one rounding to the dtype, and one fp32 rounding per term of the sum.
+    // Allows one rounding to the dtype, and one fp32 rounding per term of the sum.
     EXPECT_NEAR(value, reference, device::testing::tolerance(c_.dtype, reference, scale, terms + 1.0)) << what;
   }
 
@@ -237,7 +237,7 @@ TEST(LinearGroupsTest, NeighboursWithoutAGapAreOneProduct) {
   };
   EXPECT_EQ(products(16 * 16, false), 3u);
   EXPECT_EQ(products(16 * 16 + 256, false), 6u);
-  EXPECT_EQ(products(16 * 16, true), 6u);  // side by side in memory is not side by side in a row
+  EXPECT_EQ(products(16 * 16, true), 6u);  // adjacent in memory does not mean adjacent in a row
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Dropout of what a linear layer's adapters multiply, against double precision.
+// Compares dropout of the input of a linear layer's adapters with double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using device::testing::Array;
 TEST(LowRankDropout, AppliesToTheInputOfA) {
   constexpr std::size_t kRows = 5, kIn = 64, kOut = 8;
   constexpr float kProbability = 0.5f;
-  // W is zeros, so that all that comes out is the adapters'.
+  // W is zero, so that the output comes from the adapters alone.
   Linear::Spec spec{
       kRows, kIn,   {{kOut, offset_in(PoolKind::frozen, 0)}, {kOut, offset_in(PoolKind::frozen, kOut * kIn)}},
       false, false, DType::fp32};
