@@ -1,4 +1,4 @@
-// What is kept of an adapter: checkpoints without its base, peft's folder, and the merged model.
+// Files of an adapter: checkpoints without its base, peft's folder, and the merged model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -98,11 +98,11 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   const auto trained = saved_.run(1, saved_.sets(1, began), 2, {2});
   EXPECT_NE(trained.weights, after_three_.weights);
   expect_weights_of_checkpoints();
-  // The recipe resumes without the folder, by the keys that the folder had.
+  // The recipe resumes without the folder, with the keys that the folder had.
   const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
   EXPECT_EQ(gone_on.resumed, "step-00000002");
   fs::remove_all(place("peft"));
-  // The same layers by another name, and fewer of them.
+  // The same layers under another name, and fewer layers.
   EXPECT_EQ(saved_.run(1, saved_.sets(1, with(kLora, {"adapter.target_modules=all-linear"})), 4).weights,
             gone_on.weights);
   EXPECT_FAILURE((void)saved_.run(1, saved_.sets(1, with(kLora, {R"(adapter.target_modules=["c_fc"])"})), 4),
@@ -152,7 +152,7 @@ TEST_F(AdapterFiles, PeftsFolderContinuesWithTheSameWeights) {
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
 
-// The merged model begins where the adapter is.
+// The merged model begins with the adapter's loss.
 TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
@@ -234,7 +234,7 @@ TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
   EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
               AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
-  // The head, which shares the table, under its own name.
+  // The head, which shares the table, is stored under its own name.
   const char* head = "base_model.model.lm_head.weight";
   EXPECT_THAT(refused(head, 40, 48), AllOf(HasSubstr(head), HasSubstr("as [40, 48]"), HasSubstr("merge")));
   EXPECT_THAT(refused(head, 130, 48), AllOf(HasSubstr("add \"wte\" there"), HasSubstr("ensure_weight_tying")));
@@ -275,7 +275,7 @@ TEST_F(AdapterFiles, ReadsATiedTable) {
                  AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight")));
 }
 
-// peft lists names of many families, also in what a checkpoint keeps of its folder.
+// peft lists names of many families, and a checkpoint keeps these lists.
 TEST_F(AdapterFiles, IgnoresNamesOfOtherFamilies) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   std::string config = read_text(place("peft") / kPeftConfigName);
@@ -288,7 +288,7 @@ TEST_F(AdapterFiles, IgnoresNamesOfOtherFamilies) {
   expect_weights_of_checkpoints();
 }
 
-// A recipe may name the adapter alone: its file names the base.
+// A recipe may name only the adapter, because its file names the base.
 TEST_F(AdapterFiles, AsModelPathAnAdapterIsReadWithItsBase) {
   export_model(ModelFolder(saved_.checkpoints()), place("base"), {});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
@@ -311,7 +311,7 @@ TEST_F(AdapterFiles, AsModelPathAnAdapterIsReadWithItsBase) {
                  Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr(place("base").string())));
 }
 
-// A table that was trained as a copy is under one name alone, whatever the configuration was made to say.
+// A table that was trained as a copy is stored under one name only, whatever the configuration says.
 TEST_F(AdapterFiles, RefusesATableTrainedAsACopy) {
   const std::vector<std::string> untied =
       with(kLora, {R"(adapter.modules_to_save=["wte"])", "model.config.tie_word_embeddings=false"});

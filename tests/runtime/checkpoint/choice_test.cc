@@ -21,7 +21,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Three checkpoints, of serials 1 to 3, each of two files.
+// Three checkpoints with serials 1 to 3 and two files each.
 class CheckpointChoiceTest : public testing::Test {
  protected:
   CheckpointChoiceTest() {
@@ -32,7 +32,7 @@ class CheckpointChoiceTest : public testing::Test {
   void spoil(std::uint64_t serial) const {
     std::fstream(shard(serial), std::ios::binary | std::ios::in | std::ios::out).seekp(-3, std::ios::end).put('\x7f');
   }
-  // The name of the chosen checkpoint. Those passed over are noted.
+  // The name of the chosen checkpoint. Skipped ones are noted.
   std::string chosen() {
     notes_.clear();
     const auto found = newest_whole(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
@@ -48,7 +48,7 @@ TEST_F(CheckpointChoiceTest, ChoosesTheNewestUndamagedCheckpoint) {
   EXPECT_THAT(notes_, IsEmpty());
   spoil(3);
   EXPECT_EQ(chosen(), "step-2");
-  // The note says what is wrong, but not what to do, because that is done already.
+  // The note says what is wrong, but gives no advice, because an older checkpoint is already tried.
   EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"),
                                         EndsWith("the file is damaged"))));
   EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "said once";
@@ -98,7 +98,7 @@ TEST_F(CheckpointChoiceTest, ANamedFolderMustExist) {
   EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());
 }
 
-// An older one is tried already.
+// An older checkpoint is already tried.
 TEST_F(CheckpointChoiceTest, NotesAboutSkippedCheckpointsGiveNoAdvice) {
   FoundCheckpoint found;
   found.path = "/c/step-3";

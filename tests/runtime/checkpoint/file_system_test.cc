@@ -30,7 +30,7 @@ TEST(FileSystemTest, ReportsFsyncErrors) {
   system->sync_folder(folder.path());
 }
 
-// Several ranks create a checkpoint's folder. A link in its place was made by none of them.
+// Several ranks create a checkpoint's folder. None of them can have made a link in its place.
 TEST(FileSystemTest, AcceptsAFolderOfAnotherRankButNoLink) {
   const tests::ScratchFolder folder, elsewhere;
   const auto system = posix_file_system();
@@ -39,7 +39,7 @@ TEST(FileSystemTest, AcceptsAFolderOfAnotherRankButNoLink) {
   EXPECT_FAILURE(system->make_folder(folder.path() / "link"), Exit::failed, HasSubstr("cannot be made a folder"));
 }
 
-// Some file systems cannot sync folders, and keep their order by themselves.
+// Some file systems cannot sync folders, and keep the order by themselves.
 TEST(FileSystemTest, AcceptsAFolderThatCannotBeSynced) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();

@@ -75,7 +75,7 @@ TEST(Manifest, KeepsPythonsNumbersInAConfig) {
   EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").config, m.config);
 }
 
-// As older versions wrote it, with the checksum of that text.
+// Older versions wrote this text, with its checksum.
 TEST(Manifest, ReadsAnOlderBestValueThatIsNotJson) {
   for (const auto& [before, value] : {std::pair{"inf", std::numeric_limits<double>::infinity()},
                                       {"-inf", -std::numeric_limits<double>::infinity()}}) {

@@ -21,7 +21,7 @@ class ReadableFileTest : public testing::Test {
  protected:
   ReadableFileTest() { folder_.write("file", "0123456789"); }
   fs::path path(const char* name) const { return folder_.path() / name; }
-  // Opens "file" and reads it.
+  // Opens the file named "file" and reads it.
   std::string text() const {
     const ReadableFile file(path("file"));
     std::string out(file.bytes(), '\0');

@@ -39,15 +39,15 @@ TEST_F(CheckpointReaderTest, RequiresEveryElementOnce) {
     EXPECT_FAILURE((void)made(1024, ranges), Exit::corrupt,
                    AllOf(HasSubstr("step-1"), HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
   };
-  refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // twice
+  refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // elements twice
   refused({{0, 512}, {0, 512}, {512, 1024}}, "expected element 512", "found 0");  // one file twice
-  refused({{0, 1024}, {256, 512}}, "expected element 1024", "found 256");         // one inside another
+  refused({{0, 1024}, {256, 512}}, "expected element 1024", "found 256");         // one range inside another
   refused({{0, 256}, {512, 1024}}, "expected element 256", "found 512");          // a hole
   refused({{256, 1024}}, "expected element 0", "found 256");                      // none at the beginning
   refused({{0, 768}}, "expected 1024 elements", "found 768");                     // none at the end
 }
 
-// Columns of both halves of the rows, as a rank holds them of a fused matrix, cut at any multiple of 256.
+// Columns of both halves of the rows, as a rank holds them for a fused matrix, cut at any multiple of 256.
 TEST_F(CheckpointReaderTest, ReadsATensorFromBoxes) {
   const std::vector<std::uint64_t> shape{1000, 1200};
   const Box left{{1000, 2, 600}, {0, 0, 0}, {1000, 2, 256}}, right{{1000, 2, 600}, {0, 0, 256}, {1000, 2, 344}};
@@ -83,7 +83,7 @@ TEST_F(CheckpointReaderTest, RequiresEveryElementOnceInBoxes) {
   refused({{left, 0, 2048}, {split, 0, 2048}}, "the shape", "[4, 2, 512]");
 }
 
-// As many files as ranks: more than a process may have open.
+// There are as many files as ranks, more than a process may have open.
 TEST_F(CheckpointReaderTest, ReadsAThousandRanksWithFewOpenFiles) {
   constexpr std::uint64_t kRanks = 1000;
   std::vector<models::ElementRange> ranges;

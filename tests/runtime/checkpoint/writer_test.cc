@@ -52,7 +52,7 @@ TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitHasBeenRead) {
   }
 }
 
-// A checksum is of 1 MiB, and the tensors of an MLP have 3.5 of them here.
+// A checksum covers 1 MiB, and the tensors of an MLP have 3.5 MiB here.
 TEST(CheckpointWriterTest, WritesExtentsOfSeveralBlocks) {
   const SavedRun run, reference;
   const std::vector<std::string> wide = {"model.config.n_embd=480", "training.max_steps=2"};

@@ -23,13 +23,13 @@ using testing::HasSubstr;
 
 class BatchesTest : public testing::Test {
  protected:
-  // A file of the tokens first, first + 1, ...
+  // A file with the tokens first, first + 1, ...
   TokenFile counting(const std::string& name, std::uint16_t first, std::size_t count) {
     std::vector<std::uint16_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), first);
     return {folder_.write(name, {reinterpret_cast<const char*>(tokens.data()), 2 * count}), 60000};
   }
-  // 10 tokens: 3 sequences of 3 with the tenth as last label; 6 tokens: 1; 3 tokens: none; 4 tokens: 1.
+  // 10 tokens make 3 sequences of 3, with the tenth as the last label; 6 tokens make one, 3 none, and 4 one.
   std::vector<TokenFile> files() {
     std::vector<TokenFile> out;
     out.push_back(counting("a.bin", 0, 10));
@@ -38,7 +38,7 @@ class BatchesTest : public testing::Test {
     out.push_back(counting("d.bin", 300, 4));
     return out;
   }
-  // Batches of one stream of these files.
+  // Batches of a single stream of these files.
   Batches stream(std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order, std::uint64_t seed) {
     std::vector<Source> sources;
     sources.push_back({whole_sequences(files(), seq_len)});
@@ -88,7 +88,7 @@ TEST_F(BatchesTest, CountsOnlyWhatAnEvaluationReads) {
 // A sequence's first row has the set with the sequence's number in its file.
 class SetOfSequence final : public Labelling {
  public:
-  // Set i has the class 40 i + shift.
+  // Set i contains the class 40 i + shift.
   explicit SetOfSequence(int shift) : column_(ClassSets(90)) {
     for (int i = 0; i < 3; ++i) column_.push_back(column_.sets()->add(std::vector<std::int32_t>{40 * i + shift}));
   }
@@ -223,8 +223,8 @@ TEST(PermutationTest, NeverChanges) {
 }
 
 TEST(PermutationTest, SpreadsEvenly) {
-  // Where the first quarter of an epoch comes from: each quarter of the files gives a quarter of it, within 5 standard
-  // deviations of a hypergeometric draw (n = 4,000 of 16,000: deviation 24).
+  // Each quarter of the files provides a quarter of the first quarter of an epoch, within 5 standard deviations of a
+  // hypergeometric distribution (n = 4,000 of 16,000: deviation 24).
   const Permutation permutation(16000, 5, 3);
   int quarters[4] = {};
   for (std::uint64_t i = 0; i < 4000; ++i) ++quarters[permutation[i] / 4000];
@@ -259,7 +259,7 @@ TEST(MixTest, CountsItsSequences) {
       for (std::size_t s = 0; s < weights.size(); ++s) {
         RC_ASSERT(mix.count(s, p) == taken[s]);
         RC_ASSERT(std::abs(static_cast<double>(taken[s]) - static_cast<double>(p) * weights[s] / sum) <=
-                  0.5 * static_cast<double>(s + 1) + 1e-6);  // weights are taken to 2^-31
+                  0.5 * static_cast<double>(s + 1) + 1e-6);  // weights are accurate to 2^-31
       }
       const Mix::Place place = mix.at(p);
       RC_ASSERT(place.index == taken[place.source]);

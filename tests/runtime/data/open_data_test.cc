@@ -124,7 +124,7 @@ TEST_F(OpenDataTest, TheStartReportsTheFilesOfASource) {
   EXPECT_THAT(lines, ElementsAre(HasSubstr("a.bin and 2 more: 3 sequences"), HasSubstr("d.bin: 1 sequence of")));
 }
 
-// Labels whose number only the tokens tell. Counts the rows that it is asked about.
+// Labels whose number depends on the tokens. Counts the rows for which it is called.
 class Counting final : public Labelling {
  public:
   explicit Counting(std::uint64_t& rows) : rows_(rows) {}

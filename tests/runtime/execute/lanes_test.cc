@@ -91,7 +91,7 @@ bool of(const std::array<bool, kLanes>& lanes, LaneId lane) {
   return lanes[static_cast<std::size_t>(lane)];
 }
 
-// The host reads when the ranks agree. The update and its uploads continue during the next step.
+// The host reads as soon as the ranks have agreed. The update and its uploads continue during the next step.
 TEST(LaneBorders, TasksThatTheHostDoesNotAwaitContinue) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
@@ -134,7 +134,7 @@ TEST(LaneBorders, TasksThatWaitForAHostLaneAreAwaited) {
   EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
 }
 
-// A wait for the task itself or a later one refers to the previous step, which has ended if necessary.
+// A wait for the task itself or for a later one refers to the previous step, which has already ended.
 TEST(LaneBorders, WaitsForThePreviousStepDoNotCount) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
@@ -157,7 +157,7 @@ TEST(LaneBorders, TasksBeforeTheHostWritesBeginEarly) {
 
 constexpr std::size_t kBytes = 24;
 
-// A plan with chunks for which the host has memory of its own, as with a GPU, or the one that collectives reach.
+// A plan with chunks in separate host memory, as with a GPU, or in the memory that collectives can reach.
 StepPlan plan_with_chunks(const Job& job, int ranks, bool apart) {
   StepPlan plan = job.plan;
   const auto add = [&](Tier tier) {

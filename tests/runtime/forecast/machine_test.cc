@@ -42,7 +42,7 @@ class MachineFile : public testing::Test {
     std::ofstream(path_) << text;
     return read_machine(path_);
   }
-  // The file with one text in place of another.
+  // The file with one text replaced by another.
   std::string edited(const std::string& from, const std::string& to) {
     std::string text = machine_toml(some_machine());
     const auto at = text.find(from);
@@ -86,7 +86,7 @@ TEST_F(MachineFile, SurvivesARoundTrip) {
   EXPECT_FALSE(alone.disk || alone.collectives);
 }
 
-// Drives that slow no products down, with latencies too small to count.
+// Drives that do not slow down products, with negligible latencies.
 TEST_F(MachineFile, LatenciesAndSlowdownsMayBeZero) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 0, 0, 0.75, 0.25, 0};
@@ -119,7 +119,7 @@ TEST_F(MachineFile, RefusesUnknownKeys) {
   expect_refused(network + "links = \"two\"\n", "network.links must be \"shared\" or \"per rank\"");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
   expect_refused("", "names no processor");
-  // A recipe, which is not to be written over on this advice.
+  // The file is a recipe, so the message must not advise overwriting it.
   expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
                  "is not a machine file, because it names no processor: strata calibrate -o FILE");
 }
@@ -130,7 +130,7 @@ TEST_F(MachineFile, RefusesAMissingFile) {
 
 class Profile : public testing::Test {
  protected:
-  // With as many ranks on a machine as were measured.
+  // The machine has as many ranks as were measured.
   static MachineProfile profile_at(const Machine& machine, const Job& job) {
     return profile_of(machine, job, machine.ranks);
   }
@@ -183,11 +183,11 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_beside_products, 0.5);
 }
 
-// What is measured is the exchange with the sum that follows it: the simulator, which has both, comes to the same time.
+// The measurement covers the exchange and the sum that follows. The simulator, which models both, gets the same time.
 TEST_F(Profile, AnAllToAllTakesTheMeasuredTimeIncludingItsSum) {
   Machine machine = some_machine();
   machine.sum_gb_per_s = 12;
-  machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, at 12 GB/s 2 GB/s
+  machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, so 12 GB/s limit it to 2 GB/s
   const Job two = job({"zero.stage=2", "training.precision=bf16"}, 2);
   const MachineProfile p = profile_at(machine, two);
   EXPECT_NEAR(p.all_to_all_bytes_per_s, 6e9, 1);
@@ -201,12 +201,12 @@ TEST_F(Profile, AnAllToAllTakesTheMeasuredTimeIncludingItsSum) {
         << "unit " << task.unit;
   }
   EXPECT_GT(reductions, 1);
-  // One that the sum alone would explain: a tenth of it is the exchange.
+  // The sum alone would explain this figure, so a tenth of it is attributed to the exchange.
   machine.collectives->all_to_all_gb_per_s = 331;
   EXPECT_NEAR(profile_at(machine, two).all_to_all_bytes_per_s, 3310e9, 1e3);
 }
 
-// What crosses nodes goes over links that a node's ranks share, or over each one's own.
+// Data between nodes goes over links that a node's ranks share, or over a link per rank.
 TEST_F(Profile, RanksOfANodeShareTheNetwork) {
   Machine machine = some_machine();
   machine.collectives = {4, 1.5};

@@ -39,7 +39,7 @@ TEST_F(AvailableMemory, IsWhatTheTightestGroupOfVersion2Leaves) {
   EXPECT_EQ(available(), 150000u);
 }
 
-// Inside a container the host's name of the group leads nowhere: what is mounted is the container's own group.
+// Inside a container, the host's name of the group does not exist, because the container's own group is mounted.
 TEST_F(AvailableMemory, ReadsVersion1GroupsInAContainer) {
   plant("proc/self/cgroup", "9:hugetlb:/\n8:memory:/docker/abc/inner/job\n");
   plant("proc/self/mountinfo", "33 30 0:29 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");

@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a run does besides its steps is planned with them, and in their memory.
+// Other work of a run is planned together with its steps, and in their memory.
 TEST(JobTest, EvaluationsAndAnswersHaveAPlanBetweenTheSteps) {
   const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};
   const Job without = tiny_job({}, 1), evaluated = tiny_job(asked, 1);
@@ -44,7 +44,7 @@ TEST(JobTest, GroupsDivideTheRanksOfAStage) {
   EXPECT_EQ(with_group("zero.optimizer_group=2").plan.mesh().data(), 2);
 }
 
-// Not after the step whose evaluation would have asked them.
+// There are no answers after the step whose evaluation would have produced them.
 TEST(JobTest, PromptsNeedAModelThatGenerates) {
   for (const char* objective : {"sequence_classification", "token_classification"})
     for (const char* preset : {"tiny-llama", "tiny-gpt2"})
@@ -112,7 +112,7 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
 }
 
-// Reading ahead depends on memory: with a limit just below its need it is left out, and the step still fits.
+// Reading ahead depends on memory. If the limit is slightly too low for it, it is omitted, and the step still fits.
 TEST(JobTest, ReadsStateAheadIfItFits) {
   const auto host = [](const char* more) {
     return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)

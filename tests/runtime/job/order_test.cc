@@ -28,7 +28,7 @@ std::size_t device_peak(const StepPlan& plan) {
   return plan.memory[0].peak;
 }
 
-// A step of one task that reads this many bytes in order.
+// A step with one task that reads this many bytes in order.
 StepPlan fake(std::size_t device, std::size_t host, double bytes, bool vertical, std::uint64_t sent = 0) {
   StepPlan plan{};
   plan.vertical = vertical;
@@ -45,7 +45,7 @@ StepPlan fake(std::size_t device, std::size_t host, double bytes, bool vertical,
 struct Memories {
   std::size_t device, host;
 };
-// Horizontal takes 1,000 bytes of the device and a second.
+// Horizontal order needs 1,000 bytes on the device and one second.
 bool vertical_of(const Memories& memory, double seconds, std::size_t limit = kUnlimited, std::size_t capacity = 10'000,
                  std::uint64_t sent = 0) {
   const double rate = nominal_profile(fake(0, 0, 0, false)).bytes_per_s;
@@ -75,7 +75,8 @@ TEST(Order, PrefersOrdersThatFitTheLimits) {
   EXPECT_TRUE(vertical_of({900, 0}, 10, 950)) << "horizontal is faster, and takes more than it may";
 }
 
-// As published for these settings: at stage 3 vertical order took 55 GiB, 0.14% faster than horizontal order in 26.
+// The published results for these settings: at stage 3, vertical order needed 55 GiB and was 0.14% faster than
+// horizontal order with 26 GiB.
 TEST(Order, HigherStagesOfALargeModelNeedLessMemory) {
   std::size_t before = kUnlimited;
   for (int stage = 0; stage < 4; ++stage) {

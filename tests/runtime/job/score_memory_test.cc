@@ -46,7 +46,7 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
   EXPECT_EQ(counted.bytes, 0u);
 }
 
-// Finding: 2 KiB a message made some 10^4 rounds of consensus of an evaluation.
+// With 2 KiB per message, an evaluation needed some 10^4 rounds of consensus.
 TEST(ScoreMemoryTest, ChunksAreLargePerRank) {
   const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };
   EXPECT_GT(chunk(8), std::size_t{1} << 19);

@@ -65,12 +65,12 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
           "out");
   refused({"parallel.split=[1, 1, 1, 1]", "parallel.schedule=interleaved", "parallel.chunks=2"}, 2,
           "and parallel.stages is 1: set parallel.stages = 2, or leave parallel.split out");
-  // The message names what was set: shards are as many as ranks by default.
+  // The message names the key that was set, because by default there are as many shards as ranks.
   refused({"parallel.tensor=8"}, 8, "parallel.tensor = 8 cannot divide this model's blocks");
   refused({"parallel.tensor=4", "parallel.tensor_shards=8"}, 4, "parallel.tensor_shards = 8 cannot divide");
   refused({"parallel.tensor=8", "parallel.tensor_shards=16"}, 8, "use at most 4, and as many ranks in parallel.tensor");
-  // Heads as Phi-4 has them, for each key-value head four of queries: in four shards, a key-value head would lie in
-  // two.
+  // The heads are those of Phi-4, with four query heads per key-value head. In four shards, a key-value head would lie
+  // in two of them.
   refused({"model.preset=tiny-llama", "model.config.hidden_size=320", "model.config.num_attention_heads=40",
            "model.config.num_key_value_heads=10", "parallel.tensor=4"},
           4,
@@ -160,18 +160,18 @@ void expect_the_same_plans(const std::vector<std::string>& sets) {
   EXPECT_DOUBLE_EQ(flops(last), flops(whole));
 }
 
-// Four shards divide 301 words: the last has 73, the others 76.
+// Four shards divide 301 words: the last has 73 and the others 76 each.
 TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
   expect_the_same_plans({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"});
 }
 
-// The first of four shards has the weights of the only head of keys.
+// The first of four shards has the weights of the only key head.
 TEST(Shards, RanksWithoutKeysHaveTheSamePlan) {
   const std::vector<std::string> sets = {"model.preset=tiny-llama", "model.config.num_key_value_heads=1",
                                          "parallel.tensor_shards=4", "training.precision=bf16"};
   std::vector<std::string> biased = sets, adapted = sets;
   biased.emplace_back("model.config.model_type=\"qwen2\"");
-  // Whose scratch is the largest of the block's.
+  // It has the largest scratch of the block.
   adapted.insert(adapted.end(), {"adapter.kind=lora", "adapter.rank=32", "model.config.intermediate_size=64",
                                  "data.seq_len=512", R"(adapter.target_modules=["q_proj", "k_proj", "v_proj"])"});
   for (const auto& one : {sets, biased, adapted}) {

@@ -132,7 +132,7 @@ TEST(Split, BalancesPiecesOfChunks) {
   EXPECT_EQ(pieces[0].first, 0);
   EXPECT_EQ(pieces[3].last, 9);
   EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes long";
-  // A stage that is too large is cut otherwise.
+  // A stage that is too large is cut differently.
   const std::size_t least = largest_peak(stages);
   EXPECT_NE(stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
 }
@@ -154,7 +154,7 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   EXPECT_EQ(largest_peak(fitting), least);
   EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_TRUE(memory_of_stages(fitting[0], capacity_of(fitting[0].recipe.memory, 1)).has_value());
-  // If none fits, the fastest is what is refused.
+  // If no split fits, the fastest one is refused.
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());

@@ -26,7 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 constexpr std::int32_t kNone = device::kIgnoredLabel;
 
-// A token file of two documents, of 3 and 2 tokens, with these lines of labels.
+// A token file with two documents of 3 and 2 tokens and these lines of labels.
 class ClassificationTest : public testing::Test {
  protected:
   TokenFile file(const std::string& lines, const std::string& problem, std::vector<std::string> names) const {
@@ -257,7 +257,7 @@ TEST_F(ClassificationTest, NumericNamesAreNotIndices) {
                  HasSubstr("line 2: the label 1 is not one of the model's 3 classes (2, other, 4)"));
   EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
   EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
-  // Nor in quotes.
+  // Neither is a number in quotes.
   const auto quoted = file("{\"label\": \"2\"}\n{\"label\": \"1\"}\n", "single_label_classification", {"1", "2"});
   EXPECT_THAT(labels_of(quoted, classes({"LABEL_0", "LABEL_1", "LABEL_2"}), false), ElementsAre(2, 1));
   EXPECT_FAILURE(labels_of(quoted, classes({"0", "2"}), false), Exit::usage,
@@ -380,7 +380,7 @@ TEST_F(SettledClassesTest, PlansMemoryForAnEvaluationsScores) {
   EXPECT_EQ(evaluates.data.scored_rows, 2u);
   EXPECT_EQ(bytes(evaluates.plan), scores(2));
   EXPECT_GT(evaluates.plan.chunks.bytes, 0u);
-  // Sequences of three tokens hold a text each.
+  // Each sequence of three tokens holds one text.
   EXPECT_EQ(make(true, "texts", 1, 3).data.scored_rows, 1u);
   const Job trains = make(false, "texts");
   EXPECT_EQ(bytes(trains.plan), 0u);

@@ -58,7 +58,7 @@ class MaskedTokensTest : public testing::Test {
     folder_.mask_token = kMask;
     folder_.special_tokens = {0, 1, 2, 3, 4};
   }
-  // One document of these rows, whose tokens count up from `first`.
+  // One document with these rows and ascending tokens from `first` on.
   Piece document(std::uint64_t rows, std::uint32_t first = 10, std::optional<std::string_view> mask = std::nullopt) {
     folder_.write("a.bin", {rows}, mask, first);
     files_ = folder_.open({"a.bin"});
@@ -91,7 +91,7 @@ TEST_F(MaskedTokensTest, ChoosesAShareOfEachDocumentAndAtLeastOne) {
   }
 }
 
-// docs/formats.md, "Masked tokens", once more and by sorting.
+// A second implementation of docs/formats.md, "Masked tokens", by sorting.
 TEST_F(MaskedTokensTest, ChoosesTheSmallestNumbers) {
   const auto scrambled = [](std::uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
@@ -134,7 +134,7 @@ TEST_F(MaskedTokensTest, MasksEightOfTenAndReplacesOneAtRandom) {
       if (m.tokens[row] != kMask && m.tokens[row] != 10 + row) random.insert(m.tokens[row]);
     }
   }
-  // Four standard deviations of a share of 28,800.
+  // The tolerance is four standard deviations for a share of 28,800.
   EXPECT_NEAR(masked / all, 0.8 + 0.1 / kWords, 0.0095);
   EXPECT_NEAR(same / all, 0.1 + 0.1 / kWords, 0.0071);
   EXPECT_GT(random.size(), kWords - 10) << "any word may come";
@@ -184,7 +184,7 @@ TEST_F(MaskedTokensTest, OmitsDocumentsOfSpecialTokens) {
 TEST_F(MaskedTokensTest, SequencesPredictTheirNumberOfLabels) {
   EXPECT_TRUE(rc::check([this] {
     auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange(1, 40)));
-    lengths.push_back(12);  // has words: what is of special tokens alone is refused
+    lengths.push_back(12);  // contains words, because documents of special tokens are refused
     folder_.write("a.bin", lengths);
     const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
     const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling,

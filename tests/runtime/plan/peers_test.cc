@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-// Of 8 ranks at stage 3, whose groups have so many ranks; 0: all.
+// The peers of 8 ranks at stage 3 whose groups have this many ranks; 0: all.
 StepPlan plan_of(int parameters, int gradients, int optimizer) {
   PlanCase c = make_case(small(false), 8, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.placement.parameters.group = parameters;

@@ -36,7 +36,7 @@ TEST(Fetches, PrefetchLimitsGatheredUnits) {
   EXPECT_TRUE(held);
 }
 
-// Whether no unit needs its parameters whole.
+// Whether no unit needs its complete parameters.
 bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
   const std::size_t last = model.units.size() - 1;
   const bool by_tiles = model.loss_unit().table_tiles() > 0;

@@ -143,7 +143,7 @@ TEST(Planner, AnUpdateWaitsForTheCheckpointToReadItsUnit) {
   }
 }
 
-// Thousands of random plans are proven, one by one.
+// Thousands of random plans are proven.
 TEST(Planner, EveryPlanIsValid) {
   ::setenv("RC_PARAMS", "max_success=2500", 0);
   const bool held = rc::check("no violation", [] {
@@ -212,7 +212,7 @@ Bytes bytes_of(int zero_stage, int ranks, int accumulation, bool vertical, bool 
   return {plan.comm_bytes.all_to_all, plan.comm_bytes.all_gather};
 }
 
-// Psi: padded elements of the model; every figure is times (W - 1) / W.
+// Psi is the number of padded elements of the model. Every figure is multiplied by (W - 1) / W.
 TEST(Planner, CommunicationFollowsTheFormulas) {
   for (const int w : {2, 4})
     for (const int g : {1, 3}) {
@@ -231,7 +231,8 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
         EXPECT_EQ(bytes_of(s, w, g, false, false).all_gather, psi * 2) << "updated parameters";
       }
       EXPECT_EQ(bytes_of(3, w, g, false, false).all_to_all, steps * psi * 2);
-      // Blocks twice per micro-batch, embedding and head once; no look-ahead, so nothing is reused but neighbours.
+      // Blocks are gathered twice per micro-batch, embedding and head once. Without look-ahead, only neighbours are
+      // reused.
       EXPECT_LE(bytes_of(3, w, g, false, false).all_gather, steps * (psi + blocks) * 2);
       EXPECT_GT(bytes_of(3, w, g, false, false).all_gather, steps * psi * 2);
       EXPECT_LE(bytes_of(3, w, g, true, false).all_gather, (psi + blocks) * 2);

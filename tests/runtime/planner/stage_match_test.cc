@@ -1,4 +1,4 @@
-// The plans of a pipeline's stages go together, for any model and request; plans that do not are refused.
+// The plans of a pipeline's stages are consistent for any model and request, and inconsistent plans are refused.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -100,8 +100,8 @@ TEST_F(Mismatches, AMissingMessageIsDetected) {
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("stage 0 sends 1 messages to stage 2, which receives 0"));
 }
 
-// The tied table's gradient before the last gradient of activations: the stage between waits for that, and the first
-// stage receives it before the table's.
+// The tied table's gradient is sent before the last gradient of activations. The stage in between waits for the latter,
+// and the first stage receives it before the table's.
 TEST_F(Mismatches, ADeadlockIsDetected) {
   const auto newest = [&](int peer) {
     std::vector<Task>& tasks = plans_[2].tasks;

@@ -19,7 +19,7 @@ class TransfersTest : public testing::Test {
   Draft draft_{case_.request};
 };
 
-// State on NVMe passes through the host, together with state that is there. What is already at the target stays.
+// State on NVMe passes through the host, together with state that is already there. State at the target stays.
 TEST_F(TransfersTest, BringPassesThroughTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));

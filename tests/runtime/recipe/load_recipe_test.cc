@@ -65,7 +65,7 @@ jsonl = "out.jsonl"
   EXPECT_EQ(r.report.summary, "s.json");
 }
 
-// As `eval models/llama`.
+// A user may type `eval models/llama`.
 TEST(LoadRecipeTest, RefusesAFolder) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(
@@ -117,7 +117,7 @@ TEST(LoadRecipeTest, TiersNeedTheirDrives) {
   EXPECT_EQ(recipe_with({"zero.activations=host", "training.recompute=sqrt"}).zero.activations, Tier::host);
 }
 
-// The number must not depend on what is free where the run starts.
+// The number must not depend on the free memory at the start.
 TEST(LoadRecipeTest, AnAutomaticBatchNeedsAMemoryLimit) {
   EXPECT_FAILURE(recipe_with({"training.micro_batch_size=auto"}), Exit::usage,
                  AllOf(HasSubstr("training.micro_batch_size = auto"), HasSubstr("needs memory.device")));
@@ -198,7 +198,7 @@ TEST(LoadRecipeTest, NamesAMistakeInASource) {
                  HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): allowed"));
 }
 
-// A configuration of another program.
+// The file is a configuration of another program.
 TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
   const tests::ScratchFolder folder;
   const auto file = folder.write("r.toml", "zbase = 1\n\"a\\nb\" = 2\n[zero]\nstag = 2\nstage = \"high\"\n");
@@ -226,7 +226,7 @@ TEST(LoadRecipeTest, ExplainsTheMostCommonMistakes) {
   refused("[training]\nmax_steps = 1 2\n", Not(HasSubstr("(")));
 }
 
-// A manifest has every key's text; a run asks for some.
+// A manifest has the text of every key, and a run queries some of them.
 TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
   EXPECT_FAILURE(recipe_with({"data.packing={}"}), Exit::usage,
                  testing::HasSubstr("data.packing = {} (--set): allowed"));

@@ -21,7 +21,7 @@ namespace strata::runtime {
 namespace {
 
 using Sets = std::vector<std::string>;
-// A recipe that is read from its own text is the same, whatever its values are and wherever the file is.
+// A recipe that is read from its own text is the same, for any values and any location of the file.
 TEST(RecipeTextTest, WritesARecipeAsAFile) {
   const tests::ScratchFolder folder;
   for (const Sets& sets :
@@ -122,7 +122,7 @@ class WrittenRecipe : public testing::Test {
   }
 
   // An entry's name, or a text. It has no dot, which would separate two names.
-  // None begins with DEL, which marks numbers that Python alone writes (models/files/python.cc).
+  // None begins with DEL, which marks numbers that only Python writes (models/files/python.cc).
   const std::string& name() {
     static const std::vector<std::string> kNames = {
         "0",   "1", "neg", "factor", "a b", "\"", "\\", "\n", "a\x7f", "é",      "\xf0\x9f\x98\x80", "#",
@@ -248,7 +248,7 @@ TEST_F(WrittenRecipe, SurvivesARoundTrip) {
       };
       if (!takes()) continue;
       key.set(elsewhere, *read, "/elsewhere");
-      if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written whole
+      if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written as an absolute one
       own.push_back(value);
       different.insert(key.text(recipe));
     }

@@ -64,12 +64,12 @@ TEST_F(UserPath, IsShownWithoutDetours) {
   EXPECT_EQ(user_path("."), ".");
   EXPECT_EQ(user_pattern("../runs/*.bin", "examples"), "runs/*.bin");
   EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "what comes after the glob is the glob's";
-  // What would be a word without it: standard input, a tokenizer's name, a way to resume.
+  // Words that would have a meaning without it: standard input, a tokenizer's name, a way to resume.
   for (const char* path : {"./-", "./byte", "./none"}) EXPECT_EQ(user_path(path), path);
   EXPECT_EQ(user_path("././a/../-"), "./-");
 }
 
-// x/.. is not where x lies if x is a link.
+// x/.. is not the folder of x if x is a link.
 TEST_F(UserPath, ALinkIsFollowedFirst) {
   const tests::ScratchFolder folder;
   fs::create_directories(folder.path() / "far" / "away");

@@ -58,7 +58,7 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
       {"optimizer.name=nesterov", "; you mean \"sgd\", whose optimizer.momentum is not Nesterov's"},
       {"optimizer.name=sgd_momentum", "; you mean \"sgd\", with optimizer.momentum"},
       {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
-      // Numbers elsewhere, but none in TOML: there are no quotes to leave out.
+      // These are numbers elsewhere but not in TOML, so there are no quotes to leave out.
       {"training.seed=010", "; write 10"},
       {"training.max_steps=-007", "an integer >= 0"},
       {"zero.stage=03", "; write 3"},

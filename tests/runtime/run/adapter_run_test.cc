@@ -1,4 +1,4 @@
-// Adapters: what is frozen stays as it was, A and B move, and the bits are the same whatever the stage, tier, order,
+// Adapters: frozen tensors stay unchanged, A and B train, and the bits do not depend on stage, tier, order,
 // recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 const Case kCases[] = {
     {"llama, every layer", "", with(kSmallLlama, {"adapter.rank=4", "adapter.alpha=12"})},
     {"llama, dropout", "", with(kSmallLlama, {"adapter.rank=8", "adapter.dropout=0.25"})},
-    // Backward ends in the second block; layers differ in what they have.
+    // Backward ends in the second block, and layers have different adapters.
     {"llama, some", "",
      with(kSmallLlama,
           {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
@@ -133,7 +133,7 @@ TEST_P(AdapterRun, TrainsOnlyFactorsAndSavedModules) {
   });
 }
 
-// Each case in bf16, and in one of the others in turn.
+// Each case runs in bf16 and in one of the other precisions in turn.
 std::vector<std::tuple<std::size_t, const char*>> adapters_and_precisions() {
   std::vector<std::tuple<std::size_t, const char*>> all;
   for (std::size_t i = 0; i < std::size(kCases); ++i)
@@ -159,7 +159,7 @@ Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) 
   return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
 }
 
-// Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.
+// Backward does not go below the first adapter, and no frozen weight has a gradient or a moment.
 TEST(AdapterPlan, CostsOnlyTrainedTensors) {
   const Job job = job_of(kSmallLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
   for (const Task& task : job.plan.tasks)

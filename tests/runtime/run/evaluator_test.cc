@@ -107,7 +107,7 @@ TEST_F(EvaluatorTest, AShorterSequenceCountsItsOwnLabels) {
   const Evaluated both = evaluate(fp32(fmt::format("[\"{}\", \"{}\"]", whole, rest), "16"), 2);
   const Evaluated first = evaluate(fp32(whole, "16"), 1), second = evaluate(fp32(rest, "5"), 1);
   EXPECT_EQ(both.labels, 37u);
-  // Shapes order the sums inside a row, so only rounding of fp32 is left.
+  // Shapes determine the order of sums within a row, so results differ only by fp32 rounding.
   EXPECT_NEAR(both.loss * 37, first.loss * 32 + second.loss * 5, 1e-4);
 }
 

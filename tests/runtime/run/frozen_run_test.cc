@@ -24,11 +24,11 @@ using testing::HasSubstr;
 struct FrozenRunCase {
   const char* name;
   std::vector<std::string> sets;
-  const char* freeze;  // as a recipe has it
+  const char* freeze;  // as in a recipe
 };
 
 const FrozenRunCase kFrozenRunCases[] = {
-    // Positions train, so backward goes all the way; a table that two units share is frozen under its second name.
+    // Positions train, so backward covers all units. A table that two units share is frozen under its second name.
     {"tied, in parts", kSmallGpt2,
      R"(["lm_head.weight", "*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.2.attn.c_attn.weight", "*.ln_f.bias"])"},
     // Nothing below the third block trains, and only parts of that block and of the head do.

@@ -1,4 +1,4 @@
-// What a run keeps of its data lies in memory that was planned, and is read from the files once, before the plan.
+// The data that a run keeps is in planned memory, and is read from the files once, before the plan.
 #include "runtime/run/index_memory.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The process's memory while this exists. Counts the bytes that sequences hold.
+// Replaces the process's memory during its lifetime, and counts the bytes that sequences hold.
 class Unplanned final : public std::pmr::memory_resource {
  public:
   Unplanned() : before_(std::pmr::set_default_resource(this)) {}

@@ -95,7 +95,7 @@ TEST_F(PackedRun, ResumesWithOtherRanksAndStages) {
   }
 }
 
-// Saved in groups of ranks, and loaded in other groups or without groups.
+// State is saved in groups of ranks, and loaded in other groups or without groups.
 TEST_F(PackedRun, ResumesInOtherGroupsOfRanks) {
   const struct {
     int ranks;
@@ -199,7 +199,7 @@ TEST_F(PackedRun, ADocumentsLossDoesNotDependOnItsNeighbours) {
   for (const int ranks : {2, 3}) EXPECT_EQ(evaluate(all, ranks).loss_hex, packed.loss_hex);
 }
 
-// The index is in planned memory, as when the program settles the run.
+// The index is in planned memory, as in the program.
 TEST_F(PackedRun, TheIndexIsInThePlan) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
   const Recipe& recipe = workload.recipe;

@@ -42,7 +42,7 @@ class PeriodicEvaluationTest : public testing::Test {
       if (entry.is_directory()) out.insert(entry.path().filename().string());
     return {out.begin(), out.end()};
   }
-  // As `strata eval` has it.
+  // The loss of `strata eval`.
   std::string evaluate(const std::string& checkpoint) const {
     const Recipe recipe =
         load_recipe(std::nullopt, sets(1, {"checkpoint.resume=" + (run_.checkpoints() / checkpoint).string()}));
@@ -161,7 +161,7 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsTheBest) {
   const auto rest = run_.run(1, evaluating(1, more), 6);
   EXPECT_EQ(rest.resumed, "step-00000004");
   EXPECT_EQ(rest.progress.best, whole.progress.best);
-  EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
+  EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // the one of step 4 was completed
   // A value over other sequences cannot be compared.
   const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
   EXPECT_THAT(other.notes, ElementsAre(HasSubstr("the search for the best starts over")));
@@ -176,7 +176,7 @@ TEST_F(PeriodicEvaluationTest, KeepsTheBestCheckpointAndTheNewest) {
                                6, {3, 4, 5, 6});
   EXPECT_EQ(result.progress.best->step, 2);
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
-  // By another measure another checkpoint is best. The earlier best one stays, and so does the new one.
+  // By another measure, another checkpoint is the best. Both the earlier and the new best one stay.
   const auto other = run_.run(
       2,
       evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",

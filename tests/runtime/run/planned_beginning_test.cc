@@ -49,9 +49,9 @@ TEST_F(PlannedBeginning, FollowsTheNewestCheckpoint) {
   const std::string fourth = "checkpoint.resume=" + (run_.checkpoints() / "step-00000004").string();
   EXPECT_TRUE(beginning({fourth}).evaluated);
   EXPECT_FALSE(comes({fourth}));
-  // With another measure, the evaluation is made again.
+  // With another measure, the evaluation is repeated.
   EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
-  // The contents of data.validation count, not its name.
+  // The contents of data.validation are compared, not its name.
   const std::filesystem::path moved = run_.folder().path() / "moved.bin";
   std::filesystem::copy(run_.folder().path() / "validation.bin", moved);
   EXPECT_FALSE(comes({fourth, "data.validation=" + moved.string()}));

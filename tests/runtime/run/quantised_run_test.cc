@@ -1,4 +1,4 @@
-// model.frozen_format = "nf4": frozen matrices in 4 bits, and the same bits whatever the stage, tier, order,
+// model.frozen_format = "nf4" stores frozen matrices in 4 bits, and results do not depend on stage, tier, order,
 // recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ struct QuantisedRunCase {
   std::vector<std::string> sets;
 };
 
-// Sizes that no block divides, one matrix of several blocks, and some that are trained.
+// The sizes are not multiples of a block, one matrix has several blocks, and some matrices are trained.
 const QuantisedRunCase kQuantisedRunCases[] = {
     {"gpt2",
      {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=80", "model.config.n_head=5",
@@ -105,7 +105,8 @@ TEST(QuantisedWeights, AreTheSameOnAnyNumberOfRanks) {
       if (!first) first = trained;
       expect_same(trained, *first, fmt::format("{} ranks, stage {}", ranks, stage));
     }
-  // As with weights that bitsandbytes quantised, whose offsets are torch's means, up to a unit in the last place.
+  // The result is as with weights that bitsandbytes quantised, whose offsets are torch's means up to a unit in the last
+  // place.
   const Trained stored = train_in_threads(tests::source_dir() / "tests/golden/nf4/llama/recipe.toml", {}, 1);
   EXPECT_NEAR(std::stod(stored.loss_hex[0]), std::stod(first->loss_hex[0]), 1e-5);
 }
@@ -160,7 +161,7 @@ TEST(QuantisedPlan, DoesNotFullyTrainMatricesStoredInFourBits) {
               testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
 }
 
-// A training in full says what it is of, and files of numbers are not quantised unseen.
+// A full training run reports what it trains, and unquantised files are not quantised silently.
 TEST(QuantisedPlan, ReportsMatricesStoredInFourBits) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden";
   const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {

@@ -74,7 +74,7 @@ TEST(ResumeTest, SameBitsOverTiers) {
     }
 }
 
-// Moments of any format and number, cut and put together at any border.
+// Tests moments of any format and number, cut and joined at any border.
 TEST(ResumeTest, OptimizersAndTheirMoments) {
   for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
     SCOPED_TRACE(optimizer);
@@ -93,7 +93,7 @@ TEST(ResumeTest, OptimizersAndTheirMoments) {
   }
 }
 
-// A loss scale that has just changed, and skipped steps that Adam's t does not count.
+// The loss scale has just changed, and Adam's t does not count skipped steps.
 TEST(ResumeTest, LossScaleAndSkippedSteps) {
   const SavedRun run;
   const std::vector<std::string> more = {"training.precision=fp16", "fp16.initial_scale=1e9", "fp16.growth_interval=2"};
@@ -124,7 +124,7 @@ TEST(ResumeTest, AnotherBatchContinuesAtTheNextMicroBatch) {
                  HasSubstr("set training.micro_batch_size = 1"));
 }
 
-// Masters are fp32 in every precision; a loss scale starts where there was none.
+// Masters are fp32 in every precision, and a loss scale starts anew if there was none.
 TEST(ResumeTest, AnotherPrecision) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=bf16"}), 2, {2});
@@ -190,7 +190,7 @@ TEST(ResumeTest, AcceptsMicroBatchesOfAnotherSizeThatDivideEvenly) {
                  AllOf(HasSubstr("after 6 micro-batches of 2 sequences"), HasSubstr("micro-batches of 8")));
 }
 
-// Every key that makes it another run must stay. All other keys of the checkpoint may differ.
+// Keys that define the run must stay the same. All other keys may differ from the checkpoint's.
 TEST(ResumeTest, RefusesToChangeFixedKeys) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
@@ -272,7 +272,7 @@ TEST(ResumeTest, AnotherRunIsRefused) {
               "step-00000002");
 }
 
-// Two names of one optimizer.
+// These are two names for one optimizer.
 TEST(ResumeTest, AdamW8bitIsAdamWWith8BitMoments) {
   const SavedRun run;
   run.run(1, run.sets(1, {"optimizer.name=adamw8bit"}), 2, {2});

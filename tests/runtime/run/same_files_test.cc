@@ -42,7 +42,7 @@ TEST(PrintOf, CoversEveryByteOfShortData) {
   EXPECT_NE(comm::fingerprint_of(std::span(bytes).first(999), coverage), fingerprint);
 }
 
-// Blocks from the first byte to the last, in equal strides; all else is left out.
+// Reads blocks from the first byte to the last, in equal strides, and nothing else.
 TEST(PrintOf, SamplesLongData) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1001);
@@ -120,7 +120,7 @@ class RanksWithDisks : public testing::Test {
       fs::create_directories(disk(rank));
       fs::copy(run_.folder().path() / "tokens.bin", disk(rank));
     }
-    // A table above 64 KiB, of which only a part would be looked at in a model above 1 GiB.
+    // A table above 64 KiB, of which only samples would be compared in a model above 1 GiB.
     const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"model.config.vocab_size=900"}));
     const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
     for (const int rank : {0, 1})
@@ -201,7 +201,7 @@ TEST_F(RanksWithDisks, DetectAnotherNumberOfFiles) {
   EXPECT_THAT(train(0).what(), AllOf(HasSubstr("rank 1 "), HasSubstr("tokens2.bin (data.train)")));
 }
 
-// The same bytes, of other widths.
+// The bytes are the same, but the widths differ.
 TEST_F(RanksWithDisks, DetectAnotherSidecar) {
   for (const char* file : {"node0/tokens.bin", "node1/tokens.bin"}) run_.folder().write(file, std::string(4000, '\0'));
   run_.folder().write("node1/tokens.bin.json", R"({"vocab_size": 900, "width": 4, "count": 1000})");

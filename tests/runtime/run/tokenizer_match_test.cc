@@ -56,7 +56,7 @@ TEST_F(TokenizerMatchTest, ComparesContentsAndNotPaths) {
   run_.folder().write("model/config.json", "{}");
   run_.folder().write("model/tokenizer.json", kTokenizer);
   compare(tokens("elsewhere", hash_of(kTokenizer)), {model("model")});
-  // Of two files that define it tokens may be of either.
+  // If two files define the tokenizer, the tokens may come from either.
   run_.folder().write("model/tokenizer.model", "pieces");
   compare(tokens("tokenizer.model", hash_of("pieces")), {model("model")});
   compare(tokens("model", hash_of(kTokenizer)), {model("model")});
@@ -106,7 +106,7 @@ TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
   compare(tokens("byte", hash_of(kByte)), {model("checkpoints")});
 }
 
-// BERT with one row of types is a model of its own; DistilBERT has no types, and is given none.
+// BERT with a single row of types is a special model. DistilBERT has no types and gets none.
 TEST_F(TokenizerMatchTest, RefusesTypesUnknownToTheModel) {
   const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
   TokenSidecar sidecar{.vocab_size = 100, .tokenizer = "made", .count = 6};

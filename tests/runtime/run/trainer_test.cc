@@ -52,7 +52,7 @@ TEST(TrainerTest, PublishesTheProgressOfItsLanes) {
       ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
       const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
       EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
-      // Not from the end of what the lane did before.
+      // The time does not count from the end of the lane's previous task.
       if (plan.tasks[static_cast<std::size_t>(place.task)].kind == TaskKind::host_write) {
         EXPECT_GE(places->done[i].begin.load(), asked.at(static_cast<std::size_t>(place.step - kBefore - 1)));
       }

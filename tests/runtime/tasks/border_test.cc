@@ -55,7 +55,7 @@ TEST(BorderTask, HostTasksDeclareTheirUses) {
   expect_uses(tasks[2],
               {{control.batch, Access::update},
                {control.state, Access::read},
-               {control.losses, Access::read}});  // The batch is the caller's to write: whatever reads it has ended.
+               {control.losses, Access::read}});  // the caller may write the batch: all its readers have ended
 }
 
 // The step starts from any old contents, including counts of non-finite units.

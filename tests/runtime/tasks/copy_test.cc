@@ -13,7 +13,7 @@ struct Direction {
   LaneId lane;
 };
 
-// The tiers determine the direction, and each target says of which use it is the copy.
+// The tiers determine the direction, and each target names the use of which it is a copy.
 TEST(Copy, FollowsItsTiers) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   for (const Direction& d : {Direction{Tier::host, Tier::device, TaskKind::upload, LaneId::upload},

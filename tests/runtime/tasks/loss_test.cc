@@ -93,7 +93,7 @@ TEST(LossTask, CountsNonFiniteGradients) {
   EXPECT_EQ(l.run.losses().nonfinite()[2], kProbeActivations);
 }
 
-// A classifier's scores stay where the host reads them.
+// A classifier's scores stay in memory that the host reads.
 TEST(LossTask, LeavesScoresInForwardOnlyRuns) {
   Losing l(true);
   l.add_scores();
@@ -122,7 +122,7 @@ TEST(LossTask, ReturnsLogitsIfTheRunGenerates) {
   EXPECT_EQ(l.run.losses().loss.round(), 0);
 }
 
-// One step of the loss by tiles; range: of what holds the parameters.
+// One step of the loss by tiles. range: that of the parameters' holder.
 TiledLoss step(const Losing& l, LossStep which) {
   const bool table = which == LossStep::statistics || which == LossStep::gradients;
   TiledLoss out{.which = {2, table ? 0 : -1},

@@ -19,7 +19,8 @@ void fill(std::span<bf16> values, float x) {
   std::fill(values.begin(), values.end(), device::from_float<bf16>(x));
 }
 
-// Rank 1 takes its shard. It holds nothing else of the sum or, if the optimizer is not sharded, has it after rank 0's.
+// Rank 1 processes its shard. It holds nothing else of the sum, or, if the optimizer is not sharded, its shard follows
+// rank 0's.
 TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
   for (const int stage : {0, 3}) {
     const PlanCase c = make_case(small(false), 2, 1, stage, DType::bf16, false, false, 1, {});
@@ -97,7 +98,8 @@ TEST(ConsensusTask, SendsItsMessageToTheOthers) {
   }
 }
 
-// All ranks have the norm, loss and stops of all, so the same factor. If one rank's are not finite, all skip.
+// All ranks have the norm, loss and stop requests of all ranks, and so the same factor. If one rank's values are not
+// finite, all skip the step.
 TEST(ConsensusTask, RanksDecideAlike) {
   for (const bool finite : {true, false})
     comm::run_threads(2, [&](comm::World& world) {

@@ -69,7 +69,7 @@ TEST(ForwardTask, UsesTheUnitsInputsAndOutputs) {
   expect_pass_use(task, Role::state, control.state, Access::read);
   expect_pass_use(task, Role::workspace, p.workspace, Access::write);
   expect_pass_use(task, Role::x, p.x, Access::read);
-  expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written theirs
+  expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written their ranges
   expect_pass_use(task, Role::cache, p.cache, Access::update);
   expect_pass_use(task, Role::y, p.y, Access::write);
   expect_pass_use(task, Role::losses, control.losses, Access::update);  // where it counts what is not finite
@@ -156,7 +156,7 @@ TEST(ForwardTask, CountsNonFiniteOutputs) {
   EXPECT_EQ(counts[0], 0u);
 }
 
-// A run that generates has one row at a time, in buffers for more.
+// A run that generates processes one row at a time, in buffers for several.
 TEST(ForwardTask, OneRowTakesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);

@@ -14,7 +14,7 @@ namespace {
 using device::bf16;
 using device::DType;
 
-// SGD without memory: master 8, less 2 (gradient 1, factor 2, rate 1), less 1 by decay.
+// SGD without momentum: master 8, minus 2 (gradient 1, factor 2, rate 1), minus 1 by decay.
 constexpr device::Optimizer kOptimizer = {.algorithm = device::Algorithm::sgd, .momentum = 0, .weight_decay = 0.125};
 constexpr device::StepScalars kScalars = {.learning_rate = 1, .gradient_factor = 2};
 constexpr float kBefore = 8, kDecayed = 5, kPlain = 6;
@@ -134,7 +134,7 @@ TEST(UpdateTask, InACyclicPlanUpdatesThePreviousStep) {
   u.expect_updated(0, u.part);
 }
 
-// A copy that is transferred in any case must hold the weights even if the update is skipped.
+// A copy that is always transferred must hold the weights even if the update is skipped.
 TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   for (const bool copied : {false, true}) {
     Updated u(two_updates(1, 0));

@@ -31,7 +31,7 @@ TEST(FloatsTest, ReturnTheStoredNumbers) {
   EXPECT_THAT(floats_of(StorageFormat::fp16, std::as_bytes(std::span(fp16))), testing::ElementsAre(1.5f, -2.0f));
 }
 
-// Against bitsandbytes (tests/golden/make_nf4.py).
+// Compares with bitsandbytes (tests/golden/make_nf4.py).
 
 using device::kNf4Block, device::StorageFormat;
 
@@ -59,7 +59,7 @@ class Nf4Block : public testing::TestWithParam<StorageFormat> {
   float offset() const { return plain() ? 0 : floats(of("offset"))[0]; }
   std::size_t blocks() const { return (weights().size() + kNf4Block - 1) / kNf4Block; }
 
-  // A block put together of bitsandbytes' tensors.
+  // A block assembled from bitsandbytes' tensors.
   std::vector<std::byte> block(std::size_t i) const {
     std::vector<std::byte> out(stored_bytes(format(), kNf4Block));
     const auto put = [&](std::size_t at, std::span<const std::byte> bytes, std::size_t begin, std::size_t most) {

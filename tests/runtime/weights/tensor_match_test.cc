@@ -60,7 +60,7 @@ TEST(TensorMatchTest, TheOutputBiasHasTwoNames) {
   EXPECT_EQ(read(match), names.size());
   EXPECT_THAT(match.initialised, IsEmpty());
   EXPECT_THAT(match.unknown, IsEmpty());
-  // With both it is the decoder's, in any order.
+  // If both exist, the decoder's is used, in any order.
   names.emplace_back("cls.predictions.bias");
   for (int order = 0; order < 2; ++order) {
     match = match_tensors(*model, names, false);
@@ -97,7 +97,7 @@ TEST(TensorMatchTest, MissingAndNew) {
   EXPECT_THAT(anew.left_out, IsEmpty());
 }
 
-// Without the body's prefix, as a BertModel is stored, and by the norms' names in TensorFlow.
+// Names may lack the body's prefix, as in a stored BertModel, and norms may have their TensorFlow names.
 TEST(TensorMatchTest, OtherSpellings) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);

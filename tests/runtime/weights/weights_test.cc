@@ -22,7 +22,7 @@
 namespace strata::runtime {
 namespace {
 
-// Weights that note what was said ahead of the reads.
+// Weights that record which reads were announced.
 class Noted final : public WeightSource {
  public:
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -149,7 +149,7 @@ TEST(WeightsTest, InitialisesANewHeadAndReadsTheRest) {
   }
 }
 
-// Those of TensorFlow: a norm's gamma and beta.
+// These are TensorFlow's names of a norm's gamma and beta.
 TEST(WeightsTest, ReadsOldNamesOfBertsNorms) {
   const auto bert = small_bert();
   const tests::ScratchFolder folder;
@@ -174,7 +174,7 @@ TEST(WeightsTest, ReadsOldNamesOfBertsNorms) {
     }
 }
 
-// Only layers that another objective would train are named. Computed tables are no loss to anybody.
+// Only layers that another objective would train are named. Nobody needs computed tables.
 TEST(WeightsTest, NamesHeadsOfOtherObjectives) {
   const auto bert = small_bert();
   const tests::ScratchFolder folder;
@@ -218,7 +218,7 @@ TEST(WeightsTest, RefusesTensorsOfAWrappedModelWithAdvice) {
   EXPECT_THAT(renamed("layer.0.", "layer.0._orig_mod."), HasSubstr("take _orig_mod. out of the tensors' names"));
 }
 
-// A folder whose output layer is tied has none to untie.
+// A folder with a tied output layer has no separate layer to untie.
 TEST(WeightsTest, ExplainsHowToMakeAMissingOutputLayer) {
   const auto model = [](bool tied) {
     return make_model(models::Config::parse(fmt::format(R"({{"model_type":"llama","hidden_size":8,"vocab_size":5,

@@ -1,4 +1,4 @@
-// A folder of peft's exported as a model: merged into the base that it names.
+// A peft folder that is exported as a model is merged into the base that it names.
 #include <gmock/gmock.h>
 
 #include <fstream>

@@ -76,7 +76,8 @@ TEST(ModelFolderTest, AMissingFolderGivesTheDownloadCommand) {
   EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
 }
 
-// A folder's newest is read completely, even moments that the model does not need. One that is named itself is not.
+// A folder's newest checkpoint is read completely, even moments that the model does not need. A checkpoint that is
+// named itself is not.
 TEST(ModelFolderTest, AllRanksUseTheCheckpointOfATraining) {
   const SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
@@ -93,7 +94,7 @@ TEST(ModelFolderTest, AllRanksUseTheCheckpointOfATraining) {
   });
 }
 
-// If a run began with another run's checkpoint, its tokenizer is where the first run began.
+// If a run began with another run's checkpoint, its tokenizer is in the directory from which the first run started.
 TEST(ModelFolderTest, FindsTheDirectoryThroughAnEarlierRun) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {1, 2});

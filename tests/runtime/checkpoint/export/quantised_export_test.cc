@@ -51,7 +51,7 @@ TEST_P(QuantisedExportTest, WritesBitsandbytesOriginalTensors) {
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
 }
 
-// Matrices of blocks are in 4 bits, and that of the head if it is asked for.
+// Matrices of blocks are in 4 bits, and the head's too if requested.
 class InFourBits final : public WeightSource {
  public:
   InFourBits(const models::Model& model, bool head) : model_(model), head_(head) {}
@@ -67,7 +67,7 @@ class InFourBits final : public WeightSource {
   bool head_;
 };
 
-// Without a list, transformers takes the head for numbers.
+// Without a list, transformers treats the head as not quantised.
 TEST(QuantisedExportOfAHead, ListsUnquantisedModules) {
   const models::Config config = ModelFolder(golden("llama")).config();
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
@@ -99,7 +99,8 @@ TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
                  testing::HasSubstr("set bnb_4bit_use_double_quant to false"));
 }
 
-// Neither its deltas nor modules that it saved are in the model, which others load next to the adapter.
+// The model contains neither the adapter's factors nor the modules that it saved, because others load it next to the
+// adapter.
 TEST(QuantisedExportOfAnAdapter, WritesItsBaseModel) {
   const SavedRun run;
   std::vector<std::string> sets = run.sets(1, {"model.path=" + golden("nf4/llama").string(), "adapter.kind=lora",
@@ -116,7 +117,7 @@ TEST(QuantisedExportOfAnAdapter, WritesItsBaseModel) {
     }
 }
 
-// transformers has GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
+// transformers stores GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
 TEST(ExportOfAQuantisedGpt2, WritesConv1D) {
   const tests::ScratchFolder scratch;
   const fs::path out = scratch.path() / "out";

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int32_t kLabelColumnNone = device::kIgnoredLabel;
 
-// The last label that fits next to the one that does not count, and the bytes that each takes.
+// The largest label that fits in addition to the one that does not count, and the bytes that each needs.
 TEST(LabelColumnTest, UsesTheSmallestSufficientWidth) {
   struct Case {
     std::uint64_t kinds;
@@ -76,7 +76,7 @@ TEST(ClassSetsTest, ClassesAreBitsInOrder) {
   EXPECT_THAT(sets.of(1), IsEmpty());
 }
 
-// A column of labels states exactly the bytes that it and its sets take.
+// A column of labels states exactly how many bytes it and its sets need.
 TEST(ClassSetsTest, MoveIntoThePlannedMemoryWithTheirColumn) {
   EXPECT_TRUE(rc::check([] {
     const auto classes = *rc::gen::element<std::size_t>(32, 90, 65536);

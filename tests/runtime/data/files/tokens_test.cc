@@ -52,7 +52,7 @@ class TokensTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-// Against one token after the other; lengths around those of blocks.
+// Compares with counting token by token, for lengths around those of blocks.
 TEST_F(TokensTest, CountsTokensOutsideTheSets) {
   EXPECT_TRUE(rc::check([this] {
     const bool wide = *rc::gen::arbitrary<bool>();
@@ -87,7 +87,7 @@ TEST_F(TokensTest, WidthFollowsTheVocabulary) {
   EXPECT_EQ(TokenFile(narrow, std::nullopt).width(), 2);
 }
 
-// A run over it would also train on masked tokens.
+// A run on such a file would also train on masked tokens.
 TEST_F(TokensTest, RefusesAMaskWithoutASidecar) {
   const auto path = folder_.write("m.bin", bytes_of(Narrow{1, 2, 3}));
   (void)TokenFile(path, 100);
@@ -133,7 +133,7 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(tokens.data(), tokens.size()));
   const TokenSidecar good = {.vocab_size = 256, .width = 2, .tokenizer = "by\"te", .hash = hash, .count = 3};
   folder_.write("t.bin.json", to_json(good));
-  const TokenFile file(path, 70000);  // whose width would be 4 without the sidecar
+  const TokenFile file(path, 70000);  // its width would be 4 without the sidecar
   file.check_all();
   EXPECT_THAT(all(file), ElementsAre(1, 2, 3));
   EXPECT_EQ(file.sidecar()->tokenizer, "by\"te");
@@ -195,7 +195,7 @@ TEST_F(TokensTest, AnUnreadableSidecarIsNotMissing) {
   folder_.write("unlisted/a.bin", "ab");
   std::filesystem::permissions(folder_.path() / "locked", std::filesystem::perms::none);
   std::filesystem::permissions(folder_.path() / "unlisted", std::filesystem::perms(0111));
-  constexpr uid_t kNobody = 65534;  // root reads everything, and steps down for it
+  constexpr uid_t kNobody = 65534;  // root can read everything, so the test changes its user
   const bool root = ::geteuid() == 0;
   ASSERT_EQ(root ? ::seteuid(kNobody) : 0, 0);
   const Error name = tests::failure_of([&] { expanded("locked/a.bin"); });

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class DisjointSequencesTest : public testing::Test {
  protected:
-  // A file of the tokens first, first + 1, ...
+  // A file with the tokens first, first + 1, ...
   TokenFile counting(const std::string& name, std::uint16_t first, std::size_t count) {
     std::vector<std::uint16_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), first);

@@ -176,7 +176,7 @@ TEST(PackedSequencesTest, GivesEveryRowOnce) {
   EXPECT_TRUE(held);
 }
 
-// The index states its memory in advance, and takes none from elsewhere.
+// The index states its memory in advance and uses no other memory.
 TEST(PackedSequencesTest, TheIndexStaysWithinItsPlannedMemory) {
   const bool held = rc::check("whatever the lengths", [] {
     const TokenFolder folder;
@@ -225,7 +225,7 @@ class Spy final : public Labelling {
   mutable std::uint64_t looked = 0, counted = 0;
 };
 
-// They are counted once at opening, whatever is asked later.
+// They are counted once at opening, whatever is queried later.
 TEST(PackedSequencesTest, CountsTokenDependentLabelsOnce) {
   const TokenFolder folder;
   folder.write("a.bin", {3, 6, 2, 9, 5});
@@ -281,7 +281,7 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileDoNotDependOnItsRest) {
 TEST(PackedSequencesTest, WindowsLimitSharedSequences) {
   const TokenFolder folder;
   std::vector<std::uint64_t> lengths(65536, 5);
-  lengths.push_back(3);  // fits next to each of them, but comes in the next window
+  lengths.push_back(3);  // fits next to each of them, but belongs to the next window
   folder.write("a.bin", lengths);
   const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut, {}, Pack::at_once);
   EXPECT_EQ(packed.size(), 65537u);

@@ -39,7 +39,7 @@ std::vector<std::string> sized(const std::vector<std::string>& sets, std::int64_
   return with(sets, fmt::format("training.micro_batch_size={}", size));
 }
 
-// A random recipe without batch and memory.
+// A random recipe without a batch size and memory limits.
 std::vector<std::string> any_recipe(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<const char*> values) {
     return *(values.begin() + random() % values.size());
@@ -55,7 +55,7 @@ std::vector<std::string> any_recipe(std::mt19937& random) {
   return sets;
 }
 
-// Bytes between those that `few` and `many` sequences need, wherever that is.
+// A random number of bytes between the needs of `few` and `many` sequences.
 std::size_t between(const std::vector<std::string>& sets, int ranks, std::int64_t few, std::int64_t many,
                     std::mt19937& random) {
   const std::size_t least = tiny_job(sized(sets, few), ranks).plan.memory[0].peak;
@@ -213,7 +213,7 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
                              HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
   EXPECT_EQ(settled({}, room - 1).first, 4);
-  // With twelve micro-batches of 6, whose gradients are summed, 5 would fit, too.
+  // With twelve micro-batches of 6 and their summed gradients, a size of 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
   const auto [of_all, text] = settled({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
   EXPECT_EQ(of_all, 6);
@@ -221,7 +221,7 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
                           HasSubstr("with 8 it would take")));
   EXPECT_EQ(settled({}, 1000).first, 1);
   EXPECT_THAT(settled({}, 1000).second, IsEmpty()) << "its refusal says more";
-  // A thousand times what any machine has.
+  // A thousand times the memory of any machine.
   EXPECT_GT(settled({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
   Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
   EXPECT_THAT(settle_micro_batch(given, 1, {}), IsEmpty());
@@ -242,7 +242,7 @@ TEST(MicroBatchTest, CountsActivationsOnTheHost) {
   EXPECT_GT(host(size + 1), 300u << 10);
 }
 
-// The newest checkpoint that is whole has the number, on any number of ranks and with any memory.
+// The number comes from the newest complete checkpoint, on any number of ranks and with any memory.
 TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   const tests::ScratchFolder folder;
   const auto write = [&](const char* name, std::uint64_t serial, const char* size, bool damaged) {

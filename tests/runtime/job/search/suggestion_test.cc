@@ -74,7 +74,7 @@ TEST(SuggestionTest, SuggestsManyChangesAtOnce) {
   }
 }
 
-// Half, a quarter and an eighth of the micro-batch, each with as many more of them.
+// Half, a quarter and an eighth of the micro-batch, with correspondingly more micro-batches.
 TEST(SuggestionTest, KeepsTheGlobalBatch) {
   std::vector<std::string> sets = {"training.micro_batch_size=8", "training.gradient_accumulation_steps=3",
                                    "training.recompute=block",    "data.seq_len=64",
@@ -98,8 +98,8 @@ TEST(SuggestionTest, KeepsTheGlobalBatch) {
   EXPECT_THAT(sizes, ::testing::Not(::testing::Contains(4)));
 }
 
-// State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
-// is asked for; what is suggested fits every tier.
+// State goes to host memory as long as there is room, then to NVMe. If the recipe names no drive, the user is asked for
+// one. Suggestions fit in every tier.
 TEST(SuggestionTest, SuggestsTiers) {
   const auto nearest = [](std::vector<std::string> sets, const char* device = "5MiB") {
     sets.insert(sets.end(), {fmt::format("memory.device={}", device), "training.recompute=block"});
@@ -132,7 +132,7 @@ TEST(SuggestionTest, SuggestsTiers) {
   EXPECT_TRUE(fits(on_eight.plan, capacity));
   EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}, "4KiB"),
               HasSubstr("more ranks do not help: use a smaller model"));
-  // The host is what is too small.
+  // The host's memory is too small.
   EXPECT_THAT(
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
       AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
@@ -163,8 +163,8 @@ TEST(SuggestionTest, PrefersChangesThatKeepTheBits) {
       HasSubstr("; losses change)"));
 }
 
-// As plans and reports call it: a CPU has no device memory.
-// Tiles of a size that the recipe gives: a smaller one is suggested, as large as what fits allows.
+// The message uses the term of plans and reports, because a CPU has no device memory. The recipe sets a tile size. The
+// largest smaller size that fits is suggested.
 TEST(SuggestionTest, SuggestsASmallerTile) {
   const auto with = [](const std::string& key, const std::string& value) {
     return std::vector<std::string>{
@@ -229,7 +229,7 @@ class Draw {
   std::size_t below(std::size_t n) { return random_() % n; }
   bool one_in(std::size_t n) { return below(n) == 0; }
   std::string tier(bool drive) { return std::array{"device", "host", "nvme"}[below(drive ? 3 : 2)]; }
-  // From `least` to `most`, as many below as above their geometric mean.
+  // A random number from `least` to `most`, equally likely below and above their geometric mean.
   std::size_t bytes(double least, double most) {
     return static_cast<std::size_t>(least * std::pow(most / least, static_cast<double>(below(1000)) / 1000));
   }

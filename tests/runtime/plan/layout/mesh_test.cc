@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-// Every micro-batch of two steps once, those of a round in rank order.
+// Every micro-batch of two steps occurs once, and those of a round are in rank order.
 TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
   const Mesh mesh{3};
   std::vector<std::uint64_t> all;
@@ -194,7 +194,7 @@ TEST(Cut, PortionsAreThoseOfAllPieces) {
   }
 }
 
-// Only if ranks share the model: a rank's number says the rest.
+// Coordinates are only given if ranks share the model. Otherwise a rank's number is enough.
 TEST(Mesh, NamesARankWithItsCoordinates) {
   EXPECT_EQ((Mesh{8, {2}, 4}.name_of(5)), "rank 5");
   const Mesh stages{8, {}, 4, 1, 2};

@@ -127,7 +127,7 @@ TEST_F(GradientCounts, AreCorrectInPlans) {
   EXPECT_EQ(find_miscounted(tiny_job({}, 1).plan), std::nullopt) << "without sums";
 }
 
-// A gradient that is never reduced, twice, or for another micro-batch or unit.
+// A gradient is never reduced, is reduced twice, or for another micro-batch or unit.
 TEST_F(GradientCounts, DetectAGradientThatIsNotAddedOnce) {
   const StepPlan right = plan_;
   plan_.tasks.erase(first(TaskKind::reduce));
@@ -150,7 +150,7 @@ TEST_F(GradientCounts, DetectAGradientThatIsNotAddedOnce) {
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("is never added")));
 }
 
-// As in a gradient norm that counts a tied table twice, or a stage that leaves its part out.
+// This happens if a gradient norm counts a tied table twice, or if a stage omits its part.
 TEST_F(GradientCounts, DetectANormThatMiscountsAUnit) {
   const StepPlan right = plan_;
   plan_.tasks.insert(first(TaskKind::norm), *first(TaskKind::norm));

@@ -50,7 +50,7 @@ TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("report.jsonl", "3", "a path");
 }
 
-// A wrong type is shown as it was written: 5 would be right.
+// A wrong type is shown as written, because 5 would be correct.
 TEST(KeyKindsTest, AFloatIsShownAsWrittenWithItsInteger) {
   const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
@@ -64,7 +64,7 @@ TEST(KeyKindsTest, AFloatIsShownAsWrittenWithItsInteger) {
   EXPECT_EQ(recipe_with({"model.config.rope_theta=5e5"}).model.config.at("rope_theta"), "500000.0");
 }
 
-// A bound that no sensible value meets is named by those that do.
+// A limit that no sensible value reaches is only named for values above it.
 TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
   const auto refused = [](const std::string& set, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, EndsWith(end));
@@ -89,7 +89,7 @@ TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, testing::Not(HasSubstr("the most")));
 }
 
-// The system would end the path there, and a message its sentence.
+// The system would end the path there, and a message would be cut off.
 TEST(KeyKindsTest, RefusesZeroBytesInPaths) {
   for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
     EXPECT_FAILURE(recipe_with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,

@@ -100,7 +100,7 @@ TEST(NamesElsewhere, DoNotShadowSectionsOfStrata) {
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
 }
 
-// An answer for a section would be false for its keys, unless it says so.
+// An answer for a section would be wrong for its keys, unless it says so.
 TEST(NamesElsewhere, ASectionDoesNotAnswerForItsKeys) {
   for (const char* key : {"zero_optimization.leaf_module", "tokens.foo", "pipeline.foo", "lr_scheduler.foo",
                           "debug.foo", "fsdp_config.xla", "bf16.foo"})
@@ -218,7 +218,7 @@ TEST(NamesElsewhere, IncludeTrainerTrlAxolotlAndLlamaFactory) {
     EXPECT_NE(find_elsewhere(name), nullptr) << name;
 }
 
-// Text between back quotes, in order.
+// The texts between backquotes, in order.
 std::vector<std::string> quoted(const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t at = 0; (at = text.find('`', at)) != std::string::npos;) {
@@ -238,7 +238,7 @@ TEST(NamesElsewhere, ThePageAgreesWithTheProgram) {
     keys.insert(key.name);
     parts.insert(key.name.substr(key.name.rfind('.') + 1));
   }
-  // Values of another key in the same cell, and what is no setting.
+  // Values of another key in the same cell, and words that are not settings.
   const std::set<std::string> no_names = {"AdamW",   "Lion",    "SGD",     "Adam",
                                           "run_clm", "run_mlm", "run_ner", "AutoModelForMaskedLM"};
   std::ifstream file(tests::source_dir() / "docs/coming-from.md");

@@ -28,7 +28,7 @@ constexpr const char* kChat =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// A model with a tokenizer, and token files whose sidecars say what wrote them.
+// A model with a tokenizer, and token files whose sidecars name the template that wrote them.
 class PromptsTest : public testing::Test {
  protected:
   PromptsTest() {
@@ -48,7 +48,7 @@ class PromptsTest : public testing::Test {
                                                  .chat_template = "t.jinja",
                                                  .chat_template_hash = chat_template_hash}));
   }
-  // The model's folder gets a template; its hash.
+  // Adds a template to the model's folder and returns its hash.
   std::string with_template() const {
     run_.folder().write("model/chat_template.jinja", kChat);
     const auto tokenizer = text::load_tokenizer(path("model"));
@@ -82,7 +82,7 @@ TEST_F(PromptsTest, ContinuesLinesOfPlainText) {
   EXPECT_THAT(prompts.all[0].ends, AllOf(Contains(0u), Not(Contains(2u))));
 }
 
-// <|im_end|>, token 2, ends an answer then.
+// Then <|im_end|>, token 2, ends an answer.
 TEST_F(PromptsTest, ForConversationsALineIsAUserTurn) {
   const std::string hash = with_template();
   for (const char* name : {"t.bin", "v.bin"}) {

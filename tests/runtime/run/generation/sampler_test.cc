@@ -44,7 +44,7 @@ TEST(SamplerTest, TopPKeepsTheLikeliestTokens) {
   EXPECT_NEAR(count[0], 1000, 130) << "1 to 2 between those that are left";
 }
 
-// Of equal tokens, exactly as many as have the probability together, the lowest first.
+// Of equally likely tokens, it keeps exactly as many as reach the probability together, the lowest first.
 TEST(SamplerTest, TopPStopsWhereItIsReachedExactly) {
   const std::vector<float> logits = {1, 1, 1, 1};
   for (const int kept : {1, 2, 3, 4}) {

@@ -17,7 +17,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// Ours add up in another order than numpy does.
+// The order of sums differs from numpy's.
 constexpr double kClose = 1e-12;
 
 template <typename T>
@@ -105,7 +105,7 @@ TEST(ClassMetricsTest, MatchesScikitLearn) {
     }
     const ClassMetrics found = kind == "one" ? metrics_of_one(scores_of(golden)) : metrics_of_many(scores_of(golden));
     EXPECT_NEAR(found.accuracy, golden["accuracy"].get_double().value(), kClose);
-    // Of a class without texts there is no curve.
+    // A class without texts has no curve.
     const auto area = area_of(scores_of(golden), kind == "many");
     EXPECT_EQ(area.has_value(), !golden["roc_auc"].is_null());
     if (area) {
@@ -150,7 +150,7 @@ TEST(ClassMetricsTest, ASingleClassHasNoCurve) {
   EXPECT_FALSE(metrics_of_numbers(std::vector<float>{1, 2}, std::vector<float>{3, 3}).pearson);
 }
 
-// All but the matrix is made of counts per class.
+// Everything except the matrix is computed from counts per class.
 TEST(ClassMetricsTest, OmittingTheMatrixChangesNoNumber) {
   const ClassScores all{3, {1, 0, 0, 0, 1, 0, 0, 0, 1, 3, 1, 2}, {0, 1, 1, 2}};
   const ClassMetrics with = metrics_of_one(all), without = metrics_of_one(all, ClassTally::Confusion::left_out);
@@ -249,7 +249,7 @@ TEST(EntityMetricsTest, MatchesSeqeval) {
         EXPECT_EQ(names[there[entities[e].begin]].substr(2), wanted.at(0).get_string().value()) << i;
       }
     }
-    // Quotients of the same whole numbers; F1 of seqeval is of rounded ones.
+    // The quotients have the same integers, but seqeval computes F1 from rounded values.
     const ClassQuality quality = tally.counts().quality();
     EXPECT_EQ(quality.precision, golden["precision"].get_double().value());
     EXPECT_EQ(quality.recall, golden["recall"].get_double().value());

@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 
-// Rows of a micro-batch: a sequence, whose documents are as given.
+// The rows of a micro-batch: one sequence with the given documents.
 struct MicroBatch {
   std::vector<float> scores;
   std::vector<std::int32_t> labels;
@@ -44,7 +44,7 @@ ClassReport report_of(const models::Classes& classes, const std::vector<MicroBat
     ScoreCollector collector(classes, words, layout, std::as_writable_bytes(std::span(kept)).first(layout.bytes),
                              exchange.exchange(), world.rank(), ranks);
     const auto w = static_cast<std::size_t>(ranks), rank = static_cast<std::size_t>(world.rank());
-    // The second time as if there had been no first.
+    // The second evaluation is not affected by the first.
     for (int evaluation = 0; evaluation < 2; ++evaluation) {
       collector.clear();
       for (std::size_t at = 0; at < all.size(); at += w) {
@@ -72,7 +72,7 @@ models::Classes classes_of(std::size_t count, device::ClassTarget target) {
   out.target = target;
   return out;
 }
-// Eleven micro-batches of up to seven rows, some of which do not count.
+// There are eleven micro-batches of up to seven rows, some of which do not count.
 std::vector<MicroBatch> some_rows(std::size_t classes, device::ClassTarget target) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -142,7 +142,7 @@ TEST(ScoreCollectorTest, OmitsTheMatrixOfTooManyClassesWithANote) {
   EXPECT_EQ(report_of(classes_of(k, device::ClassTarget::one), rows, 3).metrics, found.metrics);
 }
 
-// Of any number of classes per text, above what a label's bits hold: with scores, and with what was said alone.
+// Any number of classes per text, more than a label's bits can hold, with scores and with predictions only.
 TEST(ScoreCollectorTest, CountsSetsOfClasses) {
   for (const std::size_t k : {std::size_t{90}, kMaxTabled + 1}) {
     const auto rows = some_rows(k, device::ClassTarget::many);
@@ -168,7 +168,7 @@ TEST(ScoreCollectorTest, CountsSetsOfClasses) {
   }
 }
 
-// B-PER I-PER in one text, then an I-PER that begins the next; the model says the first right and misses the second.
+// One text has B-PER I-PER, and the next begins with I-PER. The model finds the first entity and misses the second.
 TEST(ScoreCollectorTest, EntitiesEndWithTheirTexts) {
   models::Classes classes;
   classes.names = {"O", "B-PER", "I-PER"};

@@ -36,8 +36,8 @@ void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) 
   file.close();
 }
 
-// What the tensorboard package's own writer makes of Event(wall_time=1.5, step=3, summary=[train/loss: 2.25]), byte by
-// byte; tests/scripts/tensorboard.sh reads whole folders back with that package.
+// The bytes that the tensorboard package's writer produces for Event(wall_time=1.5, step=3, summary=[train/loss:
+// 2.25]). tests/scripts/tensorboard.sh reads complete folders with that package.
 TEST(EventFile, DropsAnEvaluationThatIsRepeated) {
   const ScratchFolder folder;
   {

@@ -111,7 +111,7 @@ TEST_F(RunReportsTest, ARepeatedEvaluationAppearsOnce) {
   EXPECT_EQ(read("report.jsonl"), jsonl);
   EXPECT_EQ(read("report.csv"), csv);
   {
-    RunReports reports(recipe(), KeptLines{2, true});  // and was made before the checkpoint
+    RunReports reports(recipe(), KeptLines{2, true});  // the evaluation was made before the checkpoint
     reports.step(step(3), Memory{});
   }
   EXPECT_EQ(read("report.jsonl"), jsonl + step_line(step(3)));
@@ -126,7 +126,7 @@ TEST_F(RunReportsTest, OnlyOneRunWritesThemAtATime) {
   {
     const RunReports first(recipe(), {});
     EXPECT_FAILURE(RunReports(recipe(), {}), Exit::usage, testing::HasSubstr("another run writes"));
-    // Of which any would be written by two.
+    // Two runs would write to any one of them.
     for (const char* name : {"report.jsonl", "report.csv", "summary.json"}) {
       Recipe other;
       const auto path = folder_.path() / "run" / name;
@@ -139,7 +139,7 @@ TEST_F(RunReportsTest, OnlyOneRunWritesThemAtATime) {
   EXPECT_NO_THROW(RunReports(recipe(), {}));
 }
 
-// Planted by somebody who may write there, too: what a link leads to stays as it is.
+// Another user who may write there planted links. Their targets must not change.
 TEST_F(RunReportsTest, NoReportIsWrittenThroughALink) {
   const auto mine = folder_.write("mine", "precious");
   for (const char* name : {"recipe.toml", "events.jsonl", "report.jsonl", "report.csv", "summary.json"}) {

@@ -147,7 +147,7 @@ TEST_F(TracedRun, ContainsEveryRankAndSelectedStepWithThePlansTasks) {
         EXPECT_GE(tasks[t].begin, 0);
       }
     }
-    // All times are of one clock: no rank begins a step before every other rank has begun the previous one.
+    // All times refer to one clock: no rank begins a step before every other rank has begun the previous one.
     for (const auto& slice : trace.slices)
       for (const auto& other : trace.slices)
         if (slice.name == "step 3" && other.name == "step 2") {

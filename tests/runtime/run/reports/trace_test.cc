@@ -25,7 +25,7 @@ Job traced_job(std::vector<std::string> sets, int ranks) {
   return tiny_job(std::move(sets), ranks);
 }
 
-// Stages and tiers whose steps differ most: late gathers, and updates that the step before left.
+// The stages and tiers whose steps differ most: with late gathers, and with updates left by the previous step.
 std::string planned(const Job& job) {
   const StepPlan* const plans[] = {&job.plan};
   const std::vector<Span> spans[] = {simulated(job.plan)};
@@ -82,7 +82,7 @@ TEST(Trace, EveryWaitIsAnArrow) {
   }
 }
 
-// What lives at once lies apart in memory, so its sum is never above the arena's end.
+// Buffers that are alive at the same time do not overlap, so their sum never exceeds the arena's size.
 TEST(Trace, MemoryStaysBelowThePlannedPeak) {
   for (const Job& job : jobs()) {
     const StepPlan& plan = job.plan;
@@ -156,7 +156,7 @@ TEST_F(TraceOfSteps, AWaitForThePreviousStepIsAnArrow) {
 TEST_F(TraceOfSteps, ATaskThatDidNotRunHasNoSliceNorArrow) {
   std::vector<Span> spans = at(3 * kStep);
   const auto& tasks = job_.plan.tasks;
-  // The newest that another in a row waits for, in the same step.
+  // The newest task in a row for which another one waits, in the same step.
   const auto in_step = [&](std::size_t t, int wait) {
     const auto other = static_cast<std::size_t>(wait);
     return other < t && has_row(tasks[t]) && has_row(tasks[other]);

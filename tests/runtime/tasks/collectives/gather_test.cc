@@ -12,7 +12,8 @@ struct Added {
   std::uint64_t sent, between;  // planned
 };
 
-// Over 4 ranks at stage 3, 2 on each node, in groups of so many that hold parameters, and update them; 0: all.
+// Runs over 4 ranks at stage 3, 2 per node, with these numbers of ranks in the groups that hold and that update
+// parameters; 0: all.
 template <typename T>
 Added add(int held, int updated, const T& added_with) {
   PlanCase c = make_case(small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});

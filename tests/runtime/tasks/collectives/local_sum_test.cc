@@ -69,7 +69,7 @@ TEST(LocalSum, RoundReplacesTheLastGradient) {
   EXPECT_EQ(task.cost.bytes, static_cast<double>(s.size() * (2 + 4 + 4)));
 }
 
-// 1 + 2^-8 is no bf16: only the sum knows it, until it is rounded, to even.
+// 1 + 2^-8 is not a bf16 number, so only the sum can hold it until it is rounded to even.
 TEST(LocalSum, AddsInFp32AndRoundsOnce) {
   LocalSum s;
   Accumulate{s.gradient, {s.sum, true}}.add(s.run.draft);

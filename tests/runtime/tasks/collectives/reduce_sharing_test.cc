@@ -157,7 +157,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
       for (std::uint32_t i = 0; i < kSeq; ++i) {
         batch.tokens[i] = (first + 3 * i) % kVocabulary;
         batch.labels[i] = static_cast<std::int32_t>((first + 7 * i) % kVocabulary);
-        batch.positions[i] = (first + i * i) % kVocabulary;  // some rows more than once
+        batch.positions[i] = (first + i * i) % kVocabulary;  // some rows occur more than once
         batch.documents[i] = {0, kSeq};
       }
     }
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Sharing,
                          ::testing::Values(Way{1, 1, 0}, Way{1, 1, 0, Tier::host, Tier::host}, Way{1, 4, 0},
                                            Way{2, 2, 1}, Way{3, 1, 3}));
 
-// As for everything else, the bits do not depend on how the four micro-batches are processed.
+// The bits do not depend on how the four micro-batches are processed.
 TEST(SharingTest, HasTheSameBitsInEveryPlan) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const int shares : {1, 2}) {

@@ -22,7 +22,7 @@ PeftConfig read_with(const std::string& keys) {
   return read_peft_config(folder.path());
 }
 
-// What peft 0.18 saves of an adapter with the defaults of its LoraConfig.
+// The configuration that peft 0.18 saves for an adapter with the defaults of its LoraConfig.
 TEST(PeftConfig, DefaultsOfPeftChangeNothing) {
   const PeftConfig config = read_with(
       R"("alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null, "bias": "none",
@@ -111,7 +111,7 @@ TEST(PeftConfig, ListsWhatOtherProgramsDoNotRead) {
               ElementsAre(HasSubstr("does not read use_rslora and alpha_pattern"), HasSubstr("read alpha_pattern")));
 }
 
-// The keys have defaults, which null is not.
+// The keys have defaults, but null does not mean the default.
 TEST(PeftConfig, RankAndAlphaAreNumbers) {
   EXPECT_EQ(read_with("").adapter.alpha, 8);
   EXPECT_FAILURE(read_with(R"("lora_alpha": null)"), Exit::corrupt,
