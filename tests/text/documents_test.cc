@@ -34,7 +34,7 @@ TEST(DocumentReaderTest, TheFirstLineMayNameTheSeparator) {
       EXPECT_EQ(part.line, 3u);
     }
   }
-  // A header that has such a name.
+  // The header contains such a name.
   EXPECT_EQ(first_part("sep=x,label\na,b\n", InputKind::comma_table).separator, ',');
   EXPECT_EQ(first_part("sep=x\tlabel\na\tb\n", InputKind::tab_table).separator, '\t');
 }

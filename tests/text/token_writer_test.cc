@@ -17,7 +17,7 @@ using TokenWriterIds = std::vector<std::uint32_t>;
 
 class TokenWriterTest : public testing::Test {
  protected:
-  // What `add` makes of a writer goes into files named t, d and m.
+  // Calls `add` with a writer for files named t, d and m.
   template <typename Add>
   void write(std::optional<std::uint32_t> separator, const Add& add) {
     AtomicFile tokens(folder_.path() / "t"), documents(folder_.path() / "d"), mask(folder_.path() / "m");

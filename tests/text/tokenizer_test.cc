@@ -30,7 +30,7 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the tokenizers (or sentencepiece) library made of text.txt: tests/golden/make_tokenizers.py.
+// The results of the tokenizers (or sentencepiece) library for text.txt (tests/golden/make_tokenizers.py).
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   GoldenTest() : tokenizer_(load_tokenizer(kGolden / GetParam())), text_(read(kGolden / "text.txt")) {
@@ -165,7 +165,7 @@ TEST(TokenizerTest, EncodesAMillionBytesWithoutASpace) {
 TEST(TokenizerTest, TheConfigurationProvidesTheEndOfText) {
   const tests::ScratchFolder folder;
   folder.write("tokenizer.json", read(kGolden / "smollm/tokenizer.json"));
-  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a name known
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a known name
   folder.write(
       "tokenizer_config.json",
       R"({"model_max_length": 1000000000000000019884624838656, "eos_token": {"content": "<|im_end|>", "lstrip": false}, "x": [1]})");
@@ -183,7 +183,7 @@ TEST(TokenizerTest, TheConfigurationProvidesTheEndOfText) {
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer_config.json"));
 }
 
-// tokenizer.json with one thing changed.
+// tokenizer.json with one change.
 Error failure_with(std::string what, std::string with, const char* kind = "smollm") {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / kind / "tokenizer.json");
@@ -265,7 +265,7 @@ TEST(TokenizerTest, AddedWordsMayForbidCuts) {
   EXPECT_EQ(cut_with("gemma", "\u2581", raw), 0u);
 }
 
-// After the mapping to GPT-2's alphabet a space is a letter, so nothing ends there.
+// After the mapping to GPT-2's alphabet a space is a letter, so no word ends there.
 TEST(TokenizerTest, PatternsAfterByteLevelEndNoWord) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "gpt2/tokenizer.json");
@@ -293,8 +293,8 @@ TEST(TokenizerTest, CutsUnigramsOnlyInLongTexts) {
   EXPECT_EQ(parts, tokenizer->encode("the waters under the firmament 1:7"));
 }
 
-// The library reads -9.908701741838819 a last bit lower than it is, which is twice the score of either letter: as the
-// tie that it is, the longer token would stay. (Ids of tokenizers 0.23.)
+// The library reads -9.908701741838819 a last bit lower than it is, which is twice the score of either letter: as an
+// exact tie, the longer token would stay. (The IDs are those of tokenizers 0.23.)
 TEST(TokenizerTest, RoundsScoresLikeTheLibrary) {
   const auto ids = [](std::string_view letter, std::string_view both) {
     const tests::ScratchFolder folder;
@@ -314,7 +314,7 @@ std::unique_ptr<Tokenizer> with_model(const std::string& model, const std::strin
   return load_tokenizer(folder.path());
 }
 
-// As tokenizers before 0.9 wrote it. (Ids of tokenizers 0.23.)
+// Tokenizers before 0.9 wrote such files. (The IDs are those of tokenizers 0.23.)
 TEST(TokenizerTest, RecognisesAModelWithoutATypeByItsKeys) {
   const std::string words = R"("unk_token":"[UNK]","vocab":{"[UNK]":0,"a":1,"##b":2,"c":3})";
   const std::string pieces = R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,)";
@@ -328,7 +328,8 @@ TEST(TokenizerTest, RecognisesAModelWithoutATypeByItsKeys) {
   EXPECT_FAILURE(with_model(R"({"vocab":{"a":0}})"), Exit::corrupt, HasSubstr("a model with its \"type\""));
 }
 
-// As CamemBERT's <unk>: the last one is found, and both have their ids. (Ids of tokenizers 0.23.)
+// CamemBERT's <unk> is an example: the last one is found, and both keep their IDs. (The IDs are those of tokenizers
+// 0.23.)
 TEST(TokenizerTest, AcceptsATokenThatOccursTwice) {
   const std::string unigram = R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["a",-1.0],["b",-2.0],)"
                               R"(["<unk>",-100.0],["a",-3.0],["ab",-9.0]]})";

@@ -54,7 +54,7 @@ TEST_F(DialogueTest, TheTemplateDeterminesTheEndOfAnAnswer) {
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n~{% endfor %}").turn_ends(),
               ElementsAre(*tokenizer_->id_of("~")));
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\nUser: {% endfor %}").turn_ends(), IsEmpty());
-  // Before the first turn, too, if an assistant may not begin.
+  // This is also true before the first turn, if an assistant may not begin.
   EXPECT_THAT(
       dialogue("{% if messages[0].role != 'user' %}{{ raise_exception('roles') }}{% endif %}" + chatml_).turn_ends(),
       ElementsAre(2u));
@@ -67,7 +67,7 @@ TEST_F(DialogueTest, ReadsMessagesFromAFile) {
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\n"));
   made.read(R"({"messages": [{"role": "user", "content": "Ho"}]})", "f");
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>user\nHo"));
-  // Without the answer that is asked for.
+  // The requested answer is left out.
   const std::string asked = "<|im_start|>user\nHo<|im_end|>\n<|im_start|>assistant\n";
   for (const char* json : {R"({"role": "user", "content": "Ho"})", R"({"prompt": "Ho"})",
                            R"({"prompt": [{"role": "user", "content": "Ho"}]})", R"({"instruction": "Ho"})",

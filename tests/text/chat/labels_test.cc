@@ -33,7 +33,7 @@ class LabelsTest : public testing::Test {
     folder_.write("t.jinja", source);
     return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
   }
-  // Texts have their labelled parts in brackets.
+  // In these texts, labelled parts are in brackets.
   std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
     return bracketed(labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on));
   }
@@ -67,7 +67,7 @@ TEST_F(LabelsTest, MarksOfTheTemplateCount) {
 TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
   EXPECT_EQ(shown(kPlain, kTwo), "user: p\n\nassistant: [q\n\n]user: r\n\nassistant: [s\n\n]");
   EXPECT_EQ(shown(kPlain, kTwo, TrainOn::last), "user: p\n\nassistant: q\n\nuser: r\n\nassistant: [s\n\n]");
-  // The prompt is not a beginning of the whole text. Then the turn begins after the earlier turns.
+  // The prompt is not a prefix of the whole text. Then the turn begins after the earlier turns.
   EXPECT_EQ(
       shown("{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}think{% endif %}", kTwo),
       "<p>[<q>]<r>[<s>]");
@@ -86,7 +86,7 @@ TEST_F(LabelsTest, ATurnMayOverrideTheMask) {
             "assistant: a\nuser: b\nassistant: [c\n]assistant: [d\n]");
 }
 
-// Two marks per turn: the rendering without the last turn shows which marks are the last turn's.
+// With two marks per turn, the rendering without the last turn shows which marks belong to that turn.
 TEST_F(LabelsTest, ATurnMayHaveSeveralMarks) {
   constexpr const char* kTwice =
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}({{ m.content }}{% endgeneration %}-"
@@ -95,7 +95,8 @@ TEST_F(LabelsTest, ATurnMayHaveSeveralMarks) {
   EXPECT_EQ(shown(kTwice, kTwo, TrainOn::last), "p(q-q)r[(s]-[s)]");
 }
 
-// Qwen3's templates write a thought only in the last turn: what follows an earlier turn's text says where that ends.
+// Qwen3's templates write a thought only in the last turn. The end of an earlier turn follows from what comes after its
+// text.
 TEST_F(LabelsTest, FindsATurnThatIsWrittenDifferentlyWhenLast) {
   constexpr const char* kForgets =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }};\n{% endfor %}"
@@ -117,7 +118,7 @@ TEST_F(LabelsTest, FindsATurnThatIsWrittenDifferentlyWhenLast) {
             "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
 }
 
-// Qwen3.5's templates put line breaks between a text and calls, so that the other text, which finds the end, adds them.
+// Qwen3.5's templates put line breaks between a text and calls, so the replacement text that locates the end adds them.
 TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
   EXPECT_EQ(
       shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}{{ '(thinks)\\n\\n' }}{% endif %}{{ m.content }}"
@@ -161,18 +162,18 @@ TEST_F(LabelsTest, TheFirstTurnMayBeAnAnswer) {
             "<assistant>assistant: [p;\n]user: q;\nassistant: [r;\n]");
 }
 
-// A prompt may begin a thought, which templates leave out of earlier answers: these begin after the rest of it.
+// A prompt may begin a thought that templates omit in earlier answers. Such answers begin after the rest of the prompt.
 TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNotALabel) {
   constexpr const char* kThinks =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}<think></think>{% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: <think>{% endif %}";
   EXPECT_EQ(shown(kThinks, kTwo), "user: p;\nassistant: [q;\n]user: r;\nassistant: <think>[</think>s;\n]");
-  // What the answer itself begins with is its own.
+  // Text with which the answer itself begins belongs to the answer.
   EXPECT_EQ(
       shown(kThinks, R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "<tool>"},
                                {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})"),
       "user: p;\nassistant: [<tool>;\n]user: r;\nassistant: <think>[</think>s;\n]");
-  // White space in common does not make a prompt.
+  // Common white space alone is not a prompt.
   EXPECT_EQ(
       shown("{% for m in messages %}  {{ m.content }};{% endfor %}{% if add_generation_prompt %}  >{% endif %}", kTwo),
       "  p;[  q;]  r;[  s;]");
@@ -190,7 +191,7 @@ TEST_F(LabelsTest, ReportsTemplatesThatDoNotEndAnAnswer) {
 }
 
 TEST_F(LabelsTest, RefusesInconsistentRenderings) {
-  // What follows a turn's text depends on what follows the turn.
+  // The text after a turn depends on the next turn.
   constexpr const char* kDepends =
       "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ 'the end' if loop.last else '-' }}\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
@@ -251,7 +252,7 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
   };
   EXPECT_EQ(text(""), "<s>[p]</s><unk>");
   EXPECT_EQ(text(R"("eos_token": "<unk>", "bos_token": null, )"), "[p]<unk><unk>");
-  // A token that the configuration names counts, even if the model lacks it.
+  // A token that the configuration names is used, even if the model lacks it.
   EXPECT_EQ(text(R"("eos_token": "<|im_end|>", )"), "<s>[p]<|im_end|><unk>");
 }
 

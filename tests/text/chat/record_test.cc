@@ -57,7 +57,7 @@ TEST(RecordTest, AdvisesRenamingOtherFields) {
               HasSubstr(R"(rename "response" to "output")"));
   EXPECT_THAT(fault([] { return found(R"({"question": "a", "answer": "b", "id": 1})"); }),
               HasSubstr(R"(rename "question" to "prompt" and "answer" to "completion")"));
-  // The other texts, too: without them the advice would lose one.
+  // The advice names the other texts too. Otherwise one would be lost.
   EXPECT_THAT(fault([] { return found(R"({"instruction": "a", "context": "", "response": "b", "category": "c"})"); }),
               HasSubstr(R"(rename "context" to "input" and "response" to "output")"));
   EXPECT_THAT(
@@ -89,7 +89,7 @@ TEST(RecordTest, ReportsANullField) {
               HasSubstr(R"(rename "answer" to "completion")"));
 }
 
-// As transformers does, of every turn and of its own fields alone.
+// As in transformers, this applies to every turn and only to its own fields.
 TEST(RecordTest, NullFieldsOfATurnAreLeftOut) {
   EXPECT_EQ(
       turns(conversation(

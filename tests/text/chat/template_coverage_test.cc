@@ -50,7 +50,7 @@ class TemplateCoverageTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
 };
 
-// As Qwen's: roles that it does not know are not written, and a content that is no text is not either.
+// Like Qwen's template: it writes neither unknown roles nor a content that is not a text.
 constexpr const char* kKnown =
     "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.role }}: "
     "{% if m.content is string %}{{ m.content }}{% endif %}\n{% endif %}{% endfor %}";
@@ -61,7 +61,7 @@ TEST_F(TemplateCoverageTest, FindsRolesThatTheTemplateOmits) {
           {"role": "developer", "content": ""}, {"role": "assistant", "content": "q"}]})";
   EXPECT_THAT(left_out(kKnown, kDeveloper), ElementsAre(Pair("developer", 1u))) << "an empty content is none";
   EXPECT_THAT(left_out("{% for m in messages %}{{ m.content }}{% endfor %}", kDeveloper), IsEmpty());
-  // A template that refuses the other text has read it.
+  // A template that refuses the replacement text has read it.
   EXPECT_THAT(left_out("{% for m in messages %}{% if m.content|length > 1 or m.content not in 'dpq' %}"
                        "{{ raise_exception('x') }}{% endif %}{% endfor %}",
                        kDeveloper),
@@ -111,7 +111,7 @@ TEST_F(TemplateCoverageTest, CountsListsInOmittedRoles) {
               ElementsAre(Pair("developer", 1u)));
 }
 
-// A role is asked for until it is known; the counts stay right.
+// A role is tested until the answer is known, and the counts stay correct.
 TEST_F(TemplateCoverageTest, CountsOmittedRolesCorrectly) {
   const ChatTemplate known = made(kKnown);
   WrittenContents contents(known);
@@ -135,7 +135,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwice) {
   EXPECT_THAT(jinja::json_text(out->messages, {}),
               HasSubstr(R"("function": {"name": "f", "arguments": {"city": "Paris", "days": 2}})"));
   EXPECT_TRUE(decoded(each + "{{ c | tojson }}{% endfor %}{% endfor %}").has_value());
-  // DeepSeek's template writes the text, and Qwen3's looks at what it is.
+  // DeepSeek's template writes the text, and Qwen3's checks its type.
   EXPECT_FALSE(decoded(each + "{{ c.function.arguments }}{% endfor %}{% endfor %}").has_value());
   EXPECT_FALSE(with_decoded_arguments(made(each + "{{ c | tojson }}{% endfor %}{% endfor %}"),
                                       chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f",
@@ -154,7 +154,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwiceByAnyTemplate) {
         << arguments;
 }
 
-// As DeepSeek's and axolotl's, which join texts, and as GLM's and Qwen3.5's, which read fields.
+// The templates are like those of DeepSeek and axolotl, which join texts, and of GLM and Qwen3.5, which read fields.
 TEST_F(TemplateCoverageTest, ArgumentsHaveTheTypeThatTheTemplateExpects) {
   constexpr const char* kExample =
       R"({"messages": [{"role": "system", "content": "Call {\"name\": \"f\", \"arguments\": \"{\\\"city\\\": 1}\"}"},
@@ -172,7 +172,7 @@ TEST_F(TemplateCoverageTest, ArgumentsHaveTheTypeThatTheTemplateExpects) {
                   .has_value());
 }
 
-// The object would have other values than the text.
+// The object's values would differ from the text's.
 TEST_F(TemplateCoverageTest, RefusesArgumentsThatAnObjectCannotHold) {
   const auto fault = [&](const char* writes, std::string_view arguments) {
     try {

@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A turn with these fields more.
+// A turn with these additional fields.
 jinja::Value turn(const std::string& more) {
   return parse_json(R"({"role": "assistant", "content": "a", )" + more + "}");
 }
@@ -62,7 +62,7 @@ TEST(TurnMaskTest, RefusesMasksOfParts) {
   EXPECT_EQ(said("\"train_detail\": null, \"training_detail\": []"), std::nullopt);
 }
 
-// In the records of each format, out of the template's sight.
+// Tests records of each format. The template does not see the masks.
 TEST(TurnMaskTest, ReadsMasksOfEveryFormat) {
   const auto of = [](const std::string& json, DataFormat format) { return conversation_of(parse_json(json), format); };
   const auto messages = of(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "wrong",

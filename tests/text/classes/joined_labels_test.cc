@@ -33,7 +33,7 @@ TEST(JoinedLabelsTest, DetectsPartsThatAreClasses) {
   EXPECT_FALSE(out->tags);
 }
 
-// Names of classes have these, too.
+// Names of classes contain these characters, too.
 TEST(JoinedLabelsTest, HandlesSpacesAndSlashes) {
   EXPECT_EQ(found_label({"science", "fiction", "science fiction"}), "");
   EXPECT_EQ(found_label({"red", "green", "blue", "red green", "green blue", "red blue"}), "green blue+2");

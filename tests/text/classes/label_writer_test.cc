@@ -134,7 +134,7 @@ TEST(LabelWriterTest, WritesListsAndWords) {
   EXPECT_EQ(words.summary.problem, "token_classification");
 }
 
-// If texts of a column have several labels each, the labels are not long names.
+// If the texts of a column have several labels each, they must not be read as long names.
 TEST(LabelWriterTest, RefusesNamesThatLookLikeSeveralLabels) {
   EXPECT_FAILURE(
       write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
@@ -166,7 +166,7 @@ TEST(LabelWriterTest, RefusesInvalidLabels) {
   EXPECT_FAILURE(write(all), Exit::usage, HasSubstr("more than 16384 different values"));
 }
 
-// A user with a hundred files learns which one it is.
+// A user with a hundred files needs the file's name.
 TEST(LabelWriterTest, NamesFileAndLine) {
   const tests::ScratchFolder folder;
   AtomicFile file(folder.path() / "l");

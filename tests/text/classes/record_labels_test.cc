@@ -85,7 +85,7 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   EXPECT_EQ(value("-0.25", true), LabelValue(-0.25));
   EXPECT_EQ(value("1e-05", true), LabelValue(1e-5)) << "as Python writes it";
   EXPECT_EQ(value("2.5e+20", true), LabelValue(2.5e20));
-  // As C and pandas read them.
+  // C and pandas read these as numbers.
   EXPECT_EQ(value(".5", true), LabelValue(0.5));
   EXPECT_EQ(value("-.72", true), LabelValue(-0.72));
   EXPECT_EQ(value("1.", true), LabelValue(1.0));

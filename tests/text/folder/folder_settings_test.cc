@@ -60,7 +60,7 @@ std::string json_of(const Value& value) {
   return "{" + out + "}";
 }
 
-// What transformers reads in each folder (tests/golden/make_tokenizer_folders.py).
+// The settings that transformers reads from each folder (tests/golden/make_tokenizer_folders.py).
 TEST(FolderSettingsTest, AgreesWithTransformers) {
   const Value golden = parse_json(read_whole(kFolderSettingsGolden / "tokenizer_folders.json"));
   const auto& texts = golden.find("texts")->items();
@@ -118,7 +118,7 @@ TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
   EXPECT_THAT(load()->remarks(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));
-  // A class that takes the file as it is.
+  // This class uses the file unchanged.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true})");
   EXPECT_THAT(load()->remarks(), IsEmpty());
   folder_.write("config.json", R"({"model_type": "bert"})");
@@ -131,7 +131,7 @@ TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   EXPECT_THAT(load()->remarks(), ElementsAre(AllOf(HasSubstr("add_bos_token = true"), HasSubstr("changes nothing"))));
 }
 
-// There the file counts, as for all models that were trained with transformers 4.
+// In these cases the file is used, as for all models that were trained with transformers 4.
 TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
   const auto remarks = [&](const char* name, const char* config, const char* type = "llama") {
     take(name);
@@ -185,7 +185,7 @@ TEST_F(FolderTest, DescribesFoldersWithoutATokenizer) {
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a Git LFS pointer"));
 }
 
-// Paths come as arguments, so that quotes and blanks in them break nothing.
+// Paths are passed as arguments, so that they may contain quotes and spaces.
 TEST_F(FolderTest, AdviceIsAValidCommand) {
   folder_.write("it's a/vocab.json", R"({"a": 0})");
   folder_.write("it's a/config.json", R"({"model_type": "t5"})");
@@ -252,7 +252,7 @@ TEST_F(FolderTest, TheConfigurationProvidesTheMask) {
   EXPECT_EQ(load()->mask_id(), load()->id_of("</s>"));
 }
 
-// For all classes, and in both directions. (FolderSettingsIds of transformers 5.24.)
+// This applies to all classes and in both directions. (The IDs are those of transformers 5.24.)
 TEST_F(FolderTest, FlagsOfListedTokensApply) {
   const auto flags = [](std::string_view flag) {
     std::string out = R"("content":"</s>")";
@@ -289,7 +289,7 @@ TEST_F(FolderTest, FlagsOfListedTokensApply) {
   }
 }
 
-// The same of a tokenizer.model. (FolderSettingsIds of transformers 5.24.)
+// The same for a tokenizer.model. (The IDs are those of transformers 5.24.)
 TEST_F(FolderTest, FlagsOfListedTokensApplyToPieces) {
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
            folder_.path() / "tokenizer.model");
@@ -345,7 +345,7 @@ TEST_F(FolderTest, AcceptsPythonsNumbers) {
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("expected the number of \"<a>\""));
 }
 
-// Spaces that one token has taken cannot be part of another. Ids are the library's.
+// Spaces that belong to one token cannot be part of another. The IDs are the library's.
 TEST_F(FolderTest, ASpaceBelongsToOneToken) {
   take("smollm");
   folder_.write("tokenizer_config.json",

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kAll = {Compression::gzip, Compression::zstd, Compression::xz, Compression::bzip2};
 
-// All of a stream that comes in pieces, into a buffer of `room` bytes.
+// Decompresses a stream that arrives in pieces, through a buffer of `room` bytes.
 std::string all_of(Compression compression, const std::string& stream, std::size_t piece, std::size_t room) {
   const auto decompressor = make_decompressor(compression);
   std::string out, buffer(room, '\0');
@@ -79,7 +79,7 @@ TEST(Decompressor, ReportsTruncationAndDamage) {
   const std::string xz = tests::compressed(Compression::xz, text);
   EXPECT_EQ(stream_fault(Compression::xz, xz + std::string(8, '\0') + xz + std::string(4, '\0')), "none");
   EXPECT_THAT(stream_fault(Compression::xz, xz + std::string(3, '\0') + xz), testing::HasSubstr("multiple of four"));
-  // As tapes and tar leave it.
+  // Tapes and tar leave such padding.
   EXPECT_EQ(stream_fault(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')),
             "none");
 }

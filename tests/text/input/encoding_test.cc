@@ -37,7 +37,7 @@ TEST(GuessOfZeros, UsesThePlacesOfZeros) {
   EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
 }
 
-// A character that is not complete waits for more, unless nothing follows.
+// An incomplete character waits for more bytes, unless nothing follows.
 TEST(Decode, ConsumesCompleteCharacters) {
   std::string out;
   std::string_view in = "a\0\x3d\xd8\0\xde\xac"sv;  // "a", a pair of surrogates, half a character
@@ -68,7 +68,7 @@ TEST(Decode, RefusesInvalidCharactersWithTheirOffset) {
   EXPECT_FALSE(decode(Encoding::utf32_big, in, true, out));
 }
 
-// Wherever a text is cut into pieces.
+// The result does not depend on where a text is cut into pieces.
 TEST(Utf8Count, CountsWrongBytes) {
   const std::string_view text = "a\xc3\xa9\xff\xf0\x9f\x98\x80\xe2\x82z\xc3"sv;  // wrong: ff, e2 82, the last c3
   for (std::size_t first = 0; first <= text.size(); ++first)

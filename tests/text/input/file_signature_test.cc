@@ -60,7 +60,7 @@ TEST(FileKind, IsEmptyForText) {
     EXPECT_EQ(file_kind(text, "a.txt"), "") << text;
 }
 
-// The name is the user's, and the command takes it as an argument.
+// The name comes from the user, so the command takes it as an argument.
 TEST(KindOfEnding, GivesACommandForTheFile) {
   EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));

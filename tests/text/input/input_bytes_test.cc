@@ -143,7 +143,7 @@ TEST_F(InputBytesTest, ExplainsFilesThatWereNotDownloaded) {
   EXPECT_FAILURE(InputBytes(folder_.path().string()), Exit::usage, HasSubstr("is a folder: give the files in it"));
 }
 
-// A terminal as standard input.
+// Standard input is a terminal.
 class InputTerminalTest : public testing::Test {
  protected:
   InputTerminalTest() : kept_(::dup(STDIN_FILENO)), controller_(::posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -191,7 +191,7 @@ TEST(InputName, IgnoresCaseAndCompressionOfEndings) {
     EXPECT_EQ(kind_of_name(name), std::nullopt) << name;
 }
 
-// As Python's bytes.decode counts them, in whatever pieces they come.
+// The numbers are those of Python's bytes.decode, however the bytes are divided into pieces.
 TEST(Utf8CountTest, DoesNotDependOnPieces) {
   rc::check([] {
     const auto text = *rc::gen::container<std::string>(

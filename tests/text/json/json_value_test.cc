@@ -15,7 +15,7 @@ using testing::HasSubstr;
 std::string again(std::string_view text) {
   return jinja::json_text(parse_json(text), {});
 }
-// Place and message of what is wrong.
+// The place and the message of a fault.
 std::pair<std::size_t, std::string> json_fault(std::string_view text) {
   try {
     (void)parse_json(text);

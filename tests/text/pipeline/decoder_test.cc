@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<std::string>;
 
-// The text that the decoders of this JSON make of the tokens.
+// The text that the decoders of this JSON produce from the tokens.
 std::string decoded(const std::string& json, Tokens tokens) {
   const std::string file = "tokenizer.json";
   const JsonDocument document(json, file, "JSON");
@@ -58,7 +58,7 @@ TEST(Decoder, ASuffixIsASpaceExceptAtTheEnd) {
   EXPECT_EQ(decoded(R"({"type":"BPEDecoder"})", {"sea</w>", "wa", "ter</w>"}), "sea water");
 }
 
-// As in Llama's tokenizer.json.
+// The sequence is that of Llama's tokenizer.json.
 TEST(Decoder, ASequenceAppliesInOrder) {
   const std::string json = R"({"type":"Sequence","decoders":[
       {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},

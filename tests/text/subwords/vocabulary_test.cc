@@ -24,7 +24,7 @@ TEST(VocabularyTest, ATextBelongsToTheFirstOfTwoTokens) {
   EXPECT_EQ(*vocabulary.token(1), "a");
   EXPECT_EQ(*vocabulary.sharing(), "b");
   EXPECT_EQ(vocabulary.count(), 2u);
-  vocabulary.add_last("b", 3, false);  // once more, with an id of its own
+  vocabulary.add_last("b", 3, false);  // again, with another ID
   EXPECT_EQ(vocabulary.find("b"), 3u);
   EXPECT_EQ(*vocabulary.token(1), "a");
   EXPECT_EQ(*vocabulary.token(3), "b");
@@ -35,7 +35,8 @@ TEST(VocabularyTest, ATextBelongsToTheFirstOfTwoTokens) {
   EXPECT_EQ(vocabulary.limit(), 4u);
 }
 
-// As a map from strings to ids has them. The library's reverse map has either. (VocabularyIds of tokenizers 0.23.)
+// The result is that of a map from strings to IDs. The library's reverse map may have either string. (The IDs are those
+// of tokenizers 0.23.)
 TEST(VocabularyTest, TokensMayShareAnId) {
   const auto with_model = [](std::string_view model) {
     const tests::ScratchFolder folder;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What transformers has, too: 2026-03-04 05:06:07, a Wednesday.
+// The same time as for transformers: 2026-03-04 05:06:07, a Wednesday.
 constexpr std::tm kNow{
     .tm_sec = 7, .tm_min = 6, .tm_hour = 5, .tm_mday = 4, .tm_mon = 2, .tm_year = 126, .tm_wday = 3, .tm_yday = 62};
 
@@ -48,7 +48,7 @@ class Golden : public testing::Test {
   Value all_;
 };
 
-// tests/golden/make_chats.py: what jinja2 under transformers' settings renders, or refuses.
+// The expected results are those of jinja2 with transformers' settings (tests/golden/make_chats.py).
 TEST_F(Golden, EveryTemplateMatchesJinja2) {
   const Value given = variables();
   std::size_t refused = 0;
@@ -73,8 +73,8 @@ TEST_F(Golden, EveryTemplateMatchesJinja2) {
   EXPECT_GT(all_.find("cases")->items().size(), 150u);
 }
 
-// tests/golden/make_template_pieces.py: filters, tests, scopes, loops, white space, operators and mistakes, one piece
-// each, as jinja2 3.1.6 renders or refuses them.
+// Single pieces with filters, tests, scopes, loops, white space, operators and mistakes, as jinja2 3.1.6 renders or
+// refuses them (tests/golden/make_template_pieces.py).
 TEST(TemplateTest, SmallPiecesMatchJinja2) {
   std::ifstream file(tests::source_dir() / "tests/golden/chat/template_pieces.json", std::ios::binary);
   const Value all = json(std::string(std::istreambuf_iterator<char>(file), {}));
@@ -164,7 +164,7 @@ TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
   const std::string pair =
       "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(40) %}{% set ns.s = (ns.s, ns.s) %}"
       "{% set ns.t = (ns.t, ns.t) %}{% endfor %}";
-  const Limits kSmall{.steps = 5'000'000, .bytes = std::uint64_t{1} << 26};  // so that it takes no time
+  const Limits kSmall{.steps = 5'000'000, .bytes = std::uint64_t{1} << 26};  // so that the test is fast
   const std::string mib = "{% set a = 'a' * 1048576 %}";
   for (const std::string& source : {
            twice + "{{ ns.s == ns.t }}",
@@ -211,7 +211,7 @@ TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
   EXPECT_EQ(rendered(pair + "{{ {ns.s: 1} | length }}"), "1");
 }
 
-// Slices without a list of their places.
+// Slices must not need a list of their indices.
 TEST(TemplateTest, SlicesMatchPython) {
   const std::string_view given = R"({"t": "añb😀c"})";
   EXPECT_EQ(
@@ -247,7 +247,7 @@ TEST(TemplateTest, RefusesDeeplyNestedTemplates) {
   EXPECT_FAILURE(rendered(many("{% if 1 %}", kMany) + many("{% endif %}", kMany)), Exit::usage, HasSubstr("levels"));
   EXPECT_FAILURE(rendered("{% for " + many("(", kMany) + "x" + many(")", kMany) + " in y %}{% endfor %}"), Exit::usage,
                  HasSubstr("levels"));
-  // As deep as templates go.
+  // This is the depth of real templates.
   EXPECT_EQ(rendered("{{ " + many("(", 100) + "1" + many(")", 100) + many(" + 1", 200) + " }}"), "201");
 }
 
