@@ -88,8 +88,8 @@ if [ -d tests ]; then
 fi
 
 # Finds cycles of headers, which include guards hide (the order of includes then decides what is declared first), and of
-# units, each a header with its source. Units in a cycle cannot be understood, tested or linked separately. circle WHAT:
-# prints the cycle in the edges "FROM TO" on stdin, if there is one.
+# units, each a header with its source. Units in a cycle cannot be understood, tested or linked separately.
+# circle WHAT: prints the cycle in the edges "FROM TO" on stdin, if there is one.
 circle() {
   local found
   found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
