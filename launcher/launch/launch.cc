@@ -213,7 +213,7 @@ class Launch {
       fail(Exit::usage, "{}{}", fmt::join(why, "; "),
            left == 0 || options_.min_nodes
                ? ""
-               : fmt::format(" (--min-nodes {} would start on the {} left)", left, counted(left, "node")));
+               : fmt::format(" (--min-nodes {} would start on the {})", left, counted(left, "remaining node")));
     for (const std::string& one : why) screen_.say("left out: {}", one);
     const auto absent =
         std::stable_partition(allocation_.hosts.begin(), allocation_.hosts.end(),
@@ -315,9 +315,9 @@ class Launch {
         hosts.push_back(host);
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
-      screen_.say("launch ends with exit code {}: {} of {} {} left{}", ended.code, hosts.size(),
-                  counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"),
-                  options_.min_nodes ? fmt::format(", and --min-nodes is {}", least) : "");
+      screen_.say("launch ends with exit code {}: {} of {} {}{}", ended.code, hosts.size(),
+                  counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "remains", "remain"),
+                  options_.min_nodes ? fmt::format(", but --min-nodes is {}", least) : "");
       return {};
     }
     std::vector<Share> shares =

@@ -160,7 +160,7 @@ TEST_F(ClusterRefusal, SshThatPromptsOrRefuses) {
   expect_refused(outcome,
                  AllOf(HasSubstr("ssh to n2 asks for a password or refuses the key"), HasSubstr("ssh-copy-id n2"),
                        HasSubstr("n3 does not respond: "), HasSubstr("Connection refused"),
-                       HasSubstr("(--min-nodes 1 would start on the 1 node left)")));
+                       HasSubstr("(--min-nodes 1 would start on the 1 remaining node)")));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
 }
 

@@ -81,7 +81,7 @@ TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
   cluster.kill("n2");
   const Outcome outcome = running.wait(120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("on the 1 node that is left there is room for 1 rank, and one replica of the "
+  EXPECT_THAT(outcome.errors, HasSubstr("the 1 remaining node has room for 1 rank, and one replica of the "
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
@@ -188,7 +188,7 @@ TEST_F(LostNode, FewerThanMinNodesEndsTheRun) {
   cluster.kill("n2");
   const Outcome outcome = running.wait(180);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes is left, and --min-nodes is 2"));
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes remains, but --min-nodes is 2"));
 }
 
 // The node is left out at the start, and is back at a restart.

@@ -143,7 +143,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   run_.folder().write("go", "");
   EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "with: 0", 300)) << run_.folder().read("job.log");
   EXPECT_THAT(run_.folder().read("job.log"),
-              AllOf(ContainsRegex("n3 [^\n]*\\(--min-nodes 2 would start on the 2 nodes left\\)"),
+              AllOf(ContainsRegex("n3 [^\n]*\\(--min-nodes 2 would start on the 2 remaining nodes\\)"),
                     HasSubstr("without: 2\n"), HasSubstr("left out: n3"), HasSubstr("4 ranks on n1 (2), n2 (2)"),
                     HasSubstr("done after step 30"), Not(HasSubstr("\x1e"))));
 }

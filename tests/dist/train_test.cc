@@ -220,7 +220,7 @@ TEST_F(Train, ExhaustedPatienceEndsAResumedRunAtOnce) {
   EXPECT_EQ(first.code, 0) << first.all();
   EXPECT_THAT(first.errors, testing::HasSubstr("ends after step 4: 2 evaluations in a row"));
   EXPECT_EQ(second.code, 0) << second.all();
-  EXPECT_THAT(second.errors, testing::HasSubstr("no step is left: evaluation.patience = 2 was used up after step 4"));
+  EXPECT_THAT(second.errors, testing::HasSubstr("no steps remain: evaluation.patience = 2 was used up after step 4"));
   EXPECT_THAT(second.errors, testing::Not(testing::HasSubstr("step 5/")));
 }
 

@@ -156,7 +156,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
                                                 resumed ? resumed->string() : "the beginning"));
   if (prints) describe_data(job, trainer);
   if (prints && trainer.done() && resumed && trainer.progress().updates > 0)
-    note("no step is left: raise training.max_steps to continue");
+    note("no steps remain: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))

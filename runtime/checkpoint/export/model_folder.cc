@@ -182,8 +182,8 @@ Workload open_workload(Recipe recipe) {
       }
     } else if (const auto own = folder.adapter();
                own.kind != AdapterKind::none && own.lora.dora != recipe.adapter.lora.dora) {
-      fail(Exit::usage, "{}'s adapter has adapter.dora = {}, and the recipe says {}: say the same, or export it first",
-           model.path->string(), own.lora.dora, recipe.adapter.lora.dora);
+      fail(Exit::usage,
+           "{}'s adapter has adapter.dora = {}, and the recipe says {}: use the same value, or export it first", model.path->string(), own.lora.dora, recipe.adapter.lora.dora);
     }
   }
   return {std::move(recipe), std::move(description)};

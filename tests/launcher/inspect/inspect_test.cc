@@ -82,7 +82,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(inspected(golden / "adapters/llama/adapter"),
               AllOf(HasSubstr("adapter (LoRA) of llama: rank 4, alpha 8, dropout 0\n"), HasSubstr("q_proj"),
                     HasSubstr("lora_A.weight"), Not(HasSubstr("broken")), Not(HasSubstr("zeros"))));
-  EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("trained whole: classifier"));
+  EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("fully trained: classifier"));
   EXPECT_THAT(inspected(golden / "nf4/llama/model"),
               AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
 

@@ -132,14 +132,14 @@ TEST(MostRanks, ReportIdleAndMissingRanks) {
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}, {"c", 1}}, recipe, 4), "");
   recipe.parallel.tensor = 4;
   EXPECT_EQ(why_no_ranks(hosts, 1, recipe, 4),
-            "on the 3 nodes that are left there is room for 6 ranks, and one replica of the model (parallel.tensor = "
-            "4, parallel.stages = 2) needs 8 ranks: start again on as many, or with other parallel.* keys, which its "
-            "checkpoints allow");
+            "the 3 remaining nodes have room for 6 ranks, and one replica of the model (parallel.tensor = "
+            "4, parallel.stages = 2) needs 8 ranks: start again with as many ranks, or with other parallel.* keys, "
+            "which its checkpoints allow");
   recipe.parallel = {};
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}}, recipe, 5),
             "1 rank stays idle, on c (1): a run has as many ranks as divide a step of 5 sequences and fit");
   EXPECT_EQ(why_no_ranks({{"a", 3}}, 1, recipe, 4),
-            "on the 1 node that is left, no number of ranks that divides a step of 4 sequences fits");
+            "on the 1 remaining node, no number of ranks that divides a step of 4 sequences fits");
 }
 
 // checkpoint.resume applies to the first start. A restart resumes from what this launch has written, if anything.

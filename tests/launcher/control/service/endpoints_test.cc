@@ -123,7 +123,7 @@ TEST_F(FrontTest, TrustsOnlyFilesOfTheUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(chown((folder_.path() / "ck/control.json").c_str(), 12345, 12345), 0);
   EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
-              HasSubstr("is another user's (number 12345)"));
+              HasSubstr("belongs to another user (UID 12345)"));
 }
 
 }  // namespace

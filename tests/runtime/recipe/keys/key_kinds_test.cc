@@ -93,7 +93,7 @@ TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
 TEST(KeyKindsTest, RefusesZeroBytesInPaths) {
   for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
     EXPECT_FAILURE(recipe_with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,
-                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": no path has a zero byte)")));
+                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": a path cannot contain a zero byte)")));
   EXPECT_FAILURE(recipe_with({R"(data.train=["a", "b\u0000"])"}), Exit::usage, HasSubstr(R"("b\u0000")"));
 }
 
