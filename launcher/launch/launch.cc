@@ -33,7 +33,7 @@ using runtime::Recipe;
 
 constexpr double kAnswerSeconds = 30;       // for a node to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
-constexpr double kForScreen = 60;           // the longest wait at the end for a screen that takes nothing
+constexpr double kForScreen = 60;           // the longest wait at the end for a blocked screen
 constexpr int kRestarts = 3;                // for a run that writes checkpoints
 
 // Each node takes three pipes and a process.
@@ -70,7 +70,7 @@ class Launch {
     } catch (const StoppedBetween&) {
       code = stopped_between();
     }
-    // A terminal that takes nothing may have been stopped by its user, who can also end this wait.
+    // If the terminal accepts no output, its user may have paused it, and can also end this wait.
     const int asked = stop_.times();
     const auto end = SteadyClock::now();
     while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
@@ -78,7 +78,7 @@ class Launch {
     return code;
   }
 
-  // Whether output is left that the screen did not take.
+  // Whether the screen has still not accepted all output.
   bool screen_hangs() { return !screen_.drain(0); }
 
  private:
@@ -329,8 +329,8 @@ class Launch {
     return shares;
   }
 
-  // Whether the run can continue so: as `plan` answers on a node, whose memory counts. Ranks may not divide into
-  // groups.
+  // Whether the run can continue with these ranks. A node answers with `plan`, because its memory counts. The ranks may
+  // not divide into groups.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";

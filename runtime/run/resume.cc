@@ -35,8 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With another value of one of these keys it would be another run. Other keys may differ (rates, steps, placement,
-// ranks).
+// A change of one of these keys would make it a different run. Other keys may differ (rates, steps, placement, ranks).
 constexpr std::string_view kSameKeys[] = {"model.frozen_format",
                                           "model.double_quant",
                                           "data.long",

@@ -358,7 +358,7 @@ TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
                 R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                     "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 1})");
   EXPECT_COMPLAINT(run(command("train", "pair", {"checkpoint.dir=" + file("other")})), Exit::usage,
-                   AllOf(HasSubstr("tokens of two types"), HasSubstr("no more than one")));
+                   AllOf(HasSubstr("tokens of two types"), HasSubstr("only one type")));
 }
 
 // If a tokenizer adds nothing, a text may have a single token, and a sequence as many texts as tokens.

@@ -4,10 +4,9 @@
     pip install torch transformers peft safetensors numpy xxhash
     python make_adapters.py [FAMILY...]
 
-It also trains the classifiers of class_runs/, with their complete heads. Writes adapters/FAMILY/: recipe.toml, the family's
-own with adapter.path; adapter/, peft's folder before step 1;
-expected.json, every step's loss, gradient norm and rate; final.safetensors, what is trained after the last step, by
-its names without peft's prefix.
+It also trains the classifiers of class_runs/, with their complete heads. Writes adapters/FAMILY/: recipe.toml, the
+family's own with adapter.path; adapter/, peft's folder before step 1; expected.json, every step's loss, gradient norm
+and rate; final.safetensors, what is trained after the last step, by its names without peft's prefix.
 """
 import json, os, sys, tomllib
 import numpy as np, peft, torch, transformers

@@ -94,7 +94,7 @@ circle() {
   local found
   found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
   [ -n "$found" ] || return 0
-  echo "these $1 include each other in a circle:"
+  echo "these $1 include each other in a cycle:"
   echo "$found"
   wrong=1
 }
