@@ -144,7 +144,7 @@ TEST_F(ClusterRefusal, UnreachableHosts) {
                  AllOf(HasSubstr("--ranks-per-node 2"), HasSubstr("1 slot")));
   const Outcome interface = run(cluster.in("n1", launch({"--hosts", "n1,n2", "--interface", "ib0"})), 90);
   expect_refused(interface, HasSubstr("n1 has no interface ib0 with an address: it has eth0"));
-  EXPECT_THAT(interface.errors, Not(HasSubstr("data.train"))) << "the recipe of a run that does not begin";
+  EXPECT_THAT(interface.errors, Not(HasSubstr("data.train"))) << "the recipe of a run that does not start";
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2", "--env", "NO_SUCH_THING"})), 60),
                  HasSubstr("NO_SUCH_THING is not set"));
 }

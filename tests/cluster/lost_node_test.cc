@@ -101,7 +101,7 @@ TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
   };
   const std::uint64_t room = bytes(2, 3);
   ASSERT_LT(room, std::min({bytes(4, 3), bytes(8, 3), bytes(16, 3)}));
-  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose otherwise";
+  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose differently";
   std::vector<std::string> sets = batch;
   sets.emplace_back("training.micro_batch_size=2");
   const std::string bits = untouched(sets);

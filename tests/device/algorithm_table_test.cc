@@ -114,7 +114,7 @@ TEST(AlgorithmTable, AFullDiskIsExitCodeThree) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(error.code(), Exit::does_not_fit);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("table.txt cannot be written"), HasSubstr("STRATA_ALGORITHMS")));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "what was begun is gone";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the unfinished file is removed";
 }
 
 TEST(AlgorithmTable, FileIsNamedOrInTheUsersCache) {

@@ -210,7 +210,7 @@ TEST(Event, TheIssuingThreadWaitsForTheHostsLaneOrTheEndOfTheRun) {
   failing.join();
   EXPECT_THROW(lane.synchronize(), Aborted);
   EXPECT_TRUE(event.passed());
-  EXPECT_THROW(event.wait(abort), Aborted) << "what was to run before the record was dropped";
+  EXPECT_THROW(event.wait(abort), Aborted) << "the work before the event was dropped";
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST_F(BenchMemory, EverySettingRunsAsPlannedWithTheBitsOfItsGroup) {
     EXPECT_EQ(hashes.size(), 1u);
     all.insert(hashes.begin(), hashes.end());
   }
-  EXPECT_EQ(all.size(), 4u) << "other numerics have other bits";
+  EXPECT_EQ(all.size(), 4u) << "different numerics give different bits";
   EXPECT_LT(peak["block device"], peak["none device"]);
   EXPECT_LT(peak["none host"], peak["none device"]);
   EXPECT_THAT(run_.folder().read("memory.svg"), AllOf(HasSubstr("<svg "), HasSubstr(" ms per step</title>")));

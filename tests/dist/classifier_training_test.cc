@@ -230,7 +230,7 @@ TEST_F(ClassifierTraining, AMissingCurveIsReportedWithItsReason) {
   const std::string said = done(trained);
   const std::size_t first = said.find("eval_roc_auc is not computed");
   ASSERT_NE(first, std::string::npos) << said;
-  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
+  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once per run: " << said;
 }
 
 // Each text's label comes from its own file.

@@ -64,14 +64,14 @@ TEST_F(Inference, EvaluatesGeneratesAndExportsOnAnyNumberOfRanks) {
   const std::string trained = loss(1, {checkpoints});
   EXPECT_EQ(loss(2, {checkpoints, "zero.stage=3"}), trained);
   EXPECT_EQ(loss(3, {checkpoints, "zero.stage=1"}), trained);
-  EXPECT_NE(loss(1, {checkpoints, "checkpoint.resume=none"}), trained) << "what the training started from";
+  EXPECT_NE(loss(1, {checkpoints, "checkpoint.resume=none"}), trained) << "the weights that training started from";
 
   const std::string text = written(1, run_.file("checkpoints"));
   EXPECT_GT(text.size(), 10u);
   const Outcome exported = run({kStrata, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
   EXPECT_EQ(exported.code, 0) << exported.all();
   EXPECT_EQ(written(1, run_.file("exported")), text);
-  EXPECT_EQ(written(2, run_.file("exported")), text) << "whole on both, since they fit";
+  EXPECT_EQ(written(2, run_.file("exported")), text) << "complete on both ranks, because they fit";
   EXPECT_EQ(written(2, run_.file("exported"), "zero.stage = 3", true), text);
   EXPECT_EQ(written(2, run_.file("exported"), "zero.parameters=host", true), text) << "not whole on the device";
 }

@@ -128,7 +128,7 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
                             "for i in $(seq 150); do pgrep -f '[t]rain .*" + run_.folder().path().string() +
                                 "' >/dev/null || exit 0; sleep 0.2; done; exit 1"},
                            60);
-  EXPECT_EQ(left.code, 0) << "ranks are left";
+  EXPECT_EQ(left.code, 0) << "ranks are still running";
 }
 
 // A node answers after the time for which agents wait for a message. Meanwhile launch sends messages to the other

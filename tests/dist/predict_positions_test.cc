@@ -25,7 +25,7 @@ TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "31"})), Exit::usage,
                    AllOf(HasSubstr("--max-length 31"), HasSubstr("positions for 30 tokens")));
   const auto all = predicted("one", {"--max-length", "30"});
-  EXPECT_EQ(predicted("one"), all) << "as many as there are, if none are named";
+  EXPECT_EQ(predicted("one"), all) << "as many as exist, if no number is given";
   folder_.write("bert/config.json",
                 R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 24,
                     "vocab_size": 900})");

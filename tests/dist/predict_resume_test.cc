@@ -129,7 +129,7 @@ TEST_F(PredictResume, ContinuesOnlyWithTheSameBits) {
   ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
   const bool avx2 = again({}).second;
   ASSERT_EQ(unsetenv("STRATA_CPU_ISA"), 0);
-  EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round otherwise";
+  EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round differently";
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--set", "evaluation.max_sequences=1"})),
                    Exit::usage, HasSubstr("predictions, which cover every text"));
 }

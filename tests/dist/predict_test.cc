@@ -336,7 +336,7 @@ TEST_F(Predict, MessagesNameTheUsersFiles) {
   learn("one", {"--labels", "label"});
   const Outcome made = run(under_mpirun(2, asked("one", "texts.jsonl", "none/out.jsonl")));
   EXPECT_EQ(made.code, 0) << made.all();
-  EXPECT_TRUE(fs::exists(file("none/out.jsonl"))) << "the folder is made, as by export";
+  EXPECT_TRUE(fs::exists(file("none/out.jsonl"))) << "the folder is created, as export does";
   fs::create_directory(file("folder"));
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "folder", {"--force"})), Exit::usage,
                    HasSubstr("folder is a folder: give the name of a file"));

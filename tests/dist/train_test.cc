@@ -99,7 +99,7 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
         EXPECT_EQ(predicted.at("total bytes") == "0", ranks == 1);
       }
     }
-  EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
+  EXPECT_NE(first->losses[1], first->losses[2]) << "the weights must change";
 }
 
 // A tied model, whose last stage has a copy of the table. The summary lists the stages; its memory is that of the stage

@@ -111,7 +111,7 @@ TEST(CheckpointFault, FullOrBrokenDiskAtEveryOperation) {
       const auto rest = run.run(2, sets(run), 3);
       EXPECT_THAT(entries(run.checkpoints()), testing::Each(testing::Not(HasSubstr("deleting"))));
       EXPECT_EQ(rest.weights, weights);
-      EXPECT_THAT(rest.notes, IsEmpty()) << "what is half done is no checkpoint";
+      EXPECT_THAT(rest.notes, IsEmpty()) << "an unfinished checkpoint does not count";
     }
   EXPECT_GT(notes, 4) << "a rename, files and a folder";
 }

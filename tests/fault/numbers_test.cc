@@ -32,7 +32,7 @@ TEST_F(NumbersFault, ANonFiniteLossNamesStepAndUnit) {
                      AllOf(HasSubstr("step 2: the loss is not finite"), HasSubstr("is block 0"),
                            HasSubstr("before the update"), HasSubstr("optimizer.learning_rate")));
     EXPECT_EQ(reported("steps"), 1);
-    EXPECT_EQ(reported("exposed_step"), 2) << "the times are of the step that was stopped";
+    EXPECT_EQ(reported("exposed_step"), 2) << "the times belong to the stopped step";
     EXPECT_EQ(reported("exit"), 1);
     EXPECT_THAT(run_.folder().read("steps.jsonl"), testing::Not(HasSubstr("\"step\":2")));
   }

@@ -124,7 +124,7 @@ TEST_F(RecipeFault, OutputsThatAnotherProgramWrote) {
   EXPECT_EQ(run_.folder().read("mine.toml"), mine);
   EXPECT_EQ(run(with(train, {"--force"})).code, 0);
   EXPECT_THAT(run_.folder().read("mine.toml"), testing::StartsWith("{\"step\":1,"));
-  EXPECT_EQ(run(train).code, 0) << "its own by now";
+  EXPECT_EQ(run(train).code, 0) << "the file is its own by now";
 }
 
 // Shells do not expand a ~ after an =.

@@ -264,7 +264,7 @@ TEST_F(HeldRun, TheSecondCtrlCEndsTheRunAtOnce) {
   ASSERT_TRUE(pipe.holds(pid(0)));
   running.send(SIGINT);
   std::this_thread::sleep_for(200ms);
-  ASSERT_TRUE(pipe.holds(pid(0))) << "asked once, it finishes the step";
+  ASSERT_TRUE(pipe.holds(pid(0))) << "after one request, it finishes the step";
   running.send(SIGINT);
   const Outcome outcome = running.wait();
   EXPECT_TRUE(outcome.in_time) << outcome.all();

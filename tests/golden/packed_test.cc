@@ -65,7 +65,7 @@ TEST_P(PackedGolden, MatchesTransformers) {
                                          fmt::format("zero.stage={}", stage)};
   Workload settled = open_workload(load_recipe(std::nullopt, sets));
   settle_data(settled.recipe, settled.data, false, {});
-  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask means documents";
+  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask implies documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());

@@ -40,7 +40,7 @@ TEST(Adapter, OmitsLayersThatAreExcludedOrSavedInFull) {
   EXPECT_EQ(low_rank_for(saves, "classifier.dense").rank, 0u);
   EXPECT_EQ(low_rank_for(saves, "pre_classifier").rank, 8u);
   EXPECT_TRUE(is_saved_whole(saves, "classifier.dense.bias"));
-  EXPECT_TRUE(is_saved_whole(saves, "pre_classifier.weight")) << "as peft, which asks how the name ends";
+  EXPECT_TRUE(is_saved_whole(saves, "pre_classifier.weight")) << "as in peft, which compares the name's end";
   EXPECT_FALSE(is_saved_whole(saves, "encoder.weight"));
   const auto classes = with_classifiers_saved({.modules_to_save = {"score"}});
   EXPECT_EQ(classes->modules_to_save, (std::vector<std::string>{"score", "classifier"}));
@@ -51,7 +51,7 @@ TEST(Adapter, SelectsLayersByNumber) {
   EXPECT_EQ(low_rank_for(adapter, kQuery).rank, 8u);
   EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 0u);
   adapter.target_modules = list({"model.layers.1.self_attn.q_proj"});
-  EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 8u) << "named whole";
+  EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 8u) << "given by its full name";
 }
 
 TEST(Adapter, TheFirstMatchingPatternSetsRankAndAlpha) {

@@ -73,7 +73,7 @@ void expect_block_is_independent_of_the_plan(Make&& make) {
   one->backward();
   const auto dx = one->dx.bits(), gradients = one->gradients.bits();
   one->recompute();
-  EXPECT_TRUE(one->saved.bits() == saved) << "recomputing fills `saved` otherwise";
+  EXPECT_TRUE(one->saved.bits() == saved) << "recomputing fills `saved` differently";
   one->backward(true);
   EXPECT_TRUE(one->dx.bits() == dx) << "dx in place of dy";
   EXPECT_TRUE(one->gradients.bits() == gradients);

@@ -18,7 +18,7 @@ TEST(FreezeTest, PatternsMatchCompleteNames) {
     EXPECT_FALSE(is_frozen_by(patterns, name)) << name;
   EXPECT_FALSE(is_frozen_by({}, "lm_head.weight"));
   const std::vector<std::string> escaped = {R"(model\.layers*)"};
-  EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is a character like others";
+  EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is an ordinary character";
 }
 
 // Three parts with two tensors of a trained pool and two of a frozen one.

@@ -243,7 +243,7 @@ TEST_P(DriveFault, ASignalDoesNotInterruptAWait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     } while (ends && state.waits == waits && !state.broken && std::chrono::steady_clock::now() < deadline);
     // A pool's thread may also begin its wait after the request of the probe that it has just completed.
-    EXPECT_TRUE(!ends || state.waits > waits) << "a signal begins the wait anew";
+    EXPECT_TRUE(!ends || state.waits > waits) << "a signal restarts the wait";
   }
   EXPECT_FALSE(state.broken);
   swap.write(0, from_);

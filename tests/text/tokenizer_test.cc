@@ -95,7 +95,7 @@ TEST_P(GoldenTest, ASafeCutChangesNoId) {
 }
 
 TEST_P(GoldenTest, StreamingGivesTheWholeText) {
-  if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, also before the first of a piece";
+  if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, and before the first one of a piece";
   StreamDecoder stream(*tokenizer_);
   std::string text;
   for (const std::uint32_t id : ids_) text += stream.add(id);

@@ -97,7 +97,7 @@ TEST(FileLock, KnowsWhetherItsFileStillExists) {
   fs::rename(path, folder.path() / "other");
   EXPECT_FALSE(lies_at(file, path));
   fs::create_symlink(folder.path() / "other", path);
-  EXPECT_FALSE(lies_at(file, path)) << "a link is not the file";
+  EXPECT_FALSE(lies_at(file, path)) << "a link does not count as the file";
   EXPECT_FALSE(lies_at(Descriptor(), path));
 }
 

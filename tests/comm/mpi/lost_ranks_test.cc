@@ -125,7 +125,7 @@ TEST(LostRanks, TheFirstRankThatNoticesALossPrintsIt) {
             EXPECT_EQ(failure.rank, 1);
             EXPECT_NE(number, 3);
             EXPECT_THAT(failure.cause, HasSubstr("ended without a message"));
-            EXPECT_EQ(fake_mpi::calls(number, "Isend"), 0U) << "before MPI may end this process";
+            EXPECT_EQ(fake_mpi::calls(number, "Isend"), 0U) << "before MPI can end this process";
             ++printed;
           });
           if (number == 1) {

@@ -182,7 +182,7 @@ void fail_amid_a_message(int failing, bool late) {
       [&] {
         if (late) fake_mpi::delay_notices(failing, 0, fake_mpi::kAll);
       });
-  for (const int rank : {0, 1, 2}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 0U) << "it would wait for the others";
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 0U) << "it would wait for other ranks";
 }
 
 // The failing rank may also be the receiver.

@@ -31,7 +31,7 @@ using testing::HasSubstr;
 std::unique_ptr<World> shared_memory(std::string& why_not) {
   auto session = std::make_unique<MpiSession>();
   auto world = mpi_shared_memory_world(session, why_not);
-  EXPECT_EQ(session == nullptr, world != nullptr) << "the session is left for another world";
+  EXPECT_EQ(session == nullptr, world != nullptr) << "the session stays for another world";
   return world;
 }
 
@@ -101,7 +101,7 @@ TEST(MpiSharedMemory, OneRankThatCannotMapDisablesSharing) {
   };
   EXPECT_THAT(refused(SYS_readlink, 1, 3), Each(HasSubstr("cannot be read (" + error + ")")));
   EXPECT_THAT(refused(SYS_memfd_create, 0, 2), Each(HasSubstr("of shared memory (" + error + ")")))
-      << "rank 0's reason, not what follows from it";
+      << "rank 0's reason, not its consequences";
 }
 
 TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
@@ -119,7 +119,7 @@ TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
     EXPECT_EQ(world->prints_failure(), rank == 1);
     EXPECT_THROW(world->leave(), Aborted);
   });
-  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
+  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all ranks have left";
 }
 
 // A notice arrives after the last collective, when this rank no longer checks for notices. leave() finds it.
@@ -136,7 +136,7 @@ TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
     EXPECT_THROW(world->leave(), Aborted);
     EXPECT_EQ(world->failure().rank, 1);
   });
-  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
+  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all ranks have left";
 }
 
 // MPI_Finalize would wait for a failed rank that never calls it.

@@ -124,14 +124,14 @@ TEST(DynamicMap, ErrorIsHalfAStep) {
 }
 
 TEST(DynamicMap, Borders) {
-  EXPECT_EQ(encode<true>(2e-7f), 0) << "nearer to zero than to 5.5e-7";
+  EXPECT_EQ(encode<true>(2e-7f), 0) << "closer to zero than to 5.5e-7";
   EXPECT_EQ(encode<true>(-2e-7f), 0);
   EXPECT_EQ(encode<true>(-0.0f), 0);
   EXPECT_EQ(decode<true>(encode<true>(1.0f)), 1.0f);
   EXPECT_EQ(decode<true>(encode<true>(1 + 0x1p-23f)), 1.0f);
-  EXPECT_EQ(encode<true>(-1.0f), byte_of<true>(0)) << "there is no -1";
+  EXPECT_EQ(encode<true>(-1.0f), byte_of<true>(0)) << "the map has no -1";
   EXPECT_EQ(encode<false>(0.0f), 0);
-  EXPECT_EQ(encode<false>(1e-44f), 1) << "what is not zero is not kept as zero";
+  EXPECT_EQ(encode<false>(1e-44f), 1) << "a nonzero value is not stored as zero";
   EXPECT_EQ(encode<false>(1.0f), 255);
   EXPECT_EQ(encode<false>(1 + 0x1p-23f), 255);
 }

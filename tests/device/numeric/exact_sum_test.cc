@@ -42,7 +42,7 @@ TEST(ExactSum, ASingleTermIsReturned) {
   }
   for (const double x : {0.0, 1.0, -1.0, kTiny, -kTiny, kMax, -kMax, 0x1p-1022, 0x1p-1022 - kTiny})
     EXPECT_EQ(bits(sum_of({x}).round()), bits(x)) << x;
-  EXPECT_EQ(bits(sum_of({-0.0}).round()), bits(0.0)) << "zero has one form";
+  EXPECT_EQ(bits(sum_of({-0.0}).round()), bits(0.0)) << "zero has a single form";
 }
 
 // For two terms, the processor's addition is rounded correctly. For three, so is that of fp80 or fp128 if exponents are

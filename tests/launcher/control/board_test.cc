@@ -50,7 +50,7 @@ TEST_F(BoardTest, ACheckpointIsRequestedOnce) {
 
 TEST_F(BoardTest, AStopNamesTheStepThatAcceptsIt) {
   (void)board_.take_requests();  // step 11 begins
-  EXPECT_EQ(board_.ask_stop(false).last, 12) << "step 11 has looked already";
+  EXPECT_EQ(board_.ask_stop(false).last, 12) << "step 11 has already looked";
   EXPECT_EQ(board_.take_requests(), runtime::kStop);
   const Board::Stop again = board_.ask_stop(true);
   EXPECT_EQ(again.last, 12);

@@ -105,7 +105,7 @@ TEST(MostRanks, FormCompleteReplicas) {
   EXPECT_THAT(most_ranks({{"a", 4}, {"b", 3}}, 1, recipe, 3, any), ElementsAre(Share{"a", 4}, Share{"b", 2}))
       << "a tensor group lies on one node";
   EXPECT_THAT(most_ranks({{"a", 1}, {"b", 1}}, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}))
-      << "but for lack of room";
+      << "a tensor group spans nodes only for lack of room";
   recipe.parallel.stages = 4;
   EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
 }

@@ -150,10 +150,10 @@ TEST_F(Calibrate, MeasuresAnAllToAllWithItsSum) {
 TEST_F(Calibrate, WritesTheFileCompleteOrNotAtAll) {
   CalibrateOptions options = tiny();
   options.out = folder_.path() / "none" / "machine.toml";
-  EXPECT_NE(calibrate(options), 0) << "a folder that is not there";
+  EXPECT_NE(calibrate(options), 0) << "the folder does not exist";
   options.out = path_;
   EXPECT_EQ(calibrate(options), 0);
-  EXPECT_EQ(calibrate(options), 0) << "over its own";
+  EXPECT_EQ(calibrate(options), 0) << "over its own file";
   EXPECT_EQ(runtime::read_machine(path_).ranks, 1);
 }
 

@@ -56,7 +56,7 @@ TEST(WithinQuota, IsSharedByTheRanksOfANode) {
   EXPECT_THAT(shared_out(5, 8, 2), ElementsAre(2, 3));
   EXPECT_THAT(shared_out(2.5, 16, 1), ElementsAre(2));
   EXPECT_THAT(shared_out(1.99999, 16, 1), ElementsAre(2));
-  EXPECT_THAT(shared_out(0.25, 16, 1), ElementsAre(1)) << "a rank has one thread at least";
+  EXPECT_THAT(shared_out(0.25, 16, 1), ElementsAre(1)) << "a rank has at least one thread";
   EXPECT_THAT(shared_out(2, 4, 4), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(shared_out(64, 8, 2), ElementsAre(8, 8)) << "no more than the cores";
   EXPECT_THAT(shared_out(1e12, 8, 2), ElementsAre(8, 8));

@@ -238,7 +238,7 @@ TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
     EXPECT_FAILURE(plan_run(of_folder({"memory.device=20KB", "memory.host=100KB"}), world), Exit::does_not_fit,
                    HasSubstr("fit"));
   });
-  EXPECT_EQ(opens.count(), 1) << "a search of what would fit plans many recipes";
+  EXPECT_EQ(opens.count(), 1) << "a search for a recipe that fits would plan many";
 }
 
 // The virtual shards of the checkpoint, or of the recipe, stay.

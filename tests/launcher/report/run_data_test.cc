@@ -71,7 +71,7 @@ TEST_F(RunData, ReadsStepsEvaluationsAndEvents) {
   EXPECT_EQ(std::string_view(all["events"].at(0)["more"]), "ranks 2");
   EXPECT_EQ(std::string_view(all["events"].at(1)["event"]), "skipped");
   EXPECT_TRUE(all["summary"].is_null());
-  EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would end the page's script";
+  EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would close the page's script";
 }
 
 TEST_F(RunData, KeepsExtremesOfManySteps) {
@@ -80,7 +80,7 @@ TEST_F(RunData, KeepsExtremesOfManySteps) {
   folder_.write("report.jsonl", text);
   folder_.write("summary.json", summary_of(5));
   const element all = data(50);
-  EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also of a step that is not drawn";
+  EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also for a step that the page does not show";
   const std::string losses = simdjson::minify(all["steps"]["loss"]);
   EXPECT_THAT(losses, HasSubstr(",99,"));
   EXPECT_THAT(losses, HasSubstr(",-7,"));
@@ -109,7 +109,7 @@ TEST_F(RunData, MatchesPlannedAndMeasuredTasks) {
   EXPECT_EQ(std::int64_t(all["measured"]["step"]), 5);
   EXPECT_EQ(double(all["measured"]["ranks"].at(0)["begin"].at(1)), 5);
   EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(0)), 5);
-  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(3)), 0) << "of the step before";
+  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(3)), 0) << "of the previous step";
   EXPECT_EQ(std::int64_t(all["measured"]["ranks"].at(1)["rank"]), 1);
   EXPECT_EQ(double(all["measured"]["ranks"].at(1)["end"].at(0)), 2);
   const element plan = all["plan"];
@@ -191,7 +191,7 @@ TEST_F(RunData, APageIsOneFileAndOverwritesNothingElse) {
   folder_.write("report.jsonl", step_line(1, 3));
   const auto out = folder_.path() / "report.html";
   EXPECT_EQ(report({folder_.path(), out}), 0);
-  EXPECT_EQ(report({folder_.path(), out}), 0) << "over its own";
+  EXPECT_EQ(report({folder_.path(), out}), 0) << "over its own file";
   const std::string text = folder_.read("report.html");
   EXPECT_THAT(text, testing::StartsWith("<!doctype html>"));
   EXPECT_THAT(text, Not(HasSubstr("://"))) << "nothing from a network";

@@ -43,7 +43,7 @@ TEST(Activity, AfterTwoSecondsPrintsTheRemainingTime) {
               MatchesRegex("strata: reading weights: 1.0 KiB of 4.0 KiB, loss 2.5, [0-9]+s left\n"));
   EXPECT_THAT(said_after(kLonger, Activity::Unit::count),
               MatchesRegex("strata: reading weights: 1,024 of 4,096, loss 2.5, [0-9]+s left\n"));
-  EXPECT_EQ(said_after(kLonger, Activity::Unit::count, false), "") << "a rank that keeps silent";
+  EXPECT_EQ(said_after(kLonger, Activity::Unit::count, false), "") << "a silent rank";
 }
 
 TEST(Activity, OnATerminalTheLineDisappearsAtTheEnd) {

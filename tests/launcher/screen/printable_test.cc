@@ -42,7 +42,7 @@ TEST(PrintableStreamTest, ControlCharactersOfAnyPieceAreReplaced) {
   {
     PrintableStream out(screen);
     out << "a\x1b[31m" << 5 << '\n' << "b\xc2";
-    EXPECT_EQ(screen.str(), "a?[31m5\n") << "whole lines at once";
+    EXPECT_EQ(screen.str(), "a?[31m5\n") << "complete lines in one write";
     out << '\x9b' << "c\r";
   }
   EXPECT_EQ(screen.str(), "a?[31m5\nb?c?");

@@ -144,9 +144,9 @@ TEST_F(ProgressTest, ALiveLineInAPipeFitsTheTerminal) {
             "\r\033[Kstep 1/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s  epoch 0.25  1s left\n");
   EXPECT_EQ(from_session(0, write),
             "\r\033[Kstep 1/10  loss 2.5000  lr 1.00e-03  10000 tokens/s  epoch 0.25  1s left\n")
-      << "none: 80 columns, as most have at least";
+      << "unknown width: 80 columns, which most terminals have";
   setenv("COLUMNS", "46", 1);
-  EXPECT_EQ(from_session(200, write), "\r\033[K" + least.substr(0, 45) + "\n") << "COLUMNS says so";
+  EXPECT_EQ(from_session(200, write), "\r\033[K" + least.substr(0, 45) + "\n") << "the width is COLUMNS";
 }
 
 TEST_F(ProgressTest, ShowsTheDrivesRates) {

@@ -160,7 +160,8 @@ TEST(ConfigTest, RefusesInvalidConfigs) {
   refused("[1]", "not a JSON object");
   refused("{\"a\":1", "not JSON");
   refused("{\"a\":1,\"a\":2}", "a twice, with different values");
-  EXPECT_EQ(Config::parse(R"({"a":true,"b":[1, 2],"a":true,"b":[1,2]})", "c.json").json("b"), "[1,2]") << "no guess";
+  EXPECT_EQ(Config::parse(R"({"a":true,"b":[1, 2],"a":true,"b":[1,2]})", "c.json").json("b"), "[1,2]")
+      << "the value is unambiguous";
   refused(R"({"a":1,"a":{"b":2}})", "a twice");
   refused(R"({"a":{"b":1},"a":{"c":2}})", "a twice");
   refused(R"({"a":{"b":{"c":1},"b":{"d":2}}})", "a.b twice");

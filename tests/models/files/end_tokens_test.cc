@@ -37,7 +37,7 @@ TEST_F(EndTokensTest, GenerationConfigComesFirst) {
   write("generation_config.json", "[8]");
   EXPECT_THAT(found(), ElementsAre(8));
   write("generation_config.json", "[]");
-  EXPECT_THAT(found(), ElementsAre()) << "a list of none names none";
+  EXPECT_THAT(found(), ElementsAre()) << "an empty list names none";
   write("generation_config.json", "null");
   EXPECT_THAT(found(), ElementsAre(7));
 }

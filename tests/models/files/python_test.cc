@@ -89,7 +89,7 @@ TEST(PythonPatterns, NameUnsupportedSyntax) {
       {R"((?>q)_proj)", "atomic groups ((?>)"},
       {"\xc3\xa9?q_proj", "characters outside ASCII"}};
   for (const auto& [pattern, name] : kCases) EXPECT_EQ(foreign_syntax(pattern), name) << pattern;
-  EXPECT_EQ(foreign_syntax(R"(\(?P)"), std::nullopt) << "a bracket that is text";
+  EXPECT_EQ(foreign_syntax(R"(\(?P)"), std::nullopt) << "an escaped bracket is text";
 }
 
 }  // namespace

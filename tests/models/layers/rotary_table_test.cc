@@ -142,7 +142,7 @@ TEST(RotaryTableTest, EachKindOfAttentionHasItsOwnAngles) {
           "full_attention":{"rope_theta":9.0}}})";
   EXPECT_EQ(read(both, "sliding_attention").scaling, RotaryTable::Scaling::yarn);
   EXPECT_EQ(read(both, "sliding_attention").theta, 50);
-  EXPECT_TRUE(read(both, "sliding_attention").truncate) << "transformers reads that of rope_parameters itself";
+  EXPECT_TRUE(read(both, "sliding_attention").truncate) << "transformers itself reads the one in rope_parameters";
   EXPECT_EQ(read(both, "full_attention").scaling, RotaryTable::Scaling::none);
   EXPECT_EQ(read(both, "full_attention").theta, 9);
   const std::string over =

@@ -163,7 +163,8 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
       saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
   const auto base = start({});
   EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
-  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
+  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4)
+      << "the adapter must have learned something";
 }
 
 // Files of a state_dict, of a wrapped model, and without peft's prefix: the error explains the names and gives a
@@ -364,7 +365,7 @@ TEST_F(AdapterFiles, Dora) {
       saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
   EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(start({}).losses[0])), 1e-4)
-      << "it has learned something";
+      << "the adapter must have learned something";
 }
 
 TEST_F(AdapterFiles, RefusesUnsupportedTensorsByName) {

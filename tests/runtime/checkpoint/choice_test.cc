@@ -51,7 +51,7 @@ TEST_F(CheckpointChoiceTest, ChoosesTheNewestUndamagedCheckpoint) {
   // The note says what is wrong, but gives no advice, because an older checkpoint is already tried.
   EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"),
                                         EndsWith("the file is damaged"))));
-  EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "said once";
+  EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "reported once";
   std::vector<float> named(1024);
   EXPECT_FAILURE(Checkpoint(step(3)).read("master", "w", 0, named), Exit::corrupt,
                  EndsWith("; name an older checkpoint if the folder has one"));

@@ -24,7 +24,7 @@ TEST(KeptBest, NeedsARunThatKeepsTheBest) {
   const auto best = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
   ASSERT_TRUE(best);
   EXPECT_EQ(best->step, 3);
-  EXPECT_TRUE(best->greater) << "as the metric has it";
+  EXPECT_TRUE(best->greater) << "as the metric requires";
   recipe["evaluation.greater_is_better"] = "false";
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}))->greater);
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, std::nan(""), 0, 3})));

@@ -44,7 +44,7 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   EXPECT_EQ(settled({"data.train=" + path("masked.bin")}), Packing::documents);
   EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
   EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening it reports that";
+  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening the file reports that";
   EXPECT_FAILURE(open(recipe({"data.train=" + path("masked.bin"), "data.packing=stream"})), Exit::usage,
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }

@@ -17,7 +17,7 @@ TEST(LanePlaceTest, IsOneNumber) {
   for (const LanePlace& place : {LanePlace{}, LanePlace{0, 0, true}, LanePlace{120, 7, false},
                                  LanePlace{(std::int64_t{1} << 31), (1 << 30) - 1, true}})
     EXPECT_EQ(unpacked(packed(place)), place);
-  EXPECT_EQ(packed({}), 0U) << "as zeroed memory has it";
+  EXPECT_EQ(packed({}), 0U) << "the value of zeroed memory";
 }
 
 class PlacesTest : public testing::Test {
@@ -63,7 +63,7 @@ TEST_F(PlacesTest, LearnsAStepsUsualTime) {
   while (job_.plan.tasks[write].kind != TaskKind::host_write) ++write;
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   keeper.stepped();
-  EXPECT_EQ(places_->typical.load(), 0) << "none was begun";
+  EXPECT_EQ(places_->typical.load(), 0) << "no task was begun";
   for (int i = 0; i < 50; ++i) {
     keeper.begin(write, i, now() - (i % 10 == 9 ? 1'000'000 : 1000) * std::int64_t{1'000'000});
     keeper.stepped();

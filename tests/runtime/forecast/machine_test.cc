@@ -155,7 +155,7 @@ TEST_F(Profile, UsesSpeedsForTheJobsDTypeMomentsAndWidth) {
   EXPECT_EQ(p.cores, 3);
   EXPECT_DOUBLE_EQ(p.task_overhead_s, 20e-6);
   const MachineProfile wide = profile_at(some_machine(), job({"model.config.n_embd=1024"}));
-  EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond what was measured: the last";
+  EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond the measured sizes, the last one counts";
   const MachineProfile narrow = profile_at(some_machine(), job({"model.config.n_embd=64", "training.precision=fp32"}));
   EXPECT_EQ(narrow.flops_per_s, 100e9);
 }
@@ -234,7 +234,7 @@ TEST_F(Profile, ScalesToAnotherNumberOfRanks) {
   EXPECT_DOUBLE_EQ(eight.all_gather_bytes_per_s, two.all_gather_bytes_per_s / 4);
   EXPECT_EQ(eight.cores, 2);
   EXPECT_DOUBLE_EQ(one.flops_per_s, 2 * two.flops_per_s);
-  EXPECT_EQ(one.sum_bytes_per_s, two.sum_bytes_per_s) << "one thread is no faster for it";
+  EXPECT_EQ(one.sum_bytes_per_s, two.sum_bytes_per_s) << "a single thread gains no speed";
   EXPECT_EQ(one.cores, 16);
 }
 

@@ -31,7 +31,7 @@ TEST(SecondsOf, ACollectiveTakesTheLongerOfItsTwoLevels) {
   Task task = task_in(LaneId::gather, 6);
   task.cost.between_bytes = 2;
   const auto seconds = [&] { return sum_of(seconds_of(task, machine)); };
-  EXPECT_DOUBLE_EQ(seconds(), 6) << "no figure of a network";
+  EXPECT_DOUBLE_EQ(seconds(), 6) << "no figure for a network";
   machine.network_bytes_per_s = 1;
   machine.network_latency_s = 0.25;
   EXPECT_DOUBLE_EQ(seconds(), 4) << "4 bytes inside";
@@ -70,7 +70,7 @@ TEST(Simulator, DriveTransfersUseAShareOfTheCores) {
       plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
   EXPECT_NEAR(length(spans[1]), 2, kClock);
   EXPECT_NEAR(length(spans[2]), 2, kClock);
-  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "four fifths as fast for two seconds";
+  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "at four fifths of the speed for two seconds";
 }
 
 TEST(Simulator, ADrivesSpeedAllowsForBothDirectionsAndProducts) {
@@ -97,7 +97,7 @@ TEST(Simulator, TasksThatTheHostDoesNotAwaitOverlapTheNextStep) {
   const auto spans = simulate(plan, machine);
   ASSERT_EQ(spans.size(), 5u);
   EXPECT_NEAR(length(spans[1]), 1, kClock);
-  EXPECT_NEAR(static_cast<double>(spans[2].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
+  EXPECT_NEAR(static_cast<double>(spans[2].begin) * 1e-9, 1.5, kClock) << "after the previous step's gather";
   EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
   EXPECT_NEAR(end_of(spans), 4, kClock);
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
@@ -153,7 +153,7 @@ TEST(Simulator, TeamsThatShareCoresGetHalfEach) {
   const StepPlan plan = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::host_compute, 3)});
   const auto shared = simulate(plan, unit_speeds(2));
   EXPECT_NEAR(length(shared[0]), 2, kClock);
-  EXPECT_NEAR(length(shared[1]), 4, kClock) << "alone once the other is done";
+  EXPECT_NEAR(length(shared[1]), 4, kClock) << "alone after the other is done";
   const auto apart = simulate(plan, unit_speeds(0));
   EXPECT_NEAR(length(apart[0]), 1, kClock);
   EXPECT_NEAR(length(apart[1]), 3, kClock);

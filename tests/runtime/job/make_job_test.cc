@@ -87,7 +87,7 @@ TEST(JobTest, AnEvaluationBeforeTheBeginningIsNotPlanned) {
   EXPECT_TRUE(evaluates({0, false}));
   EXPECT_TRUE(evaluates({0, true}));
   EXPECT_TRUE(evaluates({7, false}));
-  EXPECT_TRUE(evaluates({8, false})) << "that of the eighth step is still to come";
+  EXPECT_TRUE(evaluates({8, false})) << "the eighth step's evaluation is still to come";
   EXPECT_FALSE(evaluates({8, true}));
   EXPECT_FALSE(evaluates({9, false}));
 }
@@ -155,14 +155,14 @@ TEST(JobTest, ChoosesTheFasterOfTwoOrdersWithEqualMemory) {
     EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
     return taken.vertical;
   };
-  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once a step";
-  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once a step";
-  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either";
+  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once per step";
+  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once per step";
+  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either order";
   EXPECT_FALSE(
       chosen({"zero.optimizer=host", "training.recompute=block", "zero.activations=nvme", "memory.nvme=[\"/tmp\"]",
               "data.seq_len=128", "training.micro_batch_size=4", "training.precision=fp32"},
              1))
-      << "what crosses between units would go to the drive for every micro-batch";
+      << "the tensors between units would go to the drive for every micro-batch";
 }
 
 }  // namespace

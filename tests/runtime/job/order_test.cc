@@ -60,19 +60,19 @@ TEST(Order, WeighsMemoryAgainstTime) {
   EXPECT_FALSE(vertical_of({2000, 0}, 1 / 1.4));
   EXPECT_TRUE(vertical_of({2000, 0}, 1 / 1.6));
   EXPECT_FALSE(vertical_of({1000, 1000}, 1 / 1.4)) << "the host's memory counts, too";
-  EXPECT_TRUE(vertical_of({900, 0}, 1.04)) << "less memory, and hardly slower";
+  EXPECT_TRUE(vertical_of({900, 0}, 1.04)) << "less memory, and barely slower";
   EXPECT_FALSE(vertical_of({900, 0}, 1.1));
-  EXPECT_TRUE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 99)) << "alike, and it moves less";
+  EXPECT_TRUE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 99)) << "nearly equal, and it moves less";
   EXPECT_FALSE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 101));
 }
 
 TEST(Order, PrefersOrdersThatFitTheLimits) {
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 1050)) << "it does not fit";
   EXPECT_TRUE(vertical_of({900, 0}, 10, kUnlimited, 950)) << "the only one that fits";
-  EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 800)) << "none fits: the one that needs less";
+  EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 800)) << "neither fits: the smaller one counts";
   EXPECT_TRUE(vertical_of({1100, 0}, 0.1, 1100));
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, 1099));
-  EXPECT_TRUE(vertical_of({900, 0}, 10, 950)) << "horizontal is faster, and takes more than it may";
+  EXPECT_TRUE(vertical_of({900, 0}, 10, 950)) << "horizontal is faster, but exceeds the limit";
 }
 
 // The published results for these settings: at stage 3, vertical order needed 55 GiB and was 0.14% faster than

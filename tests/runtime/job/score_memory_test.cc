@@ -42,7 +42,7 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
   EXPECT_EQ(more.bytes, 1000u * (3 * 4 + 90 * 8));
   EXPECT_EQ(memory_of(90, ClassTarget::one, 1000, 1, 16).label_words, 1u);
   const ScoreMemory counted = memory_of(kMaxTabled + 1, ClassTarget::many, 1000, 1, 16);
-  EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and one of what was said";
+  EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and a set of predictions";
   EXPECT_EQ(counted.bytes, 0u);
 }
 
@@ -53,7 +53,7 @@ TEST(ScoreMemoryTest, ChunksAreLargePerRank) {
   EXPECT_LE(chunk(8), (std::size_t{1} << 20) + 4096);
   EXPECT_LE(512 * chunk(512), std::size_t{64} << 20);
   EXPECT_EQ(memory_of(20, ClassTarget::none, 10'000'000, 8, 256).rounds, 1u) << "a prediction keeps every round";
-  EXPECT_LT(memory_of(3, ClassTarget::one, 40, 1, 16).chunk_bytes, 4096u) << "no more than there are";
+  EXPECT_LT(memory_of(3, ClassTarget::one, 40, 1, 16).chunk_bytes, 4096u) << "no more than exist";
   // A round that is longer than a chunk still fits.
   const ScoreMemory wide = memory_of(1000, ClassTarget::one, 100'000, 1, 8192);
   EXPECT_EQ(wide.rounds, 1u);

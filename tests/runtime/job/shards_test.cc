@@ -197,7 +197,7 @@ TEST(Shards, RanksOfAGroupHaveTheirOwnShards) {
     for (std::size_t p = 0; p < own.parameters().size(); ++p) {
       const models::Parameter &a = all.parameters()[p], &b = own.parameters()[p];
       ASSERT_EQ(b.pieces(), a.pieces() == 4 ? 2u : 1u) << b.name;
-      EXPECT_EQ(b.offset, a.offset) << b.name << ", what is whole comes first, and each rank's first shard follows it";
+      EXPECT_EQ(b.offset, a.offset) << b.name << ", complete tensors come first, and each rank's first shard follows";
       for (std::size_t i = 0; i < b.pieces(); ++i)
         EXPECT_EQ(b.piece(i).shard, b.pieces() == 1 ? 0 : 2 * static_cast<std::size_t>(rank) + i) << b.name;
     }

@@ -131,7 +131,7 @@ TEST(Split, BalancesPiecesOfChunks) {
   EXPECT_EQ(stages[1].plan.own.ranges, (std::vector{pieces[1], pieces[3]}));
   EXPECT_EQ(pieces[0].first, 0);
   EXPECT_EQ(pieces[3].last, 9);
-  EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes long";
+  EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes a long time";
   // A stage that is too large is cut differently.
   const std::size_t least = largest_peak(stages);
   EXPECT_NE(stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
@@ -186,7 +186,7 @@ TEST(Split, CountsAnEncodersLayers) {
   const Job job = std::move(stages_of(sets, 1)[0]);
   const std::vector<UnitRange> with_norm = {{0, 1}, {2, 5}}, without_norm = {{0, 0}, {1, 5}};
   EXPECT_THAT(blocks_of_pieces(*job.model, with_norm), testing::ElementsAre(0, 3));
-  EXPECT_THAT(blocks_of_pieces(*job.model, without_norm), testing::IsEmpty()) << "no list gives these pieces";
+  EXPECT_THAT(blocks_of_pieces(*job.model, without_norm), testing::IsEmpty()) << "no list describes these pieces";
 
   const auto recomputed = [&](const char* list) {
     Names names;

@@ -173,11 +173,11 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_FAILURE(settled({"0", "4"}, "\"num_labels\": 4"), Exit::usage, HasSubstr("has 2 classes (0, 4)"));
   const auto number = settled({"0", "3", "5"}, "\"num_labels\": 1");
   EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
-  EXPECT_EQ(number.target, device::ClassTarget::number) << "as transformers has it";
+  EXPECT_EQ(number.target, device::ClassTarget::number) << "as in transformers";
   EXPECT_FAILURE(settled({}, "\"num_labels\": 3", "regression"), Exit::usage,
                  AllOf(HasSubstr("is 3"), HasSubstr("numbers with a decimal point")));
   const auto alone = settled({"0", "3", "5"}, "\"problem_type\": \"regression\"");
-  EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else says how many";
+  EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else gives the number";
 }
 
 // Columns of vectors are the model's classes in order.
@@ -391,7 +391,7 @@ TEST_F(SettledClassesTest, PlansMemoryForAnEvaluationsScores) {
   (void)file("{\"labels\": [null, \"b\", null]}\n{\"labels\": [\"c\", null]}\n", "token_classification",
              {"0", "b", "c"});
   const Job words = make(true, "words");
-  EXPECT_EQ(words.data.scored_rows, 2u) << "words with a label, not tokens";
+  EXPECT_EQ(words.data.scored_rows, 2u) << "words with a label count, not tokens";
   EXPECT_EQ(bytes(words.plan), scores(2));
 }
 

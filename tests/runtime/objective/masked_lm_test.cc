@@ -137,7 +137,7 @@ TEST_F(MaskedTokensTest, MasksEightOfTenAndReplacesOneAtRandom) {
   // The tolerance is four standard deviations for a share of 28,800.
   EXPECT_NEAR(masked / all, 0.8 + 0.1 / kWords, 0.0095);
   EXPECT_NEAR(same / all, 0.1 + 0.1 / kWords, 0.0071);
-  EXPECT_GT(random.size(), kWords - 10) << "any word may come";
+  EXPECT_GT(random.size(), kWords - 10) << "any word is possible";
 }
 
 TEST_F(MaskedTokensTest, SelectionDependsOnEpochSourceAndSeed) {
@@ -264,7 +264,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
   EXPECT_TRUE(first.memory_as_planned);
   std::set<std::uint64_t> labels;
   for (const StepReport& step : first.steps) labels.insert(step.labels);
-  EXPECT_GT(labels.size(), 1u) << "steps of as many labels show little";
+  EXPECT_GT(labels.size(), 1u) << "steps with equal numbers of labels would show little";
   struct Variant {
     std::vector<std::string> sets;
     std::size_t tile_bytes = 0;

@@ -43,7 +43,7 @@ TEST(Peers, AreOnePerNodeIfNodesSumTheirGradients) {
   EXPECT_THAT(group_of(plan, Peers::node, 5).members, ElementsAre(4, 5, 6, 7));
   EXPECT_THAT(group_of(plan, Peers::gradients, 5).members, ElementsAre(1, 5));
   c.request.reduce_group = 2;
-  EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "runs are not those of a node";
+  EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "the runs do not match the nodes";
 }
 
 TEST(Peers, AreAllRanksIfARankWouldBeAlone) {

@@ -236,7 +236,7 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
       EXPECT_LE(bytes_of(3, w, g, false, false).all_gather, steps * (psi + blocks) * 2);
       EXPECT_GT(bytes_of(3, w, g, false, false).all_gather, steps * psi * 2);
       EXPECT_LE(bytes_of(3, w, g, true, false).all_gather, (psi + blocks) * 2);
-      for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once a step";
+      for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once per step";
     }
 }
 

@@ -47,7 +47,7 @@ TEST(KeysTest, SearchesMeaningsToo) {
 TEST(KeysTest, TheDocumentationMatchesTheTable) {
   std::ifstream file(tests::source_dir() / "docs/recipe.md");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), recipe_reference())
-      << "write it anew: strata keys > docs/recipe.md";
+      << "write it again: strata keys > docs/recipe.md";
 }
 
 }  // namespace

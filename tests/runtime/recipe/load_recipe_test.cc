@@ -137,7 +137,7 @@ TEST(LoadRecipeTest, AReportFolderNamesUnnamedReports) {
   EXPECT_EQ(report.csv->filename(), "my.csv");
   EXPECT_EQ(report.tensorboard->filename(), "tensorboard");
   EXPECT_EQ(recipe_with({"report.dir=run", "report.trace_steps=3"}).report.trace_steps.size(), 1u)
-      << "report.trace is there";
+      << "report.trace is set by report.dir";
   EXPECT_FALSE(recipe_with({"report.csv=my.csv"}).report.jsonl.has_value());
 }
 
@@ -247,7 +247,7 @@ TEST(StoredKeysTest, SurviveARoundTrip) {
   EXPECT_EQ(read.scheduler.name, Decay::wsd);
   EXPECT_EQ(read.optimizer.learning_rate, 0.00123);
   EXPECT_EQ(read.training.max_steps, 77);
-  EXPECT_EQ(read.scheduler.warmup_steps, 0) << "it is not stored";
+  EXPECT_EQ(read.scheduler.warmup_steps, 0) << "checkpoints do not store it";
   EXPECT_FALSE(read.checkpoint.dir) << "it was not set";
   stored["scheduler.name"] = "\"steep\"";
   EXPECT_FAILURE(stored_keys(stored, kNames), Exit::usage, HasSubstr("scheduler.name = \"steep\""));

@@ -54,7 +54,7 @@ TEST_F(TomlFileTest, RefusesKeysWithManyParts) {
   EXPECT_NO_THROW(read(key + " = 1"));
   EXPECT_FAILURE(read(key + ".a = 1"), Exit::usage, EndsWith("has a key of more than 100 parts"));
   EXPECT_NO_THROW(read("a = [" + std::string(200, ' ') + "1" + "]"));
-  EXPECT_NO_THROW(read("a = \"" + std::string(300, '.') + "\"")) << "dots in a row are no key";
+  EXPECT_NO_THROW(read("a = \"" + std::string(300, '.') + "\"")) << "dots in a string do not nest keys";
   std::string numbers = "a = [1.5";
   for (int i = 0; i < 120; ++i) numbers += ", 1.5";
   EXPECT_NO_THROW(read(numbers + "]")) << "dots of different values";

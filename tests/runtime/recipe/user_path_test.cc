@@ -33,10 +33,10 @@ class UserPath : public testing::Test {
 TEST_F(UserPath, ATildeIsTheHomeFolder) {
   EXPECT_EQ(user_path("~"), "/home/[me]");
   EXPECT_EQ(user_path("~/x.bin"), "/home/[me]/x.bin");
-  EXPECT_EQ(user_path("~//x.bin", "runs"), "/home/[me]/x.bin") << "wherever the recipe lies";
-  EXPECT_EQ(user_pattern("~/*.bin", "runs"), "/home/\\[me\\]/*.bin") << "its name is no glob";
+  EXPECT_EQ(user_path("~//x.bin", "runs"), "/home/[me]/x.bin") << "regardless of the recipe's folder";
+  EXPECT_EQ(user_pattern("~/*.bin", "runs"), "/home/\\[me\\]/*.bin") << "brackets in the folder's name are not a glob";
   EXPECT_EQ(user_pattern("~/x.bin"), "/home/[me]/x.bin");
-  EXPECT_EQ(user_path("~x/y"), "~x/y") << "a name like any other";
+  EXPECT_EQ(user_path("~x/y"), "~x/y") << "an ordinary name";
   EXPECT_EQ(user_path("a/~"), "a/~");
   unsetenv("HOME");
   EXPECT_FAILURE((void)user_path("~/x"), Exit::usage, HasSubstr("HOME is not set"));
@@ -45,7 +45,7 @@ TEST_F(UserPath, ATildeIsTheHomeFolder) {
 
 TEST_F(UserPath, IsRelativeToItsFolder) {
   EXPECT_EQ(user_path("a.bin", "runs[1]"), "runs[1]/a.bin");
-  EXPECT_EQ(user_path("-m/a"), "./-m/a") << "no option of a command that is printed";
+  EXPECT_EQ(user_path("-m/a"), "./-m/a") << "must not look like an option in a printed command";
   EXPECT_EQ(user_path("-m", "runs"), "runs/-m");
   EXPECT_EQ(user_path("-"), "-") << "standard input";
   EXPECT_EQ(user_path("/a.bin", "runs"), "/a.bin");
@@ -63,7 +63,7 @@ TEST_F(UserPath, IsShownWithoutDetours) {
   EXPECT_EQ(user_path("runs/"), "runs/");
   EXPECT_EQ(user_path("."), ".");
   EXPECT_EQ(user_pattern("../runs/*.bin", "examples"), "runs/*.bin");
-  EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "what comes after the glob is the glob's";
+  EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "the part after the glob stays";
   // Words that would have a meaning without it: standard input, a tokenizer's name, a way to resume.
   for (const char* path : {"./-", "./byte", "./none"}) EXPECT_EQ(user_path(path), path);
   EXPECT_EQ(user_path("././a/../-"), "./-");

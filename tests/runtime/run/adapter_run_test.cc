@@ -88,7 +88,7 @@ class AdapterRun : public testing::TestWithParam<std::tuple<std::size_t, const c
 
 TEST_P(AdapterRun, SameBitsWhateverThePlan) {
   const Trained first = train(1, {});
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B move";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B must change";
   expect_same_whatever_the_plan(first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
                                            std::size_t chunk) { return train(ranks, more, {}, tile, chunk); });
 }
@@ -107,12 +107,12 @@ TEST_P(AdapterRun, StartsWithTheModelsOwnLoss) {
   const Trained first =
       train(1, {"training.max_steps=1"}, [&](Trainer& trainer, const Job&, int) { base = trainer.base_hash(); });
   if (std::ranges::find(of().sets, "adapter.dora=true") == of().sets.end())
-    EXPECT_EQ(first.loss_hex, without.loss_hex) << "whatever is dropped of x, B A x is nothing";
+    EXPECT_EQ(first.loss_hex, without.loss_hex) << "B A x is 0 regardless of dropout on x";
   else  // magnitudes are the norms to a rounding
     EXPECT_NEAR(std::stod(first.loss_hex[0]), std::stod(without.loss_hex[0]), 1e-4);
   for (const int ranks : {1, 2})
     train(ranks, {"zero.stage=3"}, [&](Trainer& trainer, const Job&, int) {
-      EXPECT_EQ(trainer.base_hash(), base) << "what is frozen is as it was";
+      EXPECT_EQ(trainer.base_hash(), base) << "frozen weights do not change";
     });
 }
 

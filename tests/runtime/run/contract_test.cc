@@ -73,7 +73,7 @@ TEST_P(Contract, SameBitsWhateverThePlan) {
     EXPECT_EQ(trained.loss_hex, first->loss_hex) << name_of(variant);
     EXPECT_EQ(trained.weights_hash, first->weights_hash) << name_of(variant);
   }
-  EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights move";
+  EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights must change";
 }
 
 // State, gradients and kept activations in every tier, updated chunk by chunk at the start of the next step.
@@ -181,7 +181,7 @@ TEST_P(Contract, TableLargerThanMemory) {
     return all;
   };
   const Trained whole = train_in_threads(std::nullopt, sets_of({1, 0, "none", "horizontal", 2, 1}, 0), 1);
-  EXPECT_NE(whole.loss_hex[1], whole.loss_hex[2]) << "the weights move";
+  EXPECT_NE(whole.loss_hex[1], whole.loss_hex[2]) << "the weights must change";
   for (const Variant& v : {Variant{2, 3, "none", "horizontal", 2, 1}, Variant{4, 3, "sqrt", "horizontal", 0, 2},
                            Variant{2, 3, "block", "vertical", 1, 1}}) {
     int level = 0;

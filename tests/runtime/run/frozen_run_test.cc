@@ -62,7 +62,7 @@ class FrozenRun : public testing::TestWithParam<std::tuple<std::size_t, const ch
 
 TEST_P(FrozenRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights must change";
   expect_same_whatever_the_plan(
       first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
         return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);

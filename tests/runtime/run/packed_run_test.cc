@@ -150,7 +150,7 @@ TEST_F(PackedRun, AllLabelsOfAStepHaveEqualWeight) {
     EXPECT_NEAR(one[i].grad_norm, eight[i].grad_norm, 1e-4 * one[i].grad_norm);
     labels.insert(one[i].labels);
   }
-  EXPECT_GT(labels.size(), 1u) << "steps of as many labels show little";
+  EXPECT_GT(labels.size(), 1u) << "steps with equal numbers of labels would show little";
 }
 
 struct PackedRunEvaluated {
@@ -205,7 +205,7 @@ TEST_F(PackedRun, TheIndexIsInThePlan) {
   const Recipe& recipe = workload.recipe;
   const DataFacts& facts = workload.data;
   settle_data(workload.recipe, workload.data, false, {});
-  EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask means documents";
+  EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask implies documents";
   EXPECT_GT(facts.index_bytes, 0u);
   EXPECT_GT(facts.mean_squares, 0);
   EXPECT_LT(facts.mean_squares, 16 * 16);

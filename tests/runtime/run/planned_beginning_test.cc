@@ -63,7 +63,7 @@ TEST_F(PlannedBeginning, FollowsTheNewestCheckpoint) {
 TEST_F(PlannedBeginning, FollowsACompleteCheckpoint) {
   damage(5);
   EXPECT_EQ(beginning().step, 4);
-  EXPECT_FALSE(comes()) << "the fourth step's evaluation is made";
+  EXPECT_FALSE(comes()) << "the fourth step's evaluation is done";
   damage(4);
   EXPECT_EQ(beginning().step, 3);
   EXPECT_TRUE(comes());

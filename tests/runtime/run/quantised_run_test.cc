@@ -72,8 +72,8 @@ class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const
 
 TEST_P(QuantisedRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
-  EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits are others";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights must change";
+  EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits must make a difference";
   expect_same_whatever_the_plan(
       first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
         return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);

@@ -151,7 +151,7 @@ TEST_P(ShardsRun, LossesAgreeUpToRounding) {
           << shards << " shards, step " << i;
     }
     if (fp32()) {
-      EXPECT_NE(split.weights_hash, whole.weights_hash) << "sums have another order";
+      EXPECT_NE(split.weights_hash, whole.weights_hash) << "sums have a different order";
     }
     EXPECT_TRUE(split.memory_as_planned);
   }

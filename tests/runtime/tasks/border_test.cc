@@ -43,7 +43,7 @@ TEST(BorderTask, HostTasksDeclareTheirUses) {
     EXPECT_EQ(task.unit, -1);
   }
   EXPECT_EQ(tasks[0].kind, TaskKind::carry);
-  EXPECT_EQ(tasks[0].when, When::pending) << "there is nothing to carry after a step that left no update";
+  EXPECT_EQ(tasks[0].when, When::pending) << "nothing to carry after a step that left no update";
   expect_uses(tasks[0], {{control.state, Access::read}, {control.pending, Access::write}});
   EXPECT_EQ(tasks[1].kind, TaskKind::host_write);
   EXPECT_EQ(tasks[1].when, When::always);

@@ -59,7 +59,7 @@ TEST_F(TemplateCoverageTest, FindsRolesThatTheTemplateOmits) {
   constexpr const char* kDeveloper =
       R"({"messages": [{"role": "developer", "content": "d"}, {"role": "user", "content": "p"},
           {"role": "developer", "content": ""}, {"role": "assistant", "content": "q"}]})";
-  EXPECT_THAT(left_out(kKnown, kDeveloper), ElementsAre(Pair("developer", 1u))) << "an empty content is none";
+  EXPECT_THAT(left_out(kKnown, kDeveloper), ElementsAre(Pair("developer", 1u))) << "empty content counts as none";
   EXPECT_THAT(left_out("{% for m in messages %}{{ m.content }}{% endfor %}", kDeveloper), IsEmpty());
   // A template that refuses the replacement text has read it.
   EXPECT_THAT(left_out("{% for m in messages %}{% if m.content|length > 1 or m.content not in 'dpq' %}"

@@ -21,10 +21,10 @@ TEST(JoinedLabelsTest, DetectsPartsThatAreClasses) {
   EXPECT_EQ(found_label({"joy", "anger", "fear", "anger, joy", "joy,fear"}), "anger, joy+1");
   EXPECT_EQ(found_label({"joy", "anger", "joy|anger"}), "joy|anger+0");
   EXPECT_EQ(found_label({"joy", "anger", "joy; anger;"}), "joy; anger;+0");
-  EXPECT_EQ(found_label({"joy", "anger", "joy,sorrow"}), "") << "sorrow is no class";
+  EXPECT_EQ(found_label({"joy", "anger", "joy,sorrow"}), "") << "sorrow is not a class";
   EXPECT_EQ(found_label({"Paris, France", "Lyon, France", "Bonn, Germany"}), "");
   EXPECT_EQ(found_label({"a,", ",b"}), "");
-  EXPECT_EQ(found_label({"27", "2,5", "0, 3"}), "0, 3+1") << "numbers, which need not be alone anywhere";
+  EXPECT_EQ(found_label({"27", "2,5", "0, 3"}), "0, 3+1") << "numbers need not occur alone";
   EXPECT_EQ(found_label({"27", "v2,5", "2-5"}), "");
   const auto out = joined_label({{"2", 1}, {"5", 1}, {"2,5", 4}});
   ASSERT_TRUE(out);

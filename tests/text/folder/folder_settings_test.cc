@@ -152,8 +152,8 @@ TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
   EXPECT_THAT(remarks("tinyllama", llama), IsEmpty());
   EXPECT_THAT(remarks("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
               differs("pre_tokenizer", "LlamaTokenizer"));
-  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "of bytes";
-  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose class is not believed";
+  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "a byte-level tokenizer";
+  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose tokenizer class is not trusted";
 
   const char* gpt2 = R"({"tokenizer_class": "GPT2Tokenizer"})";
   EXPECT_THAT(remarks("gpt2", gpt2), IsEmpty());
@@ -245,7 +245,7 @@ TEST_F(FolderTest, TheConfigurationProvidesTheMask) {
   EXPECT_EQ(load()->mask_id(), 3u);
   EXPECT_EQ(load()->encode("a <blank> b"), (FolderSettingsIds{1, 3, 2}));
   folder_.write("tokenizer_config.json", R"({"mask_token": {"content": "<new>"}})");
-  EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as for transformers";
+  EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as in transformers";
   fs::remove(folder_.path() / "tokenizer.json");
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
   folder_.write("tokenizer_config.json", R"({"mask_token": "</s>"})");

@@ -34,7 +34,7 @@ TEST(GuessOfZeros, UsesThePlacesOfZeros) {
   EXPECT_EQ(encoding_by_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
   EXPECT_EQ(encoding_by_zeros("abcdefgh"sv), Encoding::utf8);
   EXPECT_EQ(encoding_by_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
-  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
+  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too short to tell";
 }
 
 // An incomplete character waits for more bytes, unless nothing follows.

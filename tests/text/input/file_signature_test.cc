@@ -25,7 +25,7 @@ TEST(FileKind, IsDetectedByTheFirstBytes) {
 TEST(FileKind, DetectsTablesAndWeightsByTheirFirstBytes) {
   for (const std::string_view pickle : {"\x80\x02}q"sv, "\x80\x05\x95\x10\0"sv})
     EXPECT_THAT(file_kind(pickle, "a"), HasSubstr("a Python pickle")) << int{pickle[1]};
-  EXPECT_EQ(file_kind("\x80\x01}q"sv, "a"), "") << "a protocol that writes no such byte";
+  EXPECT_EQ(file_kind("\x80\x01}q"sv, "a"), "") << "this protocol writes no such byte";
   EXPECT_THAT(file_kind("PAR1\x15\x04"sv, "a.parquet"), StartsWith("is Parquet"));
   EXPECT_EQ(file_kind("PAR1 is a golf term.", "a.txt"), "");
   EXPECT_THAT(file_kind("\x40\0\0\0\0\0\0\0{\"a\""sv, "a"), HasSubstr("safetensors"));
@@ -64,8 +64,9 @@ TEST(FileKind, IsEmptyForText) {
 TEST(KindOfEnding, GivesACommandForTheFile) {
   EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
-  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot is the folder's";
-  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl")) << "a name, not an ending";
+  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot belongs to the folder";
+  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl"))
+      << "a name, not an extension";
   EXPECT_EQ(kind_of_ending("txt", "a.txt"), "");
   EXPECT_EQ(kind_of_ending("jsonl", "a.jsonl"), "");
 }

@@ -29,7 +29,7 @@ TEST(Decoder, MapsCharactersToBytes) {
                                                 "a",
                                                 "\xc3\x83", "\xc2\xa9"}),
             " a\xc3\xa9");
-  EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc3\x83"}), "\xef\xbf\xbd") << "half a character";
+  EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc3\x83"}), "\xef\xbf\xbd") << "an incomplete character";
 }
 
 TEST(Decoder, ByteFallbackJoinsTheBytesOfACharacter) {
@@ -40,7 +40,7 @@ TEST(Decoder, ByteFallbackJoinsTheBytesOfACharacter) {
   EXPECT_EQ(decoded(json, {"<0xC3>", "b"}),
             "\xef\xbf\xbd"
             "b");
-  EXPECT_EQ(decoded(json, {"<0xZZ>", "<0x1>"}), "<0xZZ><0x1>") << "they only look like bytes";
+  EXPECT_EQ(decoded(json, {"<0xZZ>", "<0x1>"}), "<0xZZ><0x1>") << "they only resemble bytes";
 }
 
 TEST(Decoder, MetaspaceDropsTheFirstSpace) {

@@ -118,7 +118,7 @@ TEST_F(TokenizerHashTest, IncludesMergesAndSettingsOfAVocabulary) {
   const std::string first = hash("vocab.json");
   std::set<std::string> seen{first};
   write("merges.txt", "#version: 0.2\nb c\na b\n");
-  EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "other merges";
+  EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "different merges";
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
   EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "add_prefix_space";
   write("tokenizer_config.json", R"({"add_bos_token": true})");

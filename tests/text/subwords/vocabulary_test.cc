@@ -29,8 +29,8 @@ TEST(VocabularyTest, ATextBelongsToTheFirstOfTwoTokens) {
   EXPECT_EQ(*vocabulary.token(1), "a");
   EXPECT_EQ(*vocabulary.token(3), "b");
   EXPECT_EQ(vocabulary.count(), 2u);
-  EXPECT_FALSE(vocabulary.add("c", 3)) << "the id is there";
-  EXPECT_FALSE(vocabulary.add("a", 4)) << "the string is there";
+  EXPECT_FALSE(vocabulary.add("c", 3)) << "the id is taken";
+  EXPECT_FALSE(vocabulary.add("a", 4)) << "the string is taken";
   EXPECT_EQ(vocabulary.find("c"), std::nullopt);
   EXPECT_EQ(vocabulary.limit(), 4u);
 }

@@ -112,7 +112,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_NE(sent.find({gradient, 16}), nullptr);
   const std::string before = table.text();
   search_algorithms(kDevice, shapes, table);
-  EXPECT_EQ(table.text(), before) << "what is known is not sought again";
+  EXPECT_EQ(table.text(), before) << "a known result is not searched again";
   EXPECT_EQ(Multiplied(kShape, &sent).c, Multiplied(kShape).c);
 
   // Known algorithms stay, so the bits do too. Only missing ones are added.

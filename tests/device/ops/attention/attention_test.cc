@@ -203,7 +203,7 @@ TEST(Attention, BitsDoNotDependOnInstructionSet) {
 // Bits are the same whether bf16 is multiplied by VDPBF16PS or widened: with odd heads, tiles with an odd number of
 // rows, and sums below fp32's normal range, which VDPBF16PS flushes.
 TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this processor has no AVX512_BF16";
   for (const auto& [seq, head_dim, window] :
        {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}}) {
@@ -221,7 +221,7 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
 // AMX adds products in another order than the other forms. Its results differ from theirs by at most one bf16 rounding
 // of the outputs, the weights and the gradients of scores, and below fp32's normal range by a flushed term per row.
 TEST(Attention, AmxAgreesWithFma) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
   for (const auto& [seq, head_dim, window] :
        {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}, {90, 256, 0}, {65, 16, 0}}) {

@@ -215,7 +215,7 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
       Multiplication x(s);
       Array want = x.second;
       x.run(3);
-      EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
+      EXPECT_EQ(x.c, without_epilogue(s).c) << "the input of gelu stays";
       const Activation gelu = epilogue == Epilogue::gelu_tanh ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
@@ -234,7 +234,7 @@ TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
       Multiplication x(s);
       const Array second = x.second;
       x.run(3);
-      EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
+      EXPECT_EQ(x.second, second) << "the input of gelu stays";
       Array want = without_epilogue(s).c;
       const Activation gelu = epilogue == Epilogue::gelu_tanh_gradient ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
@@ -374,7 +374,7 @@ TEST(Product, TouchesNothingBeyondItsOperands) {
 
 // Without native bf16 every narrow operand is widened. The instruction set is chosen once per process.
 TEST(ProductDeathTest, AgreesWithReferenceOnTheLowerInstructionSet) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto run = [] {
     setenv("STRATA_CPU_ISA", "avx2", 1);

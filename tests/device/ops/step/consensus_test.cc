@@ -74,7 +74,7 @@ TEST(Consensus, SkipsAStepThatIsNotFinite) {
 }
 
 TEST(Consensus, GivesTheBitsOfTheCpu) {
-  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
+  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program tests the CPU";
   std::mt19937_64 engine(1);
   std::uniform_real_distribution<double> exponent(-40.0, 40.0);
   for (int round = 0; round < 50; ++round) {

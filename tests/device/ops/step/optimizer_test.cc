@@ -215,7 +215,7 @@ TEST(Optimizer, SameBitsHoweverItIsCut) {
 
 // Every format with every dtype, aligned or not, over moments large and small; a second step reads what the first kept.
 TEST(Optimizer, GivesTheBitsOfTheCpu) {
-  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
+  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program tests the CPU";
   const StepScalars s1 = scalars_of(1, 0.37f), s2 = scalars_of(2, 0.81f);
   for (const Algorithm algorithm : kAlgorithms)
     for (const StorageFormat format : kFormats)

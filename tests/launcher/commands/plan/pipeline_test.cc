@@ -41,7 +41,7 @@ TEST(PipelineTest, ShowsTheCriticalPathOfTheSlowestStage) {
   ASSERT_EQ(stage_of(stages, std::nullopt), 1u);
   const std::size_t slowest = slowest_of(stages, std::nullopt);
   EXPECT_GE(stages[slowest].step_ms, stages[1 - slowest].step_ms);
-  EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank says";
+  EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank specifies";
   const Forecast f = forecast(stages[slowest].job, even, 2, simulated(stages));
   EXPECT_NEAR(runtime::sum_of(f.path), f.step_ms / 1e3, 1e-6);
 }

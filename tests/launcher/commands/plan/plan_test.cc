@@ -24,10 +24,10 @@ TEST_F(Plan, RanksOnOneMachineShareItsMemory) {
                                        "each with its part of\n  the free memory\n"));
   const double alone = device_capacity();
   EXPECT_THAT(planned(4, 4), HasSubstr("capacity: 4 ranks on one machine like this one (--ranks-per-node), each with"));
-  EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "what is free changes from moment to moment";
+  EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "free memory changes constantly";
   EXPECT_EQ(number("ranks_per_node"), 4);
   EXPECT_THAT(planned(3, 2), HasSubstr("3 ranks on 2 machines like this one, up to 2 on each"));
-  EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than there are";
+  EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than exist";
   EXPECT_EQ(number("ranks_per_node"), 2);
   EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}), HasSubstr("with the memory of memory.device"));
 }
@@ -114,7 +114,7 @@ TEST_F(Plan, DeviceAndHostShareTheMemoryOfACpu) {
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host"}), HasSubstr("RAM (device) and host are the same memory: "));
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host", "memory.device=64MiB", "memory.host=64MiB"}),
               Not(HasSubstr("the same memory")));
-  EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
+  EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "the second one is empty";
 }
 
 // This works even if the program cannot use a GPU.

@@ -150,7 +150,7 @@ TEST_F(RecordsTest, NamesUnreadFieldsOnceWithTheirCounts) {
                            HasSubstr("t.jinja does not write: function_call (1 record), reasoning (1 record)")));
   folder_.write("t.jinja", std::string(kTurns) + "{# thinking #}");
   (void)shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
-  EXPECT_THAT(said_, testing::Not(HasSubstr("reasoning"))) << "under one name it is under all";
+  EXPECT_THAT(said_, testing::Not(HasSubstr("reasoning"))) << "a template under one name counts for all";
   folder_.write("d.csv", "instruction,context,response,output\ni,c,r,o\nj,,r,o\n");
   (void)shown({.inputs = {"d.csv"}});
   EXPECT_THAT(said_, HasSubstr("not read: response (2 records), context (1 record)"));

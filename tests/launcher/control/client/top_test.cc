@@ -65,7 +65,7 @@ TEST(TopTest, ShowsProgressLossRanksMemoryAndEvents) {
   EXPECT_THAT(text, HasSubstr("1 n1       ████████████████████   200.0 ms +100%  'forward block 3' of step 51"));
   EXPECT_THAT(text, HasSubstr("0 n1       ██████████             100.0 ms  +0%"));
   EXPECT_THAT(text, HasSubstr("is slow\\nreally"));
-  EXPECT_THAT(text, Not(HasSubstr("\033"))) << "what others say steers no terminal";
+  EXPECT_THAT(text, Not(HasSubstr("\033"))) << "text from others must not control the terminal";
 }
 
 TEST(TopTest, StaysWithinAScreenOfAnySize) {

@@ -56,7 +56,7 @@ TEST_F(FrontTest, WithoutAPrivateFolderGivesTheReasonAndContinues) {
   chmod((folder_.path() / "strata").c_str(), 0777);
   EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),
               HasSubstr("is not a folder that this user alone can enter"))
-      << "what listens there may be another user's";
+      << "the listener there may belong to another user";
   const Endpoints endpoints = open_endpoints(recipe_);
   EXPECT_FALSE(endpoints.service);
   EXPECT_THAT(endpoints.refusal, HasSubstr("is not a folder that this user alone can enter"));
@@ -71,7 +71,7 @@ TEST_F(FrontTest, RemoteAccessNeedsTlsAndAToken) {
   secure();
   const Endpoints endpoints = open_endpoints(recipe_);
   EXPECT_TRUE(endpoints.address.tls);
-  EXPECT_THAT(endpoints.address.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
+  EXPECT_THAT(endpoints.address.address, testing::StartsWith(host_name() + ":")) << "the address that others use";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();
@@ -119,7 +119,7 @@ TEST_F(FrontTest, TrustsOnlyFilesOfTheUser) {
   for (const char* address : {"unix:/s", "dns://10.0.0.1/x:5", "n1", "n1:", "-x:5"})
     EXPECT_THAT(refusal_of({"n1", 1, "", address, false}), HasSubstr("is not HOST:PORT")) << address;
   folder_.write("ck/control.json", to_json({"n1", 1, "", "10.1.2.3:5", false}));
-  EXPECT_TRUE(target_of({.target = (folder_.path() / "ck").string()}).tls) << "whatever the file says";
+  EXPECT_TRUE(target_of({.target = (folder_.path() / "ck").string()}).tls) << "regardless of the file";
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(chown((folder_.path() / "ck/control.json").c_str(), 12345, 12345), 0);
   EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),

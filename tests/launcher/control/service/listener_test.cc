@@ -60,7 +60,7 @@ TEST(ListenerTest, ReportsObstaclesInOneSentence) {
   const Error taken = failure_of([&] { Listener::unix_socket(path, "control.listen"); });
   EXPECT_EQ(taken.code(), Exit::usage);
   EXPECT_THAT(taken.what(), HasSubstr("control.listen: " + path.string() + " exists already"));
-  EXPECT_TRUE(std::filesystem::exists(path)) << "it is the other run's";
+  EXPECT_TRUE(std::filesystem::exists(path)) << "it belongs to the other run";
   EXPECT_THAT(
       failure_of([&] { Listener::unix_socket(folder.path() / std::string(120, 'x'), "control.listen"); }).what(),
       HasSubstr("is too long for a socket"));
@@ -87,7 +87,7 @@ TEST(ListenerTest, ReplacesTheSocketOfAnEndedRun) {
   EXPECT_EQ(error_of_connecting(path), ECONNREFUSED);
   const Listener listener = Listener::unix_socket(path, "k");
   EXPECT_EQ(error_of_connecting(path), 0);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no name but its own";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "only its own name";
   const auto file = folder.write("file", "kept");
   EXPECT_THAT(failure_of([&] { Listener::unix_socket(file, "k"); }).what(), HasSubstr("exists already"));
   EXPECT_TRUE(std::filesystem::is_regular_file(file));

@@ -117,7 +117,7 @@ TEST(MetricsTest, ServesDespiteSilentClients) {
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 OK"));
-  EXPECT_EQ(ask(port, "GET /metrics HTTP/1.1\r\n"), "") << "shut out after a second";
+  EXPECT_EQ(ask(port, "GET /metrics HTTP/1.1\r\n"), "") << "disconnected after a second";
   EXPECT_THAT(ask(port, std::string(20'000, 'x')), testing::AnyOf(StartsWith("HTTP/1.1 400"), ""));
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }

@@ -123,7 +123,7 @@ TEST_F(ServiceTest, AWatcherMayLeaveBetweenTwoSteps) {
   watcher.cancel();
   ASSERT_EQ(ended.wait_for(60s), std::future_status::ready);
   EXPECT_FALSE(ended.get()) << "the run has not ended";
-  EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "nor is it watched any more";
+  EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "and it is no longer watched";
 }
 
 // Carries bytes between a client and a service until it is cut. After that, nothing arrives, not even the end of the
@@ -195,10 +195,10 @@ TEST_F(ServiceTest, ALostMachineEndsWaitingCalls) {
   while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
   while (!begun.load()) std::this_thread::sleep_for(5ms);
   cable.cut();
-  ASSERT_EQ(saving.wait_for(60s), std::future_status::ready) << "it waited for ever";
+  ASSERT_EQ(saving.wait_for(60s), std::future_status::ready) << "it never returned";
   EXPECT_EQ(saving.get(), "gone");
   ASSERT_EQ(watching.wait_for(60s), std::future_status::ready);
-  EXPECT_THAT(watching.get().what(), HasSubstr("does not answer")) << "this is no good end";
+  EXPECT_THAT(watching.get().what(), HasSubstr("does not answer")) << "this end is not a success";
 }
 
 TEST_F(ServiceTest, CheckpointReturnsOnceThatStepOrALaterOneIsDurable) {

@@ -64,7 +64,7 @@ TEST(NodeLifeTest, ReportsAChangeOnce) {
   EXPECT_EQ(twice(State::unreached, 130, kTimeout), Change::unreachable);
   EXPECT_EQ(twice(State::present, 130, kTimeout), Change::silent);
   EXPECT_EQ(twice(State::broken, 103, kTimeout), Change::ended);
-  EXPECT_EQ(twice(State::broken, 130, kTimeout), Change::silent) << "which says more";
+  EXPECT_EQ(twice(State::broken, 130, kTimeout), Change::silent) << "that says more";
 }
 
 TEST(NodeLifeTest, ARestoredConnectionCountsFromItsNextBreak) {
@@ -85,10 +85,10 @@ TEST(NodeLifeTest, ReportsTheLongestSilenceOnce) {
   EXPECT_EQ(life.take_silence(), 0);
   life.hear(130);
   life.leave();
-  EXPECT_EQ(life.take_silence(), 0) << "a node that has left is not missed";
+  EXPECT_EQ(life.take_silence(), 0) << "the silence of a node that left does not count";
   NodeLife first = in(State::unreached);
   first.hear(120);
-  EXPECT_EQ(first.take_silence(), 0) << "it was never there";
+  EXPECT_EQ(first.take_silence(), 0) << "it never came up";
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ TEST_F(NodeStreamTest, AdmitsOnlyNodesOfItsRun) {
   serve();
   Credentials other = credentials_;
   other.token = std::string(64, '0');
-  NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "it is answered"; });
+  NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "the server answered"; });
   Credentials no_certificate = credentials_;
   no_certificate.key.clear();
   NodeStream shows_none(target(), no_certificate, [](const pb::NodeOrder&) { ADD_FAILURE(); });

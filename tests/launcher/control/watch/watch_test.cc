@@ -96,7 +96,7 @@ TEST_F(WatchTest, IgnoresANodeThatDoesNotExist) {
     watch_.broke(node, 101);
   }
   EXPECT_THAT(look(104, Kind::lost), IsEmpty());
-  EXPECT_THAT(look(131, Kind::lost), testing::Not(IsEmpty())) << "the nodes that there are have said nothing since";
+  EXPECT_THAT(look(131, Kind::lost), testing::Not(IsEmpty())) << "the existing nodes have reported nothing since";
 }
 
 TEST_F(WatchTest, ANodeThatLeftIsNotLost) {
@@ -132,7 +132,7 @@ TEST_F(WatchTest, NamesTheRankThatOthersWaitFor) {
   tell(ranks, 100);
   EXPECT_THAT(look(100, Kind::warning),
               ElementsAre("rank 5 on n3 is in 'write block 7' of step 120 for 61 s; 5 ranks wait for it"));
-  EXPECT_THAT(look(101, Kind::warning), IsEmpty()) << "once for a place";
+  EXPECT_THAT(look(101, Kind::warning), IsEmpty()) << "once per place";
 }
 
 TEST_F(WatchTest, NamesTheSlowestRankIfAllWaitInCollectives) {
@@ -338,7 +338,7 @@ TEST_F(WatchTest, ReportsNodesThatComeBack) {
   };
   for (const int node : {0, 1, 2}) hear(node, 0);
   hear(0, 6);
-  EXPECT_THAT(watch_.look(6), IsEmpty()) << "between rank 0 and its own node lies no network";
+  EXPECT_THAT(watch_.look(6), IsEmpty()) << "no network lies between rank 0 and its own node";
   hear(1, 7.5), hear(2, 7.5);
   const auto found = watch_.look(7.5);
   ASSERT_EQ(found.size(), 1U);
@@ -346,7 +346,7 @@ TEST_F(WatchTest, ReportsNodesThatComeBack) {
   EXPECT_EQ(found[0].text,
             "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard from again after a silence of 7 s; the run continues");
   for (const int node : {0, 1, 2}) hear(node, 10.9);
-  EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is nothing to tell of";
+  EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is not reported";
 }
 
 TEST_F(WatchTest, AProcessThatWasStoppedReportsNoReturn) {

@@ -42,7 +42,7 @@ TEST(Allocation, StartsTheRequestedRanksOrOnePerGpu) {
   EXPECT_EQ(ranks_on({"a", {}}, 4), 4);
   EXPECT_EQ(ranks_on({"a", 2}, 4), 2);
   EXPECT_EQ(ranks_on({"a", 8}, 4), 8);
-  EXPECT_EQ(ranks_on({"a", 64, true}, 8), 8) << "a job that was asked for no tasks";
+  EXPECT_EQ(ranks_on({"a", 64, true}, 8), 8) << "a job that requested no tasks";
   EXPECT_EQ(ranks_on({"a", 2, true}, 8), 2);
   EXPECT_EQ(ranks_on({"a", 64, true}, 0), 64);
 }

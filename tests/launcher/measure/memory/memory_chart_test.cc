@@ -54,8 +54,8 @@ TEST(MemoryChartTest, DrawsADotPerMeasuredSetting) {
   EXPECT_NEAR(attribute(svg, first, "cx=\"") - left, 2 * (attribute(svg, second, "cx=\"") - left), 0.2);
   EXPECT_NEAR(2 * (bottom - attribute(svg, first, "cy=\"")), bottom - attribute(svg, second, "cy=\""), 0.2);
   EXPECT_GT(attribute(svg, first, " r=\""), attribute(svg, second, " r=\""));
-  EXPECT_EQ(count(svg, "<rect"), 2u) << "of block, in the picture and in the legend";
-  EXPECT_THAT(svg, Not(HasSubstr(">fp32</text>"))) << "only what there is";
+  EXPECT_EQ(count(svg, "<rect"), 2u) << "one in the picture, one in the legend";
+  EXPECT_THAT(svg, Not(HasSubstr(">fp32</text>"))) << "only dtypes in use";
 }
 
 TEST(MemoryChartTest, HandlesNoMeasurements) {

@@ -64,7 +64,7 @@ TEST(MemorySettingTest, KeepsTheStepAndSavesNothing) {
   EXPECT_EQ(r.accumulation_steps(1), 4);
   EXPECT_EQ(r.training.max_steps, 7);
   EXPECT_EQ(r.zero.optimizer, Tier::device);
-  EXPECT_EQ(r.zero.activations, Tier::device) << "of no recomputation nothing moves";
+  EXPECT_EQ(r.zero.activations, Tier::device) << "without recomputation, nothing moves";
   EXPECT_EQ(recipe_with(given, {device::DType::fp16, Kind::block, 4, Tier::device}, 8, 7).zero.activations, Tier::host);
   EXPECT_FALSE(r.checkpoint.dir);
   EXPECT_FALSE(r.evaluation.asked());
@@ -85,7 +85,7 @@ TEST(MemorySettingTest, UsesTheRecipesBatch) {
     sets.insert(sets.end(), more.begin(), more.end());
     return batch_of(runtime::load_recipe({}, sets));
   };
-  EXPECT_EQ(batch({}), 4) << "that each accumulation divides";
+  EXPECT_EQ(batch({}), 4) << "a batch that each accumulation divides";
   EXPECT_EQ(batch({"training.micro_batch_size=6"}), 6);
   EXPECT_EQ(batch({"training.micro_batch_size=6", "training.gradient_accumulation_steps=2"}), 12);
 }

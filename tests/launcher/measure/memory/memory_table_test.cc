@@ -32,10 +32,11 @@ TEST(MemoryTableTest, ALineShowsPlannedAndMeasuredMemory) {
   EXPECT_EQ(
       memory_line(ran, MemoryOf::cpu),
       "bf16      sqrt           2  host        340.0 MiB  338.0 MiB  420.0 MiB       12.2   3.500000  01234567\n");
-  EXPECT_THAT(memory_line(ran, MemoryOf::gpu), HasSubstr("  300.0 MiB  299.0 MiB  ")) << "the host's is not short";
+  EXPECT_THAT(memory_line(ran, MemoryOf::gpu), HasSubstr("  300.0 MiB  299.0 MiB  "))
+      << "the host's memory is not short";
   EXPECT_EQ(memory_header(MemoryOf::cpu).size() - memory_header(MemoryOf::cpu).find('\n') - 1,
             memory_line(ran, MemoryOf::cpu).size() - 4)
-      << "columns stand below their names";
+      << "columns align with their names";
   MemoryRow large = table_row(DType::fp32, 1, Tier::device, "");
   large.fits = false;
   EXPECT_THAT(memory_line(large, MemoryOf::cpu), AllOf(HasSubstr("340.0 MiB"), HasSubstr("does not fit\n")));

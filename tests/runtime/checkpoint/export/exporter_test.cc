@@ -58,7 +58,7 @@ class ExporterTest : public testing::Test {
         }
       }
     EXPECT_EQ(file.tensors().size(), tensors);
-    EXPECT_EQ(file.metadata().at("format"), "pt") << "transformers refuses a file without";
+    EXPECT_EQ(file.metadata().at("format"), "pt") << "transformers refuses a file without it";
   }
 
   tests::ScratchFolder folder_;

@@ -53,7 +53,7 @@ TEST_F(DisjointSequencesTest, GivesEveryLabelOnceInOrder) {
   EXPECT_THAT(after.labels, Each(-100));
   const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
   EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))
-      << "what is missing is of no document: nothing sees it";
+      << "missing tokens belong to no document: nothing attends to them";
 }
 
 TEST_F(DisjointSequencesTest, PaddingHasNoPosition) {

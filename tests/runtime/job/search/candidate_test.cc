@@ -68,7 +68,7 @@ TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   EXPECT_TRUE(is_worth_planning(recipe_with("0", "device"), shared, unlimited));
   EXPECT_TRUE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "there is no other rank to share with";
   unlimited.tier[2] = std::size_t{1} << 40;
-  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "4 TB of masters alone";
+  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "the masters alone need 4 TB";
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(MicroBatchTest, FitsEveryStageOfAPipeline) {
   }
   ASSERT_GT(most, first) << "the last stage, which has all blocks, is the largest";
   EXPECT_EQ(largest(most).fits->size, 3);
-  EXPECT_EQ(largest(most).fits->memory[0].peak, most) << "what it says is the largest stage's";
+  EXPECT_EQ(largest(most).fits->memory[0].peak, most) << "the figure is the largest stage's";
   EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
 }
 
@@ -159,7 +159,7 @@ TEST(MicroBatchTest, SkipsSizesThatOtherKeysExclude) {
     return largest_micro_batch(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
   };
   const std::vector<std::string> runs = {"training.global_batch_size=8", "training.reduce_group=2"};
-  EXPECT_EQ(largest(runs, 1).fits->size, 4) << "one of 8 is no run of two";
+  EXPECT_EQ(largest(runs, 1).fits->size, 4) << "one micro-batch of 8 does not make two runs";
   EXPECT_FAILURE(largest({"training.global_batch_size=8", "training.reduce_group=3"}, 1), Exit::usage,
                  HasSubstr("training.reduce_group = 3"));
   const std::vector<std::string> rows = {"parallel.tensor=2", "parallel.sequence=true", "data.seq_len=15"};
@@ -205,7 +205,7 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
     const std::string text = settle_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is settled";
+    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
     return std::pair(recipe.training.micro_batch_size, text);
   };
   const auto [five, of_five] = settled({}, room);

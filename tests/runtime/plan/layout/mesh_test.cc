@@ -81,7 +81,7 @@ TEST(Mesh, RanksPerNodeAreKnownForEqualNodes) {
   EXPECT_EQ(ranks_per_node({0, 1, 2}, 3), 1);
   EXPECT_EQ(ranks_per_node({0, 0, 0}, 3), 3);
   EXPECT_EQ(ranks_per_node({0, 0, 1}, 3), 0) << "of different sizes";
-  EXPECT_EQ(ranks_per_node({0, 1, 0, 1}, 4), 0) << "dealt out in turn";
+  EXPECT_EQ(ranks_per_node({0, 1, 0, 1}, 4), 0) << "distributed in turn";
   EXPECT_THAT((Mesh{4, {}, 2}.nodes()), testing::ElementsAre(0, 0, 1, 1));
   EXPECT_THAT((Mesh{4, {}, 4}.nodes()), testing::IsEmpty());
   EXPECT_THAT((Mesh{4}.nodes()), testing::IsEmpty());

@@ -26,7 +26,8 @@ TEST(Placement, AllMeansTheNextKindsGroup) {
   const Placement grouped = placement_of(zero_of(3, kAllRanks, kAllRanks, 4));
   EXPECT_EQ(grouped.parameters.pieces(mesh), 4);
   EXPECT_EQ(grouped.gradients.pieces(mesh), 4);
-  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, kAllRanks, 4)).parameters.pieces(mesh), 1) << "stage 1 has them whole";
+  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, kAllRanks, 4)).parameters.pieces(mesh), 1)
+      << "stage 1 does not divide them";
 }
 
 TEST(Placement, AMeshHasGroupsForShardedState) {
@@ -48,7 +49,8 @@ TEST(Placement, ANodeGroupConsistsOfItsRanks) {
 TEST(Placement, GradientGroupsHoldTheSums) {
   const Mesh mesh{8};
   EXPECT_EQ(placement_of(zero_of(3, kAllRanks, 2, 4)).sums().pieces(mesh), 2);
-  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, 2, 4)).sums().pieces(mesh), 4) << "stage 1: those that are updated";
+  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, 2, 4)).sums().pieces(mesh), 4)
+      << "in stage 1, those of the updated parameters";
   EXPECT_EQ(placement_of(zero_of(0, kAllRanks, 2, 4)).sums().pieces(mesh), 1);
 }
 

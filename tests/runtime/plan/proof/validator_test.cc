@@ -158,7 +158,7 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
   }
   StepPlan other = plan_;
   other.tasks.erase(other.tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
-  EXPECT_NE(hash_of(other), hash) << "one rank leaves one out";
+  EXPECT_NE(hash_of(other), hash) << "one rank omits a collective";
 }
 
 // The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.

@@ -30,7 +30,7 @@ TEST(NamesElsewhere, EachMapsToAnExistingKeyAndIsNotAKey) {
     EXPECT_TRUE(names.insert(other.name).second) << other.name << " is there twice";
     EXPECT_TRUE(other.key.empty() ? !other.note.empty() : keys.contains(other.key)) << other.name;
     for (const std::string_view key : keys)
-      EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is asked of unknown keys alone";
+      EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is called only for unknown keys";
   }
 }
 

@@ -114,7 +114,7 @@ TEST_P(GeneratorTest, TokenByTokenMatchesTheFullForward) {
     const Logits each = logits(std::vector<std::size_t>(kLength, 1), precision);
     double loss = 0;
     for (std::size_t i = 0; i + 1 < kLength; ++i) loss += loss_of(each[i], tokens_[i + 1]);
-    EXPECT_GT(loss / (kLength - 1), 5) << "far from the even guess, whose loss is 4.5";
+    EXPECT_GT(loss / (kLength - 1), 5) << "far from a uniform guess, whose loss is 4.5";
     EXPECT_NEAR(loss / (kLength - 1), full_forward_loss(precision), tolerance) << precision;
   }
 }

@@ -95,7 +95,7 @@ TEST(EventFile, AResumedRunKeepsOnlyItsOwnSteps) {
   ASSERT_LT(of_three, before.size());
   write_steps(folder.path(), 4, 4);
   const auto names = names_in(folder.path());
-  ASSERT_EQ(names.size(), 2u) << "files that are open elsewhere are not appended to";
+  ASSERT_EQ(names.size(), 2u) << "files that another process has open are not appended to";
   EXPECT_EQ(folder.read(names[0]), before.substr(0, of_three));
   EXPECT_THAT(folder.read(names[1]), HasSubstr("train/loss"));
 }
@@ -111,7 +111,7 @@ TEST(EventFile, ANewRunReplacesOnlyThePreviousRun) {
   const auto names = names_in(folder.path());
   ASSERT_EQ(names.size(), 2u);
   EXPECT_EQ(folder.read("events.out.tfevents.1.other"), "theirs");
-  EXPECT_NE(names[1], before[1]) << "a file that is open elsewhere is not written anew";
+  EXPECT_NE(names[1], before[1]) << "a file that another process has open is not rewritten";
   EXPECT_EQ(events_up_to(folder.read(names[1]), {2}), folder.read(names[1]).size());
 }
 

@@ -38,7 +38,7 @@ TEST_F(ReportFileTest, AResumedRunKeepsTheLinesOfItsSteps) {
       "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"step\":2,\"eval_loss\":5}\n{\"step\":3,\"loss\":1}\n";
   const std::string two = "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n";
   EXPECT_EQ(after(lines, KeptLines{2, true}, "new\n"), two + "{\"step\":2,\"eval_loss\":5}\nnew\n");
-  EXPECT_EQ(after(lines, KeptLines{2, false}, "new\n"), two + "new\n") << "the evaluation is made again";
+  EXPECT_EQ(after(lines, KeptLines{2, false}, "new\n"), two + "new\n") << "the evaluation is repeated";
   EXPECT_EQ(after(lines + "{\"step\":4", KeptLines{9, true}, "new\n"), lines + "new\n") << "a line that was cut off";
 }
 
@@ -52,7 +52,7 @@ TEST_F(ReportFileTest, AnUnwrittenReportLeavesTheFileUnchanged) {
   const auto old = folder_.write("old", "kept\n"), fresh = folder_.path() / "fresh";
   {
     const ReportFile a(old, "report.jsonl"), b(fresh, "report.csv");
-    EXPECT_TRUE(std::filesystem::exists(fresh)) << "so that a mistake is known before the run";
+    EXPECT_TRUE(std::filesystem::exists(fresh)) << "so that a mistake shows before the run";
   }
   EXPECT_EQ(folder_.read("old"), "kept\n");
   EXPECT_FALSE(std::filesystem::exists(fresh));

@@ -67,13 +67,13 @@ TEST_F(RunReportsTest, AFolderHoldsAllReportsUnderTheirUsualNames) {
   const Recipe::Report named = recipe().report;
   EXPECT_EQ(named.summary, folder_.path() / "run/summary.json");
   EXPECT_EQ(named.trace, folder_.path() / "run/trace.json");
-  EXPECT_EQ(recipe({"report.summary=/elsewhere"}).report.summary, "/elsewhere") << "a name of one's own comes first";
+  EXPECT_EQ(recipe({"report.summary=/elsewhere"}).report.summary, "/elsewhere") << "an explicit name comes first";
 }
 
 TEST_F(RunReportsTest, TheFolderContainsTheRunsRecipe) {
   run(0, 1);
   const std::string text = read("recipe.toml");
-  EXPECT_THAT(text, Not(HasSubstr("report.dir"))) << "to run it again is not to write over this report";
+  EXPECT_THAT(text, Not(HasSubstr("report.dir"))) << "running it again must not overwrite this report";
   EXPECT_EQ(to_text(load_recipe(folder_.path() / "run/recipe.toml", {})), to_text(recipe()));
 }
 
@@ -85,7 +85,7 @@ TEST_F(RunReportsTest, AResumedRunIsOneRunInEveryReport) {
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_THAT(rows[0], HasSubstr("step,"));
   EXPECT_THAT(rows[3], testing::StartsWith("3,"));
-  EXPECT_EQ(lines_of(read("events.jsonl")).size(), 2u) << "all starts";
+  EXPECT_EQ(lines_of(read("events.jsonl")).size(), 2u) << "all of the starts";
   run(0, 1);
   EXPECT_EQ(lines_of(read("report.csv")).size(), 2u);
   EXPECT_EQ(lines_of(read("events.jsonl")).size(), 1u);

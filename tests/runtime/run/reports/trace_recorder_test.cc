@@ -46,7 +46,7 @@ TEST(TraceRecorder, KeepsTheNewestStepByDefault) {
   TraceRecorder recorder(job.plan, {}, 0, 5);
   EXPECT_FALSE(recorder.wants(5));
   recorder.record_newest(0, std::vector<Span>(job.plan.tasks.size()));
-  EXPECT_TRUE(recorder.steps().empty()) << "no step was taken";
+  EXPECT_TRUE(recorder.steps().empty()) << "no step has run";
   recorder.record_newest(4, std::vector<Span>(job.plan.tasks.size(), {40, 41}));
   EXPECT_THAT(recorder.steps(), ElementsAre(4));
   EXPECT_EQ(recorder.missing(), "");
@@ -288,7 +288,7 @@ TEST_F(TracedRun, ContainsRanksOfAllPipelineStages) {
                   static_cast<std::size_t>(ranks) * messages);
         for (const TraceEvents::Arrow& arrow : trace.arrows) {
           if (!crosses(arrow)) continue;
-          EXPECT_EQ(arrow.from.first % 2, arrow.to.first % 2) << "to the rank of the same place";
+          EXPECT_EQ(arrow.from.first % 2, arrow.to.first % 2) << "to the rank at the same place";
         }
       }
     });

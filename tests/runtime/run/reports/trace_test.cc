@@ -47,7 +47,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     const TraceEvents trace = read_trace(planned(job));
     EXPECT_EQ(trace.kind, "planned");
     EXPECT_EQ(trace.ranks, plan.ranks());
-    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks alike";
+    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks are alike";
     const auto slices = trace.tasks_of(0);
     ASSERT_EQ(slices.size(), tasks_with_rows(plan));
     double sent = 0, read = 0, written = 0;
@@ -67,7 +67,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     for (const Task& task : plan.tasks) planned += task.cost.sent_bytes;
     EXPECT_EQ(sent, planned);
     EXPECT_GE(sent, static_cast<double>(plan.comm_bytes.total()))
-        << "of the rank that sends most, and this is rank 0's";
+        << "the plan counts the rank that sends most, and this is rank 0";
     EXPECT_EQ(read, static_cast<double>(plan.io_bytes.read[static_cast<std::size_t>(Tier::nvme)]));
     EXPECT_EQ(written, static_cast<double>(plan.io_bytes.written[static_cast<std::size_t>(Tier::nvme)]));
   }
@@ -103,7 +103,7 @@ TEST(Trace, MemoryStaysBelowThePlannedPeak) {
       for (const Buffer& buffer : plan.buffers)
         if (static_cast<std::size_t>(buffer.tier) == tier && buffer.whole_cycle)
           lasting += static_cast<std::int64_t>(buffer.bytes);
-      EXPECT_EQ(last, lasting) << "what the step leaves";
+      EXPECT_EQ(last, lasting) << "the tensors that the step leaves";
       EXPECT_GE(most, lasting);
       EXPECT_LE(most, static_cast<std::int64_t>(plan.memory[tier].peak)) << kTierNames[tier];
       if (tier == 0) {
@@ -149,8 +149,8 @@ TEST_F(TraceOfSteps, AWaitForThePreviousStepIsAnArrow) {
   ASSERT_GT(waits_across(), 0u);
   const std::size_t one = read({{0, 3}}).arrows.size();
   EXPECT_EQ(read({{0, 3}, {0, 4}}).arrows.size(), 2 * one + waits_across());
-  EXPECT_EQ(read({{0, 3}, {0, 5}}).arrows.size(), 2 * one) << "the step before is not in the trace";
-  EXPECT_EQ(read({{0, 3}, {1, 4}}).arrows.size(), 2 * one) << "it is another rank's";
+  EXPECT_EQ(read({{0, 3}, {0, 5}}).arrows.size(), 2 * one) << "the previous step is not in the trace";
+  EXPECT_EQ(read({{0, 3}, {1, 4}}).arrows.size(), 2 * one) << "it belongs to another rank";
 }
 
 TEST_F(TraceOfSteps, ATaskThatDidNotRunHasNoSliceNorArrow) {

@@ -44,7 +44,7 @@ TEST(Gather, CollectsTheShardsOfAUnit) {
   EXPECT_EQ(all.sent, 3 * shard_bytes()) << "to three others";
   EXPECT_EQ(all.task.cost.sent_bytes, static_cast<double>(3 * shard_bytes()));
   EXPECT_EQ(two.task.end, all.task.end);
-  EXPECT_EQ(two.sent, 2 * shard_bytes()) << "half a unit to the other of its group";
+  EXPECT_EQ(two.sent, 2 * shard_bytes()) << "half a unit to the other rank of its group";
   EXPECT_EQ(all.between, shard_bytes()) << "once to the other node, which passes it on";
   EXPECT_EQ(all.task.cost.between_bytes, static_cast<double>(shard_bytes()));
   EXPECT_EQ(two.between, 0u) << "its group is a node";
@@ -53,7 +53,7 @@ TEST(Gather, CollectsTheShardsOfAUnit) {
 TEST(Spread, SendsUpdatedPartsToTheirHolders) {
   const auto spread = [](Draft& draft, int held, int) { Spread{.unit = 1, .parameters = held}.add(draft); };
   const Added of_two = add(2, 0, spread);
-  EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is there";
+  EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is already there";
   EXPECT_EQ(of_two.task.end, 2 * shard_bytes() / 2);
   EXPECT_EQ(of_two.sent, shard_bytes()) << "to the rank of the other group with the same half";
   EXPECT_EQ(of_two.between, shard_bytes()) << "which is on the other node";

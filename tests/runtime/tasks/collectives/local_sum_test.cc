@@ -62,7 +62,7 @@ TEST(LocalSum, RoundReplacesTheLastGradient) {
   const Task& task = s.run.task();
   EXPECT_EQ(task.kind, TaskKind::round);
   EXPECT_EQ(task.lane, LaneId::reduce);
-  EXPECT_EQ(task.micro_batch, -1) << "it is of all of them";
+  EXPECT_EQ(task.micro_batch, -1) << "it belongs to all micro-batches";
   EXPECT_EQ(use_of(task, Role::gradients).access, Access::write);
   EXPECT_EQ(use_of(task, Role::gradients).buffer, s.gradient.buffer);
   EXPECT_EQ(use_of(task, Role::local_sum).access, Access::read);

@@ -195,7 +195,7 @@ TEST_P(Sharing, AddsTheGradientsOfAllUnits) {
   const auto own = gradient(before, alone, 1, kAhead), second = gradient(before, alone, 2, kAhead),
              head = gradient(before, alone, 3, decoder);
   for (const auto& each : {own, second, head})
-    EXPECT_GT(*std::max_element(each.begin(), each.end()), 1e-3f) << "a table that learns nothing shows nothing";
+    EXPECT_GT(*std::max_element(each.begin(), each.end()), 1e-3f) << "a table that does not learn proves nothing";
   for (const int shares : {1, 2}) {
     const auto shared = gradient(before, after_a_step(DType::fp32, shares, GetParam()), 1, kAhead);
     for (std::size_t i = 0; i < kTable; ++i)
