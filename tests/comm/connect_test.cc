@@ -33,7 +33,7 @@ void expect_usage_error(Backend backend, const char* words) {
   }
 }
 
-TEST_F(Connect, AloneWithoutALauncher) {
+TEST_F(Connect, IsSoloWithoutALauncher) {
   EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
   EXPECT_EQ(connect(Backend::solo, Transport::messages)->describe(), "one rank without mpirun");
 }

@@ -51,7 +51,7 @@ TEST(SharedMapping, RefusesMemoryThatWasNotAnnounced) {
   EXPECT_THROW(SharedMapping::of(address), Error);
 }
 
-TEST(SharedMapping, ResidentBytesAreThoseTouched) {
+TEST(SharedMapping, OnlyTouchedBytesAreResident) {
   SharedMapping mine("strata-test-resident", 1 << 20);
   EXPECT_EQ(resident_bytes("strata-test-resident"), 0u);
   for (std::size_t page = 0; page < 10; ++page) mine.data()[page * 4096] = std::byte{1};

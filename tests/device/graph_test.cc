@@ -58,7 +58,7 @@ class GraphTest : public ::testing::Test {
   Lane main_{"main", 1, 0, abort_, kDevice}, side_{"side", 1, 0, abort_, kDevice};
 };
 
-TEST_F(GraphTest, RunsWhatWasRecordedAsOftenAsLaunched) {
+TEST_F(GraphTest, EachLaunchRunsTheRecordedWork) {
   const Graph graph(main_, [&] { pass_on(); });
   settle();
   EXPECT_EQ(d_[0], 0) << "recorded, not run";

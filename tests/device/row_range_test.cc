@@ -41,7 +41,7 @@ RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   }
 }
 
-TEST(RowRange, ForOneDocumentPerSequenceWindowsAreTiles) {
+TEST(RowRange, WindowsOfSingleDocumentSequencesAreTiles) {
   const std::vector<RowRange> documents(150, {0, 150});
   for (std::size_t begin = 0; begin < 150; begin += 64) {
     TileWalk at(documents.data(), 150, begin, 64);

@@ -141,7 +141,7 @@ TEST_F(LaunchAlone, AStopNamesTheKeyNeededToResume) {
 }
 
 // The reader stops reading, like a terminal after Ctrl-S. The run continues, and its agents still hear from launch.
-TEST_F(LaunchAlone, ABlockedScreenDelaysNothing) {
+TEST_F(LaunchAlone, ABlockedScreenDoesNotDelayTheRun) {
   std::string line;
   for (const std::string& word : launch({}, {"control.timeout=3", "training.max_steps=3000"}))
     line += "'" + word + "' ";
@@ -194,7 +194,7 @@ TEST_F(LaunchAlone, ABlockedScreenDoesNotDelayARestart) {
 }
 
 // If only launch were stopped, its agents would end the ranks.
-TEST_F(LaunchAlone, CtrlZDoesNothing) {
+TEST_F(LaunchAlone, CtrlZHasNoEffect) {
   Running running(launch({}, {"control.timeout=3", "training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
   running.send(SIGTSTP);

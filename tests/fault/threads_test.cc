@@ -31,7 +31,7 @@ TEST_F(ThreadsFault, NamesTheLimitToRaise) {
                          HasSubstr("device.threads"), HasSubstr("ulimit -u")));
 }
 
-TEST_F(ThreadsFault, TheOthersHearOfARefusedThread) {
+TEST_F(ThreadsFault, OtherRanksAreToldOfARefusedThread) {
   const Outcome outcome =
       run(under_mpirun(2, run_.train({"device.threads=256"}),
                        std::string("test $OMPI_COMM_WORLD_RANK != 1 || { ") + kLimit + "}; exec \"$@\""));

@@ -62,7 +62,7 @@ TEST_F(Overwrite, AnOutputNeedsAFolderAndMustNotBeOne) {
 }
 
 // A run that removes the checkpoint would remove such a file, too.
-TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
+TEST_F(Overwrite, NoCommandWritesIntoACheckpoint) {
   folder_.write("run/step-00000003/manifest.json", "{}");
   fs::create_directories(file("run/step-00000003/more"));
   fs::create_directory_symlink("run/step-00000003", file("link"));

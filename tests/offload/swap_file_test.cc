@@ -85,7 +85,7 @@ TEST_F(SwapFileTest, ReservesItsBytesAndLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(SwapFileTest, NoFolder) {
+TEST_F(SwapFileTest, ReportsAMissingFolder) {
   EXPECT_FAILURE(SwapFile(folder_.path() / "none", kBlock, 0), Exit::usage,
                  AllOf(HasSubstr((folder_.path() / "none").string()), HasSubstr("does not exist")));
   const auto file = folder_.write("file", "x");
@@ -93,14 +93,14 @@ TEST_F(SwapFileTest, NoFolder) {
   EXPECT_FAILURE(SwapFile(file / "below", kBlock, 0), Exit::usage, HasSubstr("Not a directory"));
 }
 
-TEST_F(SwapFileTest, NotEnoughSpaceIsRefusedAtOnce) {
+TEST_F(SwapFileTest, RefusesTooLittleSpaceAtOnce) {
   constexpr std::uint64_t kPebibyte = std::uint64_t{1} << 50;
   EXPECT_FAILURE(SwapFile(folder_.path(), kPebibyte, 5), Exit::does_not_fit,
                  AllOf(HasSubstr("rank 5"), HasSubstr(folder_.path().string()), HasSubstr("1125899906842624 bytes"),
                        HasSubstr("free there")));
 }
 
-TEST_F(SwapFileTest, NotWritable) {
+TEST_F(SwapFileTest, ReportsAnUnwritableFolder) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0555), 0);
   EXPECT_EXIT(
       {
@@ -112,7 +112,7 @@ TEST_F(SwapFileTest, NotWritable) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
 }
 
-TEST_F(SwapFileTest, ReadOnlyFileSystem) {
+TEST_F(SwapFileTest, ReportsAReadOnlyFileSystem) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {

@@ -94,7 +94,7 @@ TEST_P(GoldenTest, ASafeCutChangesNoId) {
   EXPECT_EQ(cuts == 0, std::count(std::begin(never), std::end(never), GetParam()) == 1) << cuts;
 }
 
-TEST_P(GoldenTest, StreamingGivesTheWholeText) {
+TEST_P(GoldenTest, StreamingYieldsTheCompleteText) {
   if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, and before the first one of a piece";
   StreamDecoder stream(*tokenizer_);
   std::string text;
@@ -132,7 +132,7 @@ TEST(RepairTest, ReplacesEachMaximalInvalidPart) {
   EXPECT_EQ(repaired("\x80\xff"), r + r);
 }
 
-TEST(StreamDecoderTest, HoldsBackHalfACharacter) {
+TEST(StreamDecoderTest, HoldsBackAnIncompleteCharacter) {
   const auto tokenizer = load_tokenizer(kGolden / "gpt2");
   const auto ids = tokenizer->encode("\U0001f4a0!");
   ASSERT_GT(ids.size(), 2u);  // the character is more than one token

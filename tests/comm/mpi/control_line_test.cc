@@ -70,7 +70,7 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
 
 // Two ranks fail before they have heard of each other. If the lower one's notice comes soon, its failure counts,
 // otherwise the rank's own. Later notices change nothing, because a rank has then said why.
-TEST(ControlLine, OfSimultaneousFailuresTheLowestRankCounts) {
+TEST(ControlLine, TheSimultaneousFailureOfTheLowestRankCounts) {
   for (const bool soon : {true, false}) {
     Gate both(2);
     fake_mpi::run_well(
@@ -103,7 +103,7 @@ TEST(ControlLine, OfSimultaneousFailuresTheLowestRankCounts) {
 }
 
 // The order in which notices arrive does not matter.
-TEST(ControlLine, OfSeveralNoticesTheLowestRankCounts) {
+TEST(ControlLine, TheNoticeOfTheLowestRankCounts) {
   Gate all(3);
   fake_mpi::run_well(
       3,

@@ -77,7 +77,7 @@ TEST(ExactSum, ManyTermsAgainstWideArithmetic) {
   }
 }
 
-TEST(ExactSum, Cancellation) {
+TEST(ExactSum, CancelledTermsKeepTheirSmallRest) {
   EXPECT_EQ(sum_of({kMax, 1.0, kTiny, -kMax, -1.0}).round(), kTiny);
   EXPECT_EQ(sum_of({1e300, 1.0, -1e300}).round(), 1.0);
   EXPECT_EQ(sum_of({-1e300, 0x1p-1000, 1e300, -0x1p-1000}).round(), 0.0);
@@ -133,7 +133,7 @@ TEST(ExactSum, CarriesBeforeChunksOverflow) {
   EXPECT_LE(s.uncarried, 1ull << 29);
 }
 
-TEST(ExactSum, NotFiniteTermsAreCounted) {
+TEST(ExactSum, CountsNonFiniteTerms) {
   ExactSum s = sum_of({1.0, kInf, std::nan(""), -kInf});
   EXPECT_EQ(s.nonfinite, 3u);
   EXPECT_TRUE(std::isnan(s.round()));

@@ -70,7 +70,7 @@ TEST(Dropout, CountsFromTheOperandsFirstElement) {
 }
 
 // Some columns of a matrix lose the same elements as in the whole matrix, whether or not they are whole packs.
-TEST(Dropout, CountsColumnsOfAWholeMatrix) {
+TEST(Dropout, CountsColumnsOfACompleteMatrix) {
   constexpr std::size_t kRows = 37, kStride = 88;
   const StepScalars scalars = scalars_of(5, 3);
   const Dropout use{.probability = 0.4f, .site = 2, .micro_batch = 1, .scalars = &scalars};
@@ -92,7 +92,7 @@ TEST(Dropout, CountsColumnsOfAWholeMatrix) {
     }
 }
 
-TEST(Dropout, KeepsTheShareItShould) {
+TEST(Dropout, KeepsTheExpectedShare) {
   const StepScalars scalars = scalars_of(1, 0);
   for (const float p : {0.1f, 0.5f, 0.9f}) {
     Array x(DType::fp32, 1 << 18);

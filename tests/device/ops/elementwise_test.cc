@@ -73,7 +73,7 @@ TEST(Cast, WidensEvery16BitNumber) {
 }
 
 // There are several tasks, and gaps that must not change.
-TEST(Cast, OfColumnsRoundsOnceAndLeavesTheOthers) {
+TEST(Cast, CastsOnlyTheGivenColumnsAndRoundsOnce) {
   constexpr std::size_t kRows = 700, kColumns = 130, kFrom = 131, kTo = 140;
   const Array source = any_floats(kRows * kFrom);
   for (const DType first : kDTypes)

@@ -150,7 +150,7 @@ TEST_F(RunData, RefusesFilesThatAreNotReports) {
 }
 
 // The report of a run that was killed while it wrote, or whose disk was full.
-TEST_F(RunData, LeavesOutADamagedPart) {
+TEST_F(RunData, OmitsADamagedPart) {
   const std::string plan = plan_of(job());
   const std::pair<const char*, std::string> parts[] = {
       {"plan.json", plan}, {"summary.json", summary_of(1)}, {"trace.json", "{\"traceEvents\":[]}"}};

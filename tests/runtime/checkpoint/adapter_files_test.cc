@@ -290,7 +290,7 @@ TEST_F(AdapterFiles, IgnoresNamesOfOtherFamilies) {
 }
 
 // A recipe may name only the adapter, because its file names the base.
-TEST_F(AdapterFiles, AsModelPathAnAdapterIsReadWithItsBase) {
+TEST_F(AdapterFiles, ReadsAnAdapterGivenAsModelPathWithItsBase) {
   export_model(ModelFolder(saved_.checkpoints()), place("base"), {});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
   std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });

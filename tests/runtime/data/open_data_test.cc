@@ -168,7 +168,7 @@ TEST_F(OpenDataTest, ReadsOnlyEvaluatedSequences) {
     }
 }
 
-TEST_F(OpenDataTest, PacksValidationDataAlike) {
+TEST_F(OpenDataTest, PacksValidationDataTheSameWay) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
   const auto first = [&](std::uint64_t most) {

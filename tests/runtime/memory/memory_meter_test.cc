@@ -13,7 +13,7 @@ Task task_with(std::initializer_list<int> buffers) {
 
 // One buffer is always alive. Of two others, one ends in the task before the other begins, so they never overlap, in
 // this step or the next.
-TEST(MemoryMeter, CountsWhatIsAliveAtTheSameTime) {
+TEST(MemoryMeter, CountsBuffersThatAreAliveTogether) {
   StepPlan plan{};
   plan.buffers = {{"lasting", Kind::parameters, Tier::device, 4096, true, true, 0},
                   {"first", Kind::workspace, Tier::device, 8192, false, false, 4096},

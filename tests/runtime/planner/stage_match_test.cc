@@ -76,7 +76,7 @@ class Mismatches : public testing::Test {
   std::vector<StepPlan> plans_;
 };
 
-TEST_F(Mismatches, NoneIfNothingChanges) {
+TEST_F(Mismatches, MatchingStagesHaveNone) {
   EXPECT_EQ(mismatch(plans_), std::nullopt);
 }
 

@@ -70,7 +70,7 @@ class EvaluatorTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(EvaluatorTest, TheSameBitsForAnyRanksStagesThreadsAndTiles) {
+TEST_F(EvaluatorTest, SameBitsForAnyRanksStagesThreadsAndTiles) {
   const std::string data = "data.validation=" + tokens("v.bin", 0, 150);  // 10 sequences, the last shorter
   const Evaluated one = evaluate(sets({data}), 1);
   EXPECT_EQ(one.labels, 149u);

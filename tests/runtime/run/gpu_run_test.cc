@@ -66,7 +66,7 @@ class GpuRun : public testing::TestWithParam<const char*> {
   tests::ScratchFolder folder_;
 };
 
-TEST_P(GpuRun, HasTheSameBitsWhateverStageTierRecomputationOrderAndRanks) {
+TEST_P(GpuRun, HasTheSameBitsInEveryPlan) {
   const std::vector<GpuRunVariant> variants = {
       {1, {"training.recompute=block", "memory.order=vertical"}},
       {1, {"zero.optimizer=host", "zero.parameters=host", "zero.gradients=host"}},

@@ -124,7 +124,7 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
 }
 
 // The results are the same if the run itself opens the data.
-TEST_P(IndexMemoryTest, BitsDoNotDependOnWhoOpensTheData) {
+TEST_P(IndexMemoryTest, BitsDoNotDependOnWhenDataAreOpened) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
     Workload settled = open_workload(recipe(GetParam()));

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(States, Meshes,
                          testing::Values("training.precision=fp32", "training.precision=bf16",
                                          "optimizer.name=adamw8bit"));
 
-TEST_P(Meshes, WriteTheSameBytesAndResumeFromEachOther) {
+TEST_P(Meshes, WriteTheSameBytesAndResumeFromOneAnother) {
   const SavedRun run;
   const std::string nvme = "memory.nvme=" + run.folder().path().string();
   const std::vector<Writer> writers = {

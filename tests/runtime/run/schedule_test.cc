@@ -33,7 +33,7 @@ TEST(ScheduleTest, DecaysToTheRatioAtTheLastStep) {
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 0, 0.0, 1, 1), 0.0);
 }
 
-TEST(ScheduleTest, InBetween) {
+TEST(ScheduleTest, MatchesTheFormulasInBetween) {
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 0, 0.1, 100, 50), 1.1);   // 2 * (1 - 0.9 / 2)
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 20, 0.0, 100, 40), 1.5);  // t = 1/4
   EXPECT_DOUBLE_EQ(lr(Decay::cosine, 0, 0.1, 100, 50), 1.1);   // the half is where cos is 0
@@ -83,7 +83,7 @@ TEST(LossScalerTest, OffInOtherPrecisions) {
   EXPECT_EQ(scaler.scale(), 1);
 }
 
-TEST(LossScalerTest, ResumesWhereItWas) {
+TEST(LossScalerTest, ContinuesFromItsSavedState) {
   LossScaler first(true, {.initial_scale = 8, .growth_interval = 2}), second(true, {.growth_interval = 2});
   first.update(false);
   second.restore(first.state());

@@ -62,7 +62,7 @@ void expect_the_whole_model(const std::vector<std::string>& more) {
   EXPECT_EQ(blocks, more.empty() ? 0u : 6u);
 }
 
-TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
+TEST(ShardsCheckpoint, AnyReaderFindsTheCompleteModel) {
   expect_the_whole_model({});
   expect_the_whole_model(with_sets(kInFourBits, {"model.double_quant=false"}));
 }

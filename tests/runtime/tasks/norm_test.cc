@@ -100,7 +100,7 @@ TEST(ConsensusTask, SendsItsMessageToTheOthers) {
 
 // All ranks have the norm, loss and stop requests of all ranks, and so the same factor. If one rank's values are not
 // finite, all skip the step.
-TEST(ConsensusTask, RanksDecideAlike) {
+TEST(ConsensusTask, AllRanksMakeTheSameDecision) {
   for (const bool finite : {true, false})
     comm::run_threads(2, [&](comm::World& world) {
       const PlanCase c = make_case(small(false), 2, 1, 0, DType::bf16, false, false, 1, {});

@@ -157,7 +157,7 @@ TEST(ForwardTask, CountsNonFiniteOutputs) {
 }
 
 // A run that generates processes one row at a time, in buffers for several.
-TEST(ForwardTask, OneRowTakesOneRow) {
+TEST(ForwardTask, AGeneratedRowReadsAndWritesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);
   p.run.place();

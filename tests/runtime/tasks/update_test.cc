@@ -119,7 +119,7 @@ TEST(UpdateTask, ARankUpdatesItsShard) {
 }
 
 // In a cyclic plan, the update is the previous step's, with its scalars carried over, and runs where the state is.
-TEST(UpdateTask, InACyclicPlanUpdatesThePreviousStep) {
+TEST(UpdateTask, ACyclicPlanUpdatesThePreviousStep) {
   PlanCase c = two_updates(1, 0);
   c.request.placement.optimizer.tier = Tier::host;
   Updated u(std::move(c), 0, Tier::host);

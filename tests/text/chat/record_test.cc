@@ -90,7 +90,7 @@ TEST(RecordTest, ReportsANullField) {
 }
 
 // As in transformers, this applies to every turn and only to its own fields.
-TEST(RecordTest, NullFieldsOfATurnAreLeftOut) {
+TEST(RecordTest, NullFieldsOfATurnAreOmitted) {
   EXPECT_EQ(
       turns(conversation(
           R"({"messages": [{"role": "user", "content": "q", "tool_calls": null, "name": null}, {"role": "assistant",

@@ -21,7 +21,7 @@ namespace {
 using namespace testing::attention;
 using testing::Array;
 
-TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
+TEST(Attention, ReferenceGradientsMatchItsForward) {
   Case c{1, 5, 2, 1, 3, 3};
   c.dropout = 0.25f;
   Operands x = AttentionRun(c).operands();
@@ -298,7 +298,7 @@ TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
   EXPECT_GT(std::abs(sum - static_cast<double>(c.heads * c.seq)), 1e-2);  // something was dropped at all
 }
 
-TEST(Attention, DropoutCountsTheHeadsOfTheWholeLayer) {
+TEST(Attention, DropoutCountsTheHeadsOfTheCompleteLayer) {
   for (const DType dtype : testing::kDTypes) {
     Case c{2, 70, 2, 1, 16, 0, dtype, 0.3f};
     c.layer_heads = 6;

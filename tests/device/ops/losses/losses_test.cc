@@ -214,7 +214,7 @@ TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
 }
 
 // The sum is exact in fp64, so every order gives it.
-TEST(SumLosses, InFp64) {
+TEST(SumLosses, SumsInFp64) {
   Array losses = Array::random(DType::fp32, 1001, 1, 11.0f);
   ExactSum total;
   total.add(0.5);

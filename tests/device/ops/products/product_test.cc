@@ -207,7 +207,7 @@ Multiplication without_epilogue(ProductShape s) {
   return plain;
 }
 
-TEST(Product, GeluIsThatOfTheRoundedOutput) {
+TEST(Product, GeluUsesTheRoundedOutput) {
   for (const DType dtype : testing::kDTypes)
     for (const Epilogue epilogue : {Epilogue::gelu_tanh, Epilogue::gelu_erf}) {
       ProductShape s = with_epilogue(dtype, epilogue);
@@ -227,7 +227,7 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
     }
 }
 
-TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
+TEST(Product, GeluGradientUsesTheRoundedOutput) {
   for (const DType dtype : testing::kDTypes)
     for (const Epilogue epilogue : {Epilogue::gelu_tanh_gradient, Epilogue::gelu_erf_gradient}) {
       const ProductShape s = with_epilogue(dtype, epilogue);

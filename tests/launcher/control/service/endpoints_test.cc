@@ -51,7 +51,7 @@ TEST_F(FrontTest, ListensInAPrivateFolderByDefault) {
   EXPECT_EQ(endpoints.address.grpc_target(), "unix:" + endpoints.service->path().string());
 }
 
-TEST_F(FrontTest, WithoutAPrivateFolderGivesTheReasonAndContinues) {
+TEST_F(FrontTest, ReportsAMissingPrivateFolderAndContinues) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
   EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),

@@ -108,7 +108,7 @@ TEST(ListenerTest, ParsesAddresses) {
   EXPECT_EQ(host_and_port("[::1]:443").host, "::1");
 }
 
-TEST(DoorkeeperTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
+TEST(ConnectionLimiterTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   std::mutex mutex;
@@ -136,7 +136,7 @@ TEST(DoorkeeperTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
   EXPECT_EQ(count(), 1U);
 }
 
-TEST(DoorkeeperTest, ClosesTheOldestUnprovenConnectionForANewOne) {
+TEST(ConnectionLimiterTest, ClosesTheOldestUnprovenConnectionForANewOne) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   std::mutex mutex;

@@ -122,7 +122,7 @@ TEST(MetricsTest, ServesDespiteSilentClients) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-TEST(MetricsTest, WithCredentialsSpeaksOnlyTls) {
+TEST(MetricsTest, CredentialsAllowOnlyTls) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
@@ -184,7 +184,7 @@ std::string ask_by_tls(int port, const Credentials& own, const std::string& toke
 }
 
 // control.tls_client_ca also applies to readers of the metrics.
-TEST(MetricsTest, WithAClientAuthorityAnswersOnlyItsClients) {
+TEST(MetricsTest, AClientAuthorityAdmitsOnlyItsClients) {
   Credentials own = make_credentials();
   const Credentials client = make_credentials();
   own.client_ca = client.cert;

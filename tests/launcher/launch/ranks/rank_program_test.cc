@@ -28,7 +28,7 @@ struct RankProgram : testing::Test {
   RankStart start{{{"n1", 2}, {"n2", 1}}, {"train", "r.toml"}, {"STRATA_X"}, "run-1", {}, false};
 };
 
-TEST_F(RankProgram, ByMpirun) {
+TEST_F(RankProgram, StartsWithMpirun) {
   const Program program = rank_program(allocation, start);
   EXPECT_EQ(program.words.front(), "mpirun");
   EXPECT_EQ(after(program.words, "--host"), "n1:2,n2:1");
@@ -47,7 +47,7 @@ TEST_F(RankProgram, ByMpirun) {
 }
 
 // The same with Open MPI 5, whose daemons have their own parameters.
-TEST_F(RankProgram, ByPrterun) {
+TEST_F(RankProgram, StartsWithPrterun) {
   setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
   setenv("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh", 1);
   allocation.starter = Starter::prterun;
@@ -77,7 +77,7 @@ TEST_F(RankProgram, ByPrterun) {
     unsetenv(name);
 }
 
-TEST_F(RankProgram, BySrun) {
+TEST_F(RankProgram, StartsWithSrun) {
   allocation.starter = Starter::srun;
   const Program program = rank_program(allocation, start);
   EXPECT_EQ(program.words.front(), "srun");

@@ -89,7 +89,7 @@ TEST(EncoderBlockTest, MatchesTheReference) {
 }
 
 // There are gaps after every parameter, so that queries, keys and values need a product each.
-TEST(EncoderBlockTest, OfOddSizesMatchesTheReference) {
+TEST(EncoderBlockTest, OddSizesMatchTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
 }
 

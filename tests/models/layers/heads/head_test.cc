@@ -335,7 +335,7 @@ TEST(HeadChunksTest, ChunkingChangesSumsByTheirRoundingOnly) {
   }
 }
 
-TEST(HeadUnitTest, WithoutLabelsNothingIsLearned) {
+TEST(HeadUnitTest, GradientsAreZeroWithoutLabels) {
   TestedHead head({97, 24, 50, true, true});
   for (std::int32_t& label : head->labels) label = device::kIgnoredLabel;
   EXPECT_EQ(head->loss(true), 0);

@@ -237,7 +237,7 @@ TEST_F(TokensTest, GlobsExpandInByteOrderWithoutSidecars) {
   EXPECT_FAILURE(names({"*.tok"}), Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("*.tok")));
 }
 
-TEST_F(TokensTest, OpeningChecksWholeFiles) {
+TEST_F(TokensTest, OpeningChecksCompleteFiles) {
   folder_.write("a.bin", bytes_of(Narrow{1, 2}));
   folder_.write("b.bin", bytes_of(Narrow{1, 300}));
   const std::vector<std::string> both = {folder_.path().string() + "/*.bin"};

@@ -153,7 +153,7 @@ TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
 }
 
 // Values that leave rows that the ranks of a layer cannot divide are not tried, so that the refusal is about memory.
-TEST(SuggestionOverRanks, RowsThatCannotBeDividedAreLeftOut) {
+TEST(SuggestionOverRanks, OmitsRowsThatCannotBeDivided) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"parallel.tensor=2", "model.config.n_layer=3", "training.micro_batch_size=2",
                              "training.precision=fp32", "memory.device=100KB", "memory.host=100KB"});

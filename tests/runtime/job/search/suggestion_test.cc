@@ -191,7 +191,7 @@ TEST(SuggestionTest, SuggestsASmallerTile) {
 }
 
 // More ranks take fewer micro-batches each, of which two interleaved stages need an even number.
-TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineSpeaksOfMemory) {
+TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineMentionsMemory) {
   const Job job = tiny_job({"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
                             "model.config.n_layer=4", "training.gradient_accumulation_steps=2", "memory.device=10KiB"},
                            2);
@@ -199,7 +199,7 @@ TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineSpeaksOfMemory) {
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("memory.device is 10.0 KiB"));
 }
 
-TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
+TEST(SuggestionTest, ARefusalOnTheCpuMentionsRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);
   const Capacity capacity = capacity_of(job.recipe.memory, 1);
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));

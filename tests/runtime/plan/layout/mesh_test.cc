@@ -28,7 +28,7 @@ TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
 
 // For every chain of groups of 12 ranks: each shard has one owner, in rank order if there are no groups. A rank's piece
 // in larger groups lies within its piece in smaller groups.
-TEST(Mesh, PiecesOfLargerGroupsLieWithinThoseOfSmallerOnes) {
+TEST(Mesh, PiecesOfLargerGroupsAreWithinThoseOfSmallerOnes) {
   const std::vector<std::vector<int>> chains = {{}, {2}, {3}, {6}, {2, 4}, {2, 6}, {3, 6}};
   for (const std::vector<int>& groups : chains) {
     SCOPED_TRACE(fmt::format("groups of {}", fmt::join(groups, ", ")));

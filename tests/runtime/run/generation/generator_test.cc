@@ -132,7 +132,7 @@ TEST_P(GeneratorTest, APromptReadAtOnceGivesTheSameLogits) {
   }
 }
 
-TEST_P(GeneratorTest, TheSameBitsOnAnyRanksStagesAndThreads) {
+TEST_P(GeneratorTest, SameBitsOnAnyRanksStagesAndThreads) {
   const std::vector<std::size_t> pieces = {130, 1, 1, 4, 1};
   for (const char* precision : {"fp32", "bf16"}) {
     const Logits one = logits(pieces, precision);

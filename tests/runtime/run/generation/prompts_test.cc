@@ -83,7 +83,7 @@ TEST_F(PromptsTest, ContinuesLinesOfPlainText) {
 }
 
 // Then <|im_end|>, token 2, ends an answer.
-TEST_F(PromptsTest, ForConversationsALineIsAUserTurn) {
+TEST_F(PromptsTest, ALineIsAUserTurnOfAConversation) {
   const std::string hash = with_template();
   for (const char* name : {"t.bin", "v.bin"}) {
     SCOPED_TRACE(name);

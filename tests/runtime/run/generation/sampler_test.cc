@@ -17,7 +17,7 @@ std::vector<int> counts(Sampler sampler, int n) {
   return count;
 }
 
-TEST(SamplerTest, TemperatureZeroTakesTheFirstOfTheLargest) {
+TEST(SamplerTest, TemperatureZeroSelectsTheFirstLargest) {
   const std::vector<float> logits = {1, 3, 3, 2};
   EXPECT_EQ(Sampler(0, 1, 5).pick(logits, 0), 1u);
 }
