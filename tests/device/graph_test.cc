@@ -86,7 +86,7 @@ TEST_F(GraphTest, TheSameWorkRunsUnrecordedAfterwards) {
   graph.launch(main_);
   settle();
   a_.set(9);
-  pass_on();  // records its events anew
+  pass_on();  // records its events again
   settle();
   EXPECT_EQ(d_[0], 9);
 }

@@ -119,7 +119,7 @@ TEST_F(LaunchAlone, AStopBeforeARestartExitsAsResumable) {
   EXPECT_THAT(log("events.jsonl"), HasSubstr(R"("exit":75,"cause":"stopped on request before a restart)"));
 }
 
-// A run that was to begin anew has been restarted from its own checkpoint. The command as typed would not resume it,
+// A run that was to start over has been restarted from its own checkpoint. The command as typed would not resume it,
 // whether the stop comes before the restart or after it.
 TEST_F(LaunchAlone, AStopNamesTheKeyNeededToResume) {
   for (const bool restarted : {false, true}) {

@@ -63,7 +63,7 @@ if [ -n "$record" ]; then
   cp "$seen" "$recorded"
   echo "recorded $(wc -l <"$seen") runs for $kind"
 elif ! diff "$recorded" "$seen"; then
-  echo "these bits are not those that were recorded (<): a change of the numerics has to say so and record them anew" >&2
+  echo "these bits are not those that were recorded (<): a change of the numerics must say so and record them again" >&2
   exit 1
 else
   echo "$(wc -l <"$seen") runs have the recorded bits of $kind"

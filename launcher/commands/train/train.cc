@@ -47,7 +47,7 @@ std::uint64_t peak_rss() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Prints how drives are read and written, once for ranks that do it alike: there is no silent fallback.
+// Prints how drives are read and written, once for all ranks that do it in the same way: there is no silent fallback.
 void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
   const std::vector<std::string> texts = world.exchange(executor.drives());
   if (world.rank() != 0) return;

@@ -50,7 +50,7 @@ TEST(StoppedBetweenStarts, NamesTheCheckpointToResumeFrom) {
   EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
   EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
   EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("a second request to stop"));
-  // The command as typed begins anew. After a start, the text says how to resume; before one, beginning anew is right.
+  // The command as typed starts over. After a start, the text says how to resume; before one, starting over is right.
   EXPECT_THAT(stopped_between_starts(true, true, 1, "none").text,
               HasSubstr("run the same command with --set checkpoint.resume=auto to resume from"));
   EXPECT_THAT(stopped_between_starts(true, false, 1, "none").text, HasSubstr("run the same command to start"));

@@ -124,7 +124,7 @@ TEST(ResumeTest, AnotherBatchContinuesAtTheNextMicroBatch) {
                  HasSubstr("set training.micro_batch_size = 1"));
 }
 
-// Masters are fp32 in every precision, and a loss scale starts anew if there was none.
+// Masters are fp32 in every precision, and a loss scale starts from its initial value if there was none.
 TEST(ResumeTest, AnotherPrecision) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=bf16"}), 2, {2});

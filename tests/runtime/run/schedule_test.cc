@@ -48,7 +48,7 @@ TEST(LossScalerTest, GrowsAndBacksOffAsGradScaler) {
   scaler.update(false);
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), 1024);
-  scaler.update(true);  // starts the count anew
+  scaler.update(true);  // restarts the count
   EXPECT_EQ(scaler.scale(), 512);
   scaler.update(false);
   scaler.update(false);
@@ -93,7 +93,7 @@ TEST(LossScalerTest, ContinuesFromItsSavedState) {
   EXPECT_EQ(first.state(), second.state());
 }
 
-// The loss scale of the first steps is far too high: they are skipped on every rank alike, then it learns.
+// The loss scale of the first steps is far too high: every rank skips them, then the model learns.
 TEST(LossScalerTest, OverflowIsSkippedByAllRanks) {
   const tests::ScratchFolder folder;
   {

@@ -92,7 +92,7 @@ TEST(Placement, RefusesUnequalNodesIfGroupsAreNodes) {
                  "\"all\"");
 }
 
-// Nodes that are alike may still have different parts of the layers or of a pipeline's stages.
+// Equal nodes may still have different parts of the layers or of a pipeline's stages.
 TEST(Placement, RefusesNodesThatDivideLayersOrStagesUnevenly) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
   const auto nodes = [](int each, int world) { return Mesh{world, {}, each}.nodes(); };

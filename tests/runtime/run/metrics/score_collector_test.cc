@@ -31,7 +31,7 @@ struct MicroBatch {
   std::vector<std::uint32_t> sets = {};  // of classes, for each label
 };
 
-// The report on every rank, which are all alike. Each round has a micro-batch of each rank.
+// The report, which is the same on every rank. Each round has a micro-batch of each rank.
 ClassReport report_of(const models::Classes& classes, const std::vector<MicroBatch>& all, int ranks, bool words = false,
                       std::uint64_t rows = 1000) {
   std::vector<ClassReport> out(static_cast<std::size_t>(ranks));
