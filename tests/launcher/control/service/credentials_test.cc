@@ -76,7 +76,7 @@ TEST_F(CredentialsTest, RefusesATokenThatOthersCanRead) {
   recipe_.token_file = write("short", "secret");
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("has 6 characters, but needs 16"));
   recipe_.token_file = write("lines", "0123456789abcdef\n0123456789abcdef");
-  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("more than one line"));
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("must hold one line"));
 }
 
 TEST_F(CredentialsTest, RefusesAKeyThatOthersCanRead) {
