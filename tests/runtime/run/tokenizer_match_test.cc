@@ -134,7 +134,7 @@ TEST_F(TokenizerMatchTest, RefusesTypesUnknownToTheModel) {
             "max_position_embeddings":4})",
         true);
   EXPECT_FAILURE(check(bert(1), true), Exit::usage,
-                 AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have no more than one")));
+                 AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have only one type")));
   for (const char* family : {"roberta", "xlm-roberta", "camembert"}) {
     SCOPED_TRACE(family);
     const std::string one = fmt::format(R"({{"model_type":"{}","hidden_size":8,"num_attention_heads":2,
