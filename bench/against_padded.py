@@ -76,7 +76,7 @@ def peer(folder, what, dtype, lengths, batch, steps):
 
 
 def write_tokenizer(folder, vocabulary):
-    """BERT's kind of tokenizer, with words of its own: one token each."""
+    """A tokenizer of BERT's kind with its own words, one token each."""
     words = SPECIALS + [f"w{i}" for i in range(len(SPECIALS), vocabulary)]
     special = lambda id: {"SpecialToken": {"id": id, "type_id": 0}}
     sequence = lambda id, type: {"Sequence": {"id": id, "type_id": type}}
@@ -143,7 +143,7 @@ def main():
         return rate, max(json.load(open(summary))["process_peak_rss_bytes"])
 
     def tokens_of(name, model, what, lengths):
-        """Documents of these lengths, special tokens among them. For the next token, byte tokens and its end of text."""
+        """Documents of these lengths, including special tokens. For the next token: bytes and an end of text."""
         draw, text, out = random.Random(1), os.path.join(scratch, name + ".jsonl"), os.path.join(scratch, name + ".bin")
         words = SHAPES[os.path.basename(model)]["vocab_size"]
         with open(text, "w") as f:

@@ -25,7 +25,7 @@ struct Named {
   const char* name;
   std::size_t batch, seq, heads, kv_heads, head_dim;
   float dropout;
-  std::size_t document = 0;  // rows of each; 0: the whole sequence
+  std::size_t document = 0;  // rows per document; 0: the complete sequence
   bool causal = true;
   std::size_t window = 0;
 };
@@ -70,7 +70,7 @@ struct Buffer {
   View from(std::size_t offset) const { return view().sub(offset, view().size - offset); }
 };
 
-// FLOP/s of a core, the most of some times: interruptions only slow it down.
+// A core's FLOP/s: the maximum of several measurements, because interruptions only slow it down.
 double rate(double (*kernel)(std::size_t rounds)) {
   double best = 0;
   for (int time = 0; time < 20; ++time) {
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
     for (const Named& n : kShapes)
       for (const bool backward : {false, true})
-        // CPU time of all threads: on a shared machine the wall clock measures the neighbours.
+        // CPU time of all threads: on a shared machine the wall clock also measures other processes.
         benchmark::RegisterBenchmark(
             (std::string(name_of(dtype)) + "/" + n.name + (backward ? "/backward" : "/forward")).c_str(),
             [&n, dtype, threads, backward](benchmark::State& s) { attend(s, n, dtype, threads, backward); })

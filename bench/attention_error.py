@@ -46,7 +46,7 @@ def mask(s):
 
 
 def reference(q, k, v, g, seen):
-    """In fp64, by its definition; heads of a group share a key head."""
+    """Attention in fp64, by its definition. The heads of a group share a key head."""
     q, k, v = (x.double().requires_grad_() for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     key, value = (x.repeat_interleave(group, 2).transpose(1, 2) for x in (k, v))

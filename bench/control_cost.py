@@ -33,7 +33,7 @@ ON = ["control.listen=unix:{folder}/socket", "control.metrics=127.0.0.1:0"]
 
 
 class Watched:
-    """The watchers of a run: a client of each kind."""
+    """The clients that watch a run, one of each kind."""
 
     def __init__(self, strata, folder, log):
         self.client = subprocess.Popen([strata, "ctl", "watch", f"unix:{folder}/socket"], stdout=subprocess.PIPE)

@@ -30,7 +30,7 @@ using namespace strata;
 using namespace strata::launcher::control;
 using namespace std::chrono_literals;
 
-constexpr int kRanks = 8;  // of a node
+constexpr int kRanks = 8;  // per node
 
 [[noreturn]] void play(int nodes, const std::string& target, const Credentials& credentials) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   const Credentials credentials = make_credentials();
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "node_streams");
   const std::string target = fmt::format("ipv4:127.0.0.1:{}", listener.port());
-  const pid_t child = fork();  // before gRPC is there
+  const pid_t child = fork();  // before gRPC starts its threads
   if (child == 0) play(nodes, target, credentials);
 
   const double memory_before = resident_mib();

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   for (const DType in : {DType::fp32, DType::bf16, DType::fp16})
     for (const Named& p : kProducts)
-      // CPU time of all threads: on a shared machine the wall clock measures the neighbours.
+      // CPU time of all threads: on a shared machine the wall clock also measures other processes.
       benchmark::RegisterBenchmark((std::string(name_of(in)) + "/" + p.name).c_str(),
                                    [&p, in, threads](benchmark::State& s) { multiply(s, p, in, threads); })
           ->MeasureProcessCPUTime()

@@ -6,7 +6,7 @@ TYPES = {"F32": numpy.float32, "BF16": numpy.uint16, "F16": numpy.float16, "U8":
 
 
 def read(folder):
-    """The manifest, and {"master/transformer.wte.weight": array, ...}; checksums need the xxhash module, where it is."""
+    """The manifest, and {"master/transformer.wte.weight": array, ...}. Verifies checksums if xxhash is installed."""
     manifest = json.load(open(os.path.join(folder, "manifest.json")))
     shapes, pieces = {t["name"]: t["shape"] for t in manifest["model"]["tensors"]}, {}
     for file in manifest["files"]:
@@ -29,7 +29,7 @@ def sizes(text):
 
 
 def whole(parts, shape):
-    """A tensor of its parts: ranges of boxes. 8-bit blocks stay as they lie there, box after box."""
+    """Assembles a tensor from its parts, which are ranges of boxes. 8-bit blocks keep their order, box after box."""
     parts.sort(key=lambda part: part[:3])
     if parts[0][-1].dtype == numpy.uint8:
         return numpy.concatenate([part[-1] for part in parts])

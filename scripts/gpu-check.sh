@@ -21,7 +21,7 @@ if [ "${1:-}" = --pack ]; then
     echo "gpu-check: there is no $build/strata: scripts/build.sh --all" >&2
     exit 2
   }
-  # The programs have the names of what they load.
+  # The programs contain the names of the libraries that they load.
   grep -q cublasLtMatmul "$build/strata" || {
     echo "gpu-check: $build/strata is built without CUDA: build it on a machine with nvcc" >&2
     exit 2
@@ -42,7 +42,7 @@ if [ "${1:-}" = --pack ]; then
     }
     strip -o "$payload/bin/$(basename "$program")" "$build/$program"
   done
-  # The C library is that machine's own; CUDA's libraries are loaded from what is installed there.
+  # The C library is the target machine's own, and CUDA's libraries are loaded from its installation.
   for program in "$payload"/bin/*; do
     ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|ld-linux[^/]*|libpthread|libdl|librt)\.so' || true
   done | sort -u | while read -r library; do
@@ -101,18 +101,18 @@ P
 fi
 [ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
 
-# Only our programs see the packed libraries: PyTorch brings its own. CUDA's are there for what those load themselves.
-# A stream for each lane: see device/cuda/context.cc.
+# Only our programs see the packed libraries, because PyTorch has its own. CUDA's are needed for what those load. A
+# stream for each lane: see device/cuda/context.cc.
 libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
 
 # Adds a line to the report: NAME, exit status or a word in its place, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
 
-# The report of what there is by now; its status is 0 if all parts passed.
+# Writes the report of the results so far. Its status is 0 if all parts passed.
 report() {
   local status=0
-  # With PyTorch's Python or any other; without one, the bare lines.
+  # It uses PyTorch's Python or any other. Without one, it prints the plain lines.
   timeout 30 "$python" "$work/gpu_check_report.py" "$work/parts.tsv" "$logs" "$out" >"$work/report.log" 2>&1 || status=$?
   if [ "$status" -gt 1 ]; then
     cp "$work/report.log" "$logs/report.log"
@@ -203,8 +203,8 @@ sanitizer() {
     record sanitizer "skipped: no compute-sanitizer on the path or in /usr/local/cuda" 0 ''
     return
   fi
-  # The checker's verdict counts only if it finds a planted error. It knows the GPU's memory, in which whole runs keep
-  # their operands, but not the pinned memory of the twins' tests.
+  # The checker's verdict is valid only if it detects a planted error. It checks the GPU's memory, which holds the
+  # operands of whole runs, but not the pinned memory of the twins' tests.
   local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
   expected=9
   part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" "$bin/device_gpu_test" \
@@ -217,7 +217,7 @@ sanitizer() {
     --gtest_filter='*GpuRun.HasTheSameBits*'
 }
 
-# Tokens are text's bytes: speed does not depend on them.
+# Tokens are the bytes of a text, because speed does not depend on them.
 tokens() {
   [ ! -f "$work/tokens.bin" ] || return 0
   head -c 8000000 "$bin/strata" | base64 >"$work/text"
@@ -258,7 +258,7 @@ bench() {
 
 for name in "${parts[@]}"; do
   printf '\n== %s (%s)\n' "$name" "$(date +%T)"
-  # After ||, so that no status ends the script.
+  # It comes after ||, so that no exit status ends the script.
   "$name" || record "$name" "the script itself failed" 0 ''
   report || true
 done

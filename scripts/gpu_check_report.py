@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes gpu-DATE.json and gpu-DATE.md in OUT of what gpu-check.sh has so far: a line a part in PARTS.tsv, logs and figures
-in LOGS. Exits with 0 where every part passed, else with 1.
+"""Makes gpu-DATE.json and gpu-DATE.md in OUT from the results of gpu-check.sh so far: PARTS.tsv has a line per part,
+and LOGS has logs and figures. Exits with 0 if every part passed, otherwise with 1.
 
     gpu_check_report.py PARTS.tsv LOGS OUT
 """
@@ -73,7 +73,7 @@ def strata_run(name, summary):
                attention=first(r"strata: attention by (.*)", text), not_a_graph=first(r"not as a graph: (.*)", text))
     if tokens:
         run["strata_mfu"] = tokens * summary.get("model_flops_per_token", 0) / PEAK_FLOPS
-    # As the driver counts: what the run took, and what CUDA had before it (its context, code, whatever else is there).
+    # The driver's count includes what the run used and what CUDA had before (its context, code and other data).
     gpu = summary.get("gpu_memory")
     if gpu:
         run["driver_taken_bytes"] = gpu["free_before_bytes"] - gpu["free_at_end_bytes"]

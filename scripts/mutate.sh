@@ -10,7 +10,7 @@
 #   swap     two arguments change places
 . "$(dirname "$0")/steps.sh"
 
-# FOLDER: the programs that test it (tests/CMakeLists.txt).
+# Each folder, with the programs that test it (tests/CMakeLists.txt).
 programs='
   base                base_test
   text                text_test
@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $count =~ ^[1-9][0-9]{0,5}$ ]] || die "how many faults? (see --help)"
 tests_of() { awk -v folder="$1" '$1 == folder { $1 = ""; print }' <<<"$programs"; }
-# The folder in the table that a file lies in.
+# Prints the folder in the table that contains a file.
 folder_of() {
   local folder=${1%/*}
   while [ -z "$(tests_of "$folder")" ] && [[ $folder == */* ]]; do folder=${folder%/*}; done
@@ -64,10 +64,10 @@ folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
 [ -z "$only" ] || [ -n "$(tests_of "$(folder_of "$only/any")")" ] ||
   die "no tests are known for the folder $only (the table in $0)"
 
-# Every possible fault, one per line: KIND, FILE, LINE, and the line with the fault, separated by tabs.
+# Prints every possible fault, one per line: KIND, FILE, LINE, and the line with the fault, separated by tabs.
 candidates() {
   find "$@" \( -name '*.cc' -o -name '*.h' \) 2>/dev/null | LC_ALL=C sort | xargs -r awk '
-    # Whether what begins at `at` is code: in no comment, and after an even number of quotes.
+    # Whether the text at `at` is code: not in a comment, and after an even number of quotes.
     function is_code(at,  before) {
       before = substr($0, 1, at - 1)
       return before !~ /\/\// && gsub(/"/, "", before) % 2 == 0
@@ -122,7 +122,7 @@ candidates() {
     }'
 }
 
-# Draws `count` of them: of each kind in turn, so that rare kinds have their part.
+# Selects `count` of them at random, from each kind in turn, so that rare kinds have their share.
 draw() {
   awk -F '\t' -v seed="$seed" -v count="$count" '
     function random(below) {
@@ -151,7 +151,7 @@ log=$work/log
 exec 9>"$work/lock"
 flock -n 9 || die "another run is at work in $work"
 mkdir -p "$tree"
-# Keeps the build for the next run. It is inside this tree, where ccache finds what the tree above has built.
+# Keeps the build for the next run. It is inside this tree, so that ccache finds the objects of the tree above.
 find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
   [ ! -e "$file" ] || printf '%s\0' "$file"
@@ -193,7 +193,7 @@ while IFS=$'\t' read -r kind file line text; do
   printf '\n%s:%s (%s)\n' "$file" "$line" "$kind"
   echo "$file" >>"$work/planted"
   cp "$file" "$work/original"
-  # Not by awk -v, which reads escapes.
+  # The text is not passed with awk -v, which interprets escapes.
   TEXT=$text awk -v line="$line" 'FNR == line { print ENVIRON["TEXT"]; next } { print }' "$work/original" >"$file"
   diff "$work/original" "$file" | sed -n 's/^[<>]/  &/p' || true
   if [ -z "$dry" ]; then

@@ -6,7 +6,7 @@
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. Install CUDA itself by NVIDIA's instructions.
 #     --cluster: also the packages for tests on a cluster of network namespaces (sshd, Slurm)
-# If the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
+# With STRATA_SKIP_SETUP=1 it changes nothing, for systems that get the libraries from elsewhere.
 . "$(dirname "$0")/steps.sh"
 
 packages=(

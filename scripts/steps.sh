@@ -1,5 +1,5 @@
-# Sourced by the scripts next to it: goes to the top of the tree, names the build folder, says each step in a line with
-# its time, keeps what the step prints in a log, and stops at the first failure with the cause.
+# Sourced by the scripts next to it: changes to the top of the tree, sets the build folder, shows each step in a line
+# with its time, keeps its output in a log, and stops at the first failure with the cause.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# How many compilers run at once: one per processor, with a gigabyte of memory each.
+# The number of compilers that run at once: one per processor, if there is a gigabyte of memory for each.
 jobs() {
   local processors memory
   processors=$(nproc)
@@ -25,15 +25,15 @@ jobs() {
   echo "$processors"
 }
 
-# "45 of 255 files" of ninja's log, "12 of 345 tests" of CTest's; nothing of any other.
+# Prints "45 of 255 files" for ninja's log, "12 of 345 tests" for CTest's, and nothing for other logs.
 progress() {
   tail -n 40 "$1" 2>/dev/null | tr '\r' '\n' | sed -nE \
     -e 's/^\[([0-9]+)\/([0-9]+)\] .*/\1 of \2 files/p' \
     -e 's/^ *([0-9]+)\/([0-9]+) Test +#.*/\1 of \2 tests/p' | tail -n 1
 }
 
-# begin_step TITLE LOG, then end_step with what the step's line ends with. While the step runs, a terminal shows for how
-# long, and its progress or else the last line of the log; a pipe gets a line of progress per minute.
+# begin_step TITLE LOG, then end_step with the text that ends the step's line. While the step runs, a terminal shows for
+# how long, and its progress or else the last line of the log; a pipe gets a line of progress per minute.
 steps_minute=60
 begin_step() {
   local log=$2 shell=$$ every=$steps_minute

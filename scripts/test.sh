@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# Prints from CTest's JUnit files, that of the second attempts first: the skipped tests and the reasons, the failed ones
-# and their output, and the plain line.
+# Prints results from CTest's JUnit files, the second attempts' file first: skipped tests with reasons, failed tests
+# with their output, and the plain line.
 summarize() {
   awk -v again="$1" '
     function attribute(name,  text) {
@@ -100,8 +100,8 @@ failed_pass_alone() {
 status=0
 mkdir -p "$build/logs"
 : >"$build/logs/tests.log"
-# Tests of several processes or nodes wait much of their time, and one test builds the program at a low priority: two
-# more at once than there are processors keep these busy.
+# Tests of several processes or nodes spend much of their time waiting, and one test builds the program at a low
+# priority. So two more tests than processors run at once.
 begin_step "running the tests" "$build/logs/tests.log"
 run_tests "$results" --parallel $(($(jobs) + 2)) "${select[@]}" >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
 if [ "$status" != 0 ] && [ -s "$results" ] && failed_pass_alone >>"$build/logs/tests.log" 2>&1 </dev/null; then

@@ -5,7 +5,7 @@
 
 namespace strata::tests {
 
-// The Error that f() throws, or {done, ""} where it throws none.
+// The Error that f() throws, or {done, ""} if it throws none.
 template <typename F>
 Error failure_of(F&& f) {
   try {

@@ -13,7 +13,7 @@
 
 namespace strata::tests {
 
-// Leaves this process addresses for the stacks of four more threads and some data. False if that fails.
+// Limits this process's address space to the stacks of four more threads and some data. Returns false if that fails.
 inline bool leave_few_threads() {
   std::size_t pages = 0, stack = 0;
   std::ifstream("/proc/self/statm") >> pages;

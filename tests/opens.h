@@ -10,8 +10,8 @@
 
 namespace strata::tests {
 
-// Counts how often this process opens an existing file from now on. Only for one thread at a time: simultaneous opens
-// may count as one.
+// Counts how often this process opens an existing file from now on. Use it with one thread at a time, because
+// simultaneous opens may count as one.
 class Opens {
  public:
   explicit Opens(const std::filesystem::path& file) : queue_(::inotify_init1(IN_NONBLOCK)) {

@@ -29,7 +29,7 @@ void with_failing(std::initializer_list<long> calls, int error, F&& f) {
   if (thrown) std::rethrow_exception(thrown);
 }
 
-// While it exists, this process can open only `more` further files.
+// During its lifetime, this process can open only `more` further files.
 class FewFiles {
  public:
   explicit FewFiles(int more) {
@@ -51,7 +51,7 @@ class FewFiles {
   rlimit before_{};
 };
 
-// While it exists, this process has no rights beyond an ordinary user's: root becomes "nobody".
+// During its lifetime, this process has only an ordinary user's rights: root becomes "nobody".
 class WithoutRights {
  public:
   WithoutRights() : before_(::geteuid()) {

@@ -9,7 +9,7 @@
 
 namespace strata::tests {
 
-// A new folder for one test, removed at its end.
+// A new folder for one test, which is removed at the end.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const std::filesystem::path& base = std::filesystem::temp_directory_path()) {

@@ -15,7 +15,7 @@
 
 namespace strata::tests {
 
-// A trace as its reader sees it. Times are ns.
+// A trace as a reader sees it. Times are in ns.
 struct TraceEvents {
   using Row = std::pair<std::int64_t, std::int64_t>;  // pid, tid
   struct Slice {

@@ -90,7 +90,7 @@ void print_adapter(const std::filesystem::path& folder, std::ostream& out) {
   fmt::print(out, "targets: {}\n",
              printable(targets.pattern ? *targets.pattern : fmt::format("{}", fmt::join(targets.names, ", "))));
   if (!a.modules_to_save.empty())
-    fmt::print(out, "trained whole: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
+    fmt::print(out, "fully trained: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
   for (const std::string& note : config.notes) fmt::print(out, "{}\n", printable(note));
   runtime::require_peft(folder);
   const auto file = models::Safetensors::open(folder / runtime::kPeftWeightsName);

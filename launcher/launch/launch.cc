@@ -33,7 +33,7 @@ using runtime::Recipe;
 
 constexpr double kAnswerSeconds = 30;       // for a node to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
-constexpr double kForScreen = 60;           // the longest wait at the end for a screen that takes nothing
+constexpr double kForScreen = 60;           // the longest wait at the end for a blocked screen
 constexpr int kRestarts = 3;                // for a run that writes checkpoints
 
 // Each node takes three pipes and a process.
@@ -70,7 +70,7 @@ class Launch {
     } catch (const StoppedBetween&) {
       code = stopped_between();
     }
-    // A terminal that takes nothing may have been stopped by its user, who can also end this wait.
+    // If the terminal accepts no output, its user may have paused it, and can also end this wait.
     const int asked = stop_.times();
     const auto end = SteadyClock::now();
     while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
@@ -78,7 +78,7 @@ class Launch {
     return code;
   }
 
-  // Whether output is left that the screen did not take.
+  // Whether the screen has still not accepted all output.
   bool screen_hangs() { return !screen_.drain(0); }
 
  private:
@@ -213,7 +213,7 @@ class Launch {
       fail(Exit::usage, "{}{}", fmt::join(why, "; "),
            left == 0 || options_.min_nodes
                ? ""
-               : fmt::format(" (--min-nodes {} would start on the {} left)", left, counted(left, "node")));
+               : fmt::format(" (--min-nodes {} would start on the {})", left, counted(left, "remaining node")));
     for (const std::string& one : why) screen_.say("left out: {}", one);
     const auto absent =
         std::stable_partition(allocation_.hosts.begin(), allocation_.hosts.end(),
@@ -315,9 +315,9 @@ class Launch {
         hosts.push_back(host);
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
-      screen_.say("launch ends with exit code {}: {} of {} {} left{}", ended.code, hosts.size(),
-                  counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "is", "are"),
-                  options_.min_nodes ? fmt::format(", and --min-nodes is {}", least) : "");
+      screen_.say("launch ends with exit code {}: {} of {} {}{}", ended.code, hosts.size(),
+                  counted(allocation_.hosts.size(), "node"), for_count(hosts.size(), "remains", "remain"),
+                  options_.min_nodes ? fmt::format(", but --min-nodes is {}", least) : "");
       return {};
     }
     std::vector<Share> shares =
@@ -329,8 +329,8 @@ class Launch {
     return shares;
   }
 
-  // Whether the run can continue so: as `plan` answers on a node, whose memory counts. Ranks may not divide into
-  // groups.
+  // Whether the run can continue with these ranks. A node answers with `plan`, because its memory counts. The ranks may
+  // not divide into groups.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";

@@ -21,7 +21,7 @@ namespace {
 constexpr double kSlow = 0.8;          // below this share of the median a node is slow
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
 constexpr std::size_t kAtOnce = 16;    // files per question
-constexpr const char* kHangs = "it hangs, or has no memory left: end other programs there, or leave it out";
+constexpr const char* kHangs = "it hangs, or is out of memory: end other programs there, or leave it out";
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
 // A number in an agent's answer. If there is none, adds the reason to `problems`.

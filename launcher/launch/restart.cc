@@ -128,13 +128,14 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
 }
 
 std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe, std::int64_t batch) {
-  const std::string nodes = counted(hosts.size(), "node that is", "nodes that are");
+  const std::string nodes = counted(hosts.size(), "remaining node");
   if (const int ranks = room_on(hosts, room); ranks < recipe.parallel.replica())
     return fmt::format(
-        "on the {} left there is room for {}, and {} needs {}: start again on as many, or with other parallel.* keys, "
-        "which its checkpoints allow",
-        nodes, counted_ranks(ranks), replica_text(recipe.parallel), counted_ranks(recipe.parallel.replica()));
-  return fmt::format("on the {} left, no number of {} that divides a step of {} sequences fits", nodes,
+        "the {} {} room for {}, and {} needs {}: start again with as many ranks, or with other parallel.* keys, which "
+        "its checkpoints allow",
+        nodes, for_count(hosts.size(), "has", "have"), counted_ranks(ranks), replica_text(recipe.parallel),
+        counted_ranks(recipe.parallel.replica()));
+  return fmt::format("on the {}, no number of {} that divides a step of {} sequences fits", nodes,
                      recipe.parallel.replica() > 1 ? "replicas" : "ranks", batch);
 }
 

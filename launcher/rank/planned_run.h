@@ -38,7 +38,7 @@ struct PlannedRun {
 struct RunPlanning {
   runtime::Purpose purpose = runtime::Purpose::train;
   bool looks_at_data = true;  // false for a generation, which reads none
-  // Called on all ranks alike, between settling the recipe and planning it.
+  // Called on every rank, between settling the recipe and planning it.
   std::function<void(runtime::Workload&, const runtime::Capacity&)> adjust = {};
 };
 

@@ -42,8 +42,8 @@ bool shows_live_line(std::FILE* out) {
   return style == "live";
 }
 
-// mpirun hides the terminal behind a pipe, but ranks on this machine still belong to it. The width is read again for
-// each line, because windows are resized.
+// mpirun puts a pipe between the ranks and the terminal, but ranks on this machine still belong to it. The width is
+// read again for each line, because windows are resized.
 std::size_t terminal_columns(std::FILE* out) {
   if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
   const char* given = std::getenv("COLUMNS");

@@ -20,12 +20,12 @@ constexpr Gpt2Preset kGpt2[] = {
     {"gpt2-774m", 36, 20, 1280, 50304}, {"gpt2-1558m", 48, 25, 1600, 50304},
 };
 
-// LlamaPreset and Qwen2 differ in the biases of q, k and v, which transformers derives from the model type.
+// Llama and Qwen2 differ in the biases of q, k and v, which transformers derives from the model type.
 struct LlamaPreset {
   std::string_view name, model_type;
   int layers, heads, kv_heads, hidden, ffn, vocab, positions;
   double rope_theta;
-  double rope_factor;  // the factor of LlamaPreset 3.x's scaling; 0: none
+  double rope_factor;  // the factor of Llama 3.x's scaling; 0: none
   double rms_eps;
   bool tied;
 };

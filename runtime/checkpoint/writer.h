@@ -37,8 +37,8 @@ class CheckpointWriter final : public Saver {
                    const std::string& validation_hash = {});
   ~CheckpointWriter() override;
 
-  // Call between steps, on all ranks alike: waits until the previous checkpoint is durable; the next step begins to
-  // write that of `progress`.
+  // Call between steps, on every rank: waits until the previous checkpoint is durable; the next step begins to write
+  // that of `progress`.
   void start(const Progress& progress);
   // Returns when the last started checkpoint is durable.
   void finish();

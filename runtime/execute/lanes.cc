@@ -19,7 +19,7 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce})
     used[static_cast<std::size_t>(lane)] = true;
   used[static_cast<std::size_t>(LaneId::exchange)] = plan.mesh().tensor > 1;
-  if (plan.mesh().stages > 1)  // communicators are opened on all ranks alike
+  if (plan.mesh().stages > 1)  // every rank opens the communicators
     for (const LaneId lane : {LaneId::stage_forward, LaneId::stage_backward})
       used[static_cast<std::size_t>(lane)] = true;
   for (const Task& task : plan.tasks) used[static_cast<std::size_t>(task.lane)] = task.lane != LaneId::host;

@@ -37,7 +37,7 @@ struct MachineProfile {
 };
 
 // Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU those of a data-centre
-// GPU with its host and drives. They depend only on the plan, so that every rank decides alike.
+// GPU with its host and drives. They depend only on the plan, so that every rank takes the same decision.
 MachineProfile nominal_profile(const StepPlan& plan);
 
 // The resource that bounds a share of a task's time. `stages`: messages of other stages, for which a stage waits.

@@ -85,8 +85,8 @@ void require_stages(const Recipe& recipe, int ranks) {
          (steps + stages - 1) / stages * stages);
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
-         "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
-         "wait for: use \"horizontal\", or parallel.stages = 1");
+         "memory.order = \"vertical\" takes each unit through all micro-batches, for which pipeline stages cannot "
+         "wait: use \"horizontal\", or parallel.stages = 1");
 }
 
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches) {

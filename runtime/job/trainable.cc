@@ -281,7 +281,7 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
   if (modules.adapted.empty())
     fail(Exit::usage,
          "the adapter has no target left in this {} model: adapter.exclude_modules, modules_to_save or "
-         "layers_to_transform leave all of them out",
+         "layers_to_transform exclude all of them",
          model.family);
   if (!folder) require_others(model, modules, adapter);
 }

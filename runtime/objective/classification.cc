@@ -262,7 +262,7 @@ void settle_classes(Workload& workload) {
   std::vector<std::string> names = data->names;
   if (of_numbers) names = {"LABEL_0"};
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
-    fail(Exit::usage, "{} has only one class, {}: there is nothing to tell apart", data->file, names[0]);
+    fail(Exit::usage, "{} has only one class, {}: a classifier needs at least two", data->file, names[0]);
   const bool has_layer = recipe.model.init == Init::pretrained && (own.counted || config.has("id2label.0")) &&
                          std::ranges::any_of(config.texts("architectures"), [&](const std::string& name) {
                            return name.ends_with(per_token ? "ForTokenClassification" : "ForSequenceClassification");
@@ -323,8 +323,8 @@ std::uint32_t DocumentClasses::most(const Piece& piece) const {
   const std::uint64_t first = piece.documents ? piece.documents->begin(piece.document) : piece.begin;
   if (piece.begin != first || piece.begin + piece.rows != piece.document_end)
     fail(Exit::usage,
-         "{}: document {} has {} tokens, above data.seq_len, and a class is of all of it: tokenize with --max-length, "
-         "or use data.long = \"drop\"",
+         "{}: document {} has {} tokens, above data.seq_len, and its class applies to all of it: tokenize with "
+         "--max-length, or use data.long = \"drop\"",
          piece.file.path().string(), piece.document + 1, piece.document_end - first);
   return 1;
 }

@@ -121,8 +121,8 @@ void require_labels_learned(const Recipe& recipe) {
     return;
   if (const auto file = labelled_file(recipe.data))
     fail(Exit::usage,
-         "{} has labels, and the recipe has no training.objective, which is \"{}\" of this model and does not learn "
-         "them: set training.objective = \"{}\" to train a classifier, or \"{}\" to ignore the labels",
+         "{} has labels, but the recipe has no training.objective, and this model's own, \"{}\", does not use them: "
+         "set training.objective = \"{}\" to train a classifier, or \"{}\" to ignore the labels",
          file->path.string(), models::name_of(objective), models::name_of(file->learned_by),
          models::name_of(objective));
 }

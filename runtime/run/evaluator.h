@@ -46,15 +46,15 @@ class Evaluator {
   // validation is what the training opened.
   Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation);
 
-  // Called with the number of finished rounds. False, on all ranks alike, stops the evaluation. An exception ends the
-  // run.
+  // Called with the number of finished rounds. False, which all ranks must return together, stops the evaluation. An
+  // exception ends the run.
   using AfterRound = std::function<bool(std::uint64_t done, std::uint64_t all)>;
   // nullopt if it was stopped. Throws AgreedError on all ranks if the loss is not finite.
   std::optional<Evaluation> run(const AfterRound& after_round);
 
   // For a classifier whose labels are numbers of documents (models::kPrediction). Called with the labels and scores of
-  // all ranks' rows, in the order of micro-batches, and the number of finished micro-batches. False, on all ranks
-  // alike, stops it.
+  // all ranks' rows, in the order of micro-batches, and the number of finished micro-batches. False, which all ranks
+  // must return together, stops it.
   using TakeScores =
       std::function<bool(std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done)>;
   // first: the micro-batch to begin with.

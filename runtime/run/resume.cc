@@ -35,8 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With another value of one of these keys it would be another run. Other keys may differ (rates, steps, placement,
-// ranks).
+// A change of one of these keys would make it a different run. Other keys may differ (rates, steps, placement, ranks).
 constexpr std::string_view kSameKeys[] = {"model.frozen_format",
                                           "model.double_quant",
                                           "data.long",
@@ -61,7 +60,7 @@ bool is_free(std::string_view key) {
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end() || is_dropout(key) || key.ends_with("_token_id");
 }
 
-// A value as JSON, with equal numbers written alike: 1.0 as 1.
+// A value as JSON, in which equal numbers have the same text: 1.0 is written as 1.
 std::string comparable(simdjson::dom::element value) {
   std::string out;
   const auto add = [&out](const std::string& item) { out += (out.empty() ? "" : ",") + item; };

@@ -82,8 +82,8 @@ void require_types_of_model(const models::Model& model, std::span<const TokenFil
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->types)
       fail(Exit::usage,
-           "{} holds tokens of two types, as pairs of texts have them, and {} models have no more than one: make them "
-           "again with the model's own tokenizer",
+           "{} holds tokens of two types (pairs of texts), but {} models have only one type: tokenize again with the "
+           "model's own tokenizer",
            file.path().string(), model.family);
 }
 

@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-TEST(Clock, IsTheSystemsInSecondsAndTheirFractions) {
+TEST(Clock, CountsSecondsAndFractionsLikeTheSystemClock) {
   timespec before{}, after{};
   ASSERT_EQ(clock_gettime(CLOCK_REALTIME, &before), 0);
   const double now = seconds_since_epoch();

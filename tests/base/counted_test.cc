@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-TEST(Counted, OneIsNoPlural) {
+TEST(Counted, UsesTheSingularForOne) {
   EXPECT_EQ(counted(1, "file"), "1 file");
   EXPECT_EQ(counted(0, "file"), "0 files");
   EXPECT_EQ(counted(12, "file"), "12 files");

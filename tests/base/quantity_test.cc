@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-TEST(Quantity, AmountsAsPeopleSayThem) {
+TEST(Quantity, FormatsAmountsForPeople) {
   EXPECT_EQ(count_text(64), "64");
   EXPECT_EQ(count_text(1'000), "1.0K");
   EXPECT_EQ(count_text(12'345), "12.3K");

@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-TEST(Beginning, CharactersAreNotCut) {
+TEST(Beginning, NeverCutsACharacter) {
   EXPECT_EQ(beginning_of("abc", 5), "abc");
   EXPECT_EQ(beginning_of("abc", 3), "abc");
   EXPECT_EQ(beginning_of("abc", 2), "ab");
@@ -22,7 +22,7 @@ TEST(Beginning, CharactersAreNotCut) {
   EXPECT_EQ(beginning_of("", 0), "");
 }
 
-TEST(Beginning, OfAnExcerptEndsWithDotsIfSomethingIsLeftOut) {
+TEST(Beginning, AShortenedExcerptEndsWithDots) {
   EXPECT_EQ(excerpt("aéz", 4), "aéz");
   EXPECT_EQ(excerpt("aéz", 3), "aé...");
   EXPECT_EQ(excerpt("aéz", 2), "a...");

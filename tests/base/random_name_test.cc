@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-TEST(RandomName, ComesOnce) {
+TEST(RandomName, IsNeverRepeated) {
   std::set<std::string> names;
   for (int i = 0; i < 1000; ++i) names.insert(random_name());
   EXPECT_EQ(names.size(), 1000U);

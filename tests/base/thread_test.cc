@@ -14,13 +14,13 @@
 namespace strata {
 namespace {
 
-TEST(Parallel, CallsEachOnce) {
+TEST(Parallel, CallsEachIndexOnce) {
   std::vector<std::atomic<int>> calls(100);
   parallel(calls.size(), 3, [&](std::size_t i) { ++calls[i]; });
   for (const std::atomic<int>& count : calls) EXPECT_EQ(count, 1);
 }
 
-TEST(Parallel, ThrowsWhatACallThrew) {
+TEST(Parallel, RethrowsTheExceptionOfACall) {
   EXPECT_THROW(parallel(100, 3,
                         [](std::size_t i) {
                           if (i == 50) throw std::runtime_error("50");
@@ -29,7 +29,7 @@ TEST(Parallel, ThrowsWhatACallThrew) {
 }
 
 // The threads already started must end first, because they still use the caller's data.
-TEST(Parallel, ARefusedThreadEndsIt) {
+TEST(Parallel, EndsIfTheSystemRefusesAThread) {
   std::atomic<int> calls = 0;
   const auto work = [&](std::size_t) {
     ++calls;
@@ -38,7 +38,7 @@ TEST(Parallel, ARefusedThreadEndsIt) {
   EXPECT_REFUSED_THREAD(parallel(std::size_t{1} << 40, 256, work), "of 256 that set up the run");
 }
 
-TEST(ParallelReads, SaysEachAheadOnce) {
+TEST(ParallelReads, AnnouncesEachIndexOnce) {
   for (const int threads : {1, 3}) {
     std::vector<std::atomic<int>> said(100), read(100);
     parallel_reads(

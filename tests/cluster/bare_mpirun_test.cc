@@ -1,4 +1,4 @@
-// Nodes that are lost without launch: the ranks name the lost node and end. mpirun itself may wait for it for as long
+// Nodes that are lost without launch: the ranks name the lost node and end. mpirun itself may wait for the node as long
 // as TCP does (docs/guide.md).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ struct BareMpirun : ClusterRun {
   }
 };
 
-TEST_F(BareMpirun, ANodeThatIsKilledIsNamedAndTheOthersEnd) {
+TEST_F(BareMpirun, AKilledNodeIsNamedAndTheOthersEnd) {
   const Cluster cluster(3);
   Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
@@ -34,7 +34,7 @@ TEST_F(BareMpirun, ANodeThatIsKilledIsNamedAndTheOthersEnd) {
   for (const char* node : {"n1", "n2"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
+TEST_F(BareMpirun, ADisconnectedNodeIsNamedAndAllRanksEnd) {
   const Cluster cluster(3);
   Running running(cluster.in("n1", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, KilledOfANode,
                                          std::tuple("parallel.stages=2", 1, "data 1, stage 0"),
                                          std::tuple("parallel.stages=2", 4, "data 1, stage 1")));
 
-TEST_P(KilledOfANode, IsNamedOnceByItsNeighbour) {
+TEST_P(KilledOfANode, KilledRankIsNamedOnceByItsNeighbour) {
   const auto [mesh, rank, place] = GetParam();
   const std::string node = fmt::format("n{}", 1 + rank / 2);
   const Cluster cluster(3);
@@ -68,7 +68,7 @@ TEST_P(KilledOfANode, IsNamedOnceByItsNeighbour) {
 }
 
 // mpirun runs on another node: no process watches all nodes any more, and each node's ranks end by themselves.
-TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
+TEST_F(BareMpirun, AKilledNodeOfRankZeroIsNamedAndTheOthersEnd) {
   const Cluster cluster(4);
   Running running(cluster.in("n4", mpirun({"control.timeout=4"})));
   ASSERT_TRUE(running.wait_until(says("step 50/"), 120));
@@ -77,7 +77,7 @@ TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
   for (const char* node : {"n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-TEST_F(BareMpirun, ACutOfSecondsHoldsItUpAndNothingElse) {
+TEST_F(BareMpirun, AShortInterruptionOnlyDelaysTheRun) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", mpirun({"control.timeout=15"})));

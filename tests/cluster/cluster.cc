@@ -72,7 +72,7 @@ void Cluster::tell(const std::string& command, const std::string& node) const {
 
 void ClusterRun::signal_rank(const Cluster& cluster, const std::string& node, int rank,
                              const std::string& signal) const {
-  // As text: a pattern of pgrep would find this shell, too.
+  // The text is built by the shell, because a plain pattern of pgrep would also match this shell.
   cluster.at(node,
              "for p in $(ip netns pids $(ip netns identify $$)); do tr '\\0' '\\n' </proc/$p/environ 2>/dev/null "
              "| grep -qE '^(OMPI_COMM_WORLD_RANK|PMIX_RANK)=" +
@@ -95,7 +95,7 @@ std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets)
                                   "memory.host=256MiB",
                                   "checkpoint.dir=" + file("checkpoints"),
                                   "report.summary=" + file("summary.json")};
-  // Lost nodes are found sooner than a user would want.
+  // Lost nodes are detected sooner than by default.
   if (has_control()) all.emplace_back("control.timeout=6");
   all.insert(all.end(), sets.begin(), sets.end());
   return run_.train(all);

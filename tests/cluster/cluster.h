@@ -7,10 +7,10 @@
 
 namespace strata::tests {
 
-// Nodes n1, n2, ... made of network namespaces (cluster.sh). They exist as long as this object.
+// Nodes n1, n2, ..., which are network namespaces (cluster.sh). They exist during this object's lifetime.
 class Cluster {
  public:
-  // Why no cluster can be made here; empty if one can.
+  // The reason why no cluster can be made here; empty if one can.
   static std::string why_not(bool slurm = false);
 
   explicit Cluster(int nodes, bool slurm = false);
@@ -41,7 +41,7 @@ class ClusterRun : public testing::Test {
     if (const std::string why = Cluster::why_not(); !why.empty()) GTEST_SKIP() << why;
   }
 
-  // strata launch OPTIONS -- train with the keys of the run and more.
+  // The command strata launch OPTIONS -- train, with the run's keys and the given ones.
   std::vector<std::string> launch(const std::vector<std::string>& options, const std::vector<std::string>& sets = {},
                                   const std::string& program = kStrata) const;
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const;

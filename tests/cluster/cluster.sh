@@ -2,23 +2,23 @@
 # A cluster of several nodes on one machine, for tests: each node is a network namespace with its own address, host name
 # and /dev/shm, an sshd, and (with --slurm) a slurmd; slurmctld runs on the first. Nodes share the file system, the
 # processors, the memory and the kernel. As root; Debian: iproute2 openssh-server slurm-wlm munge.
-#   cluster.sh up N [--slurm] [--slots S]      nodes n1..nN (10.77.0.1 ..), S ranks each in the hostfile (2)
-#   cluster.sh exec NODE COMMAND...            in that node, with this shell's environment
-#   cluster.sh kill NODE                       the node loses its power: its link, then every process of it, at once
-#   cluster.sh cut NODE | join NODE            its link goes down, up
-#   cluster.sh revive NODE                     the sshd (and slurmd) of a node that was killed, and its link
-#   cluster.sh down                            everything goes
-# STRATA_CLUSTER: its folder, and so which cluster is meant: several may be up at once (/run/strata-cluster).
+#   cluster.sh up N [--slurm] [--slots S]      makes nodes n1..nN (10.77.0.1 ..), S ranks each in the hostfile (2)
+#   cluster.sh exec NODE COMMAND...            runs a command in that node, with this shell's environment
+#   cluster.sh kill NODE                       the node loses power: its link and then all its processes, at once
+#   cluster.sh cut NODE | join NODE            takes its link down, or up again
+#   cluster.sh revive NODE                     restores the link and the sshd (and slurmd) of a killed node
+#   cluster.sh down                            removes everything
+# STRATA_CLUSTER: the cluster's folder, which identifies it, as several may be up at once (/run/strata-cluster).
 set -euo pipefail
 dir=${STRATA_CLUSTER:-/run/strata-cluster}
 net=10.77.0
 
-# Names of namespaces and links are the machine's: they begin with the cluster's number, the first that is free.
+# Names of namespaces and links are shared by the machine, so they begin with the cluster's number, the first free one.
 number() { cat "$dir/number"; }
 namespace() { echo "strata$(number)-$1"; }
 link() { echo "s$(number)-$1"; }
 
-# Becomes the command: a signal to this process then is one to that.
+# Replaces this process by the command, so that signals reach the command.
 become_in_node() {
   exec nsenter --net="/run/netns/$(namespace "$1")" --uts="$dir/$1/uts" --mount="$dir/$1/mnt" -- env -C "$PWD" "${@:2}"
 }
@@ -156,7 +156,7 @@ case ${1:-} in
   exec) become_in_node "$2" "${@:3}" ;;
   kill) # the link first, so that no process says good-bye
     ip -n "$(namespace "$2")" link set eth0 down
-    # Some end by themselves meanwhile, and some have just been started.
+    # Meanwhile some processes end by themselves, and others have just been started.
     for _ in $(seq 50); do
       all=$(processes "$2")
       [ -n "$all" ] || break

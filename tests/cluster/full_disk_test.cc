@@ -31,7 +31,7 @@ struct FullDisk : ClusterRun {
 };
 
 // The nvme tier reserves all of its space at the start.
-TEST_F(FullDisk, AtTheStartTheRankAndFolderAreNamed) {
+TEST_F(FullDisk, IsReportedAtTheStartWithRankAndFolder) {
   const Cluster cluster(2);
   give_disk(cluster, "n2", file("drive"), "1m");
   std::vector<std::string> sets = nvme();
@@ -44,7 +44,7 @@ TEST_F(FullDisk, AtTheStartTheRankAndFolderAreNamed) {
 }
 
 // Somebody else fills the drive during the run, but the run needs no more space on it.
-TEST_F(FullDisk, OfTheNvmeTierInMidRunDisturbsNothing) {
+TEST_F(FullDisk, InTheNvmeFolderInMidRunHasNoEffect) {
   std::filesystem::create_directories(file("drive"));
   const std::string bits = untouched(nvme());
   const Cluster cluster(2);
@@ -59,9 +59,9 @@ TEST_F(FullDisk, OfTheNvmeTierInMidRunDisturbsNothing) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// The disk that one node writes its part of a checkpoint to, from a moment on: the checkpoints before stay, and the
-// same command continues to the bits of an undisturbed run.
-TEST_F(FullDisk, OfCheckpointsInMidRunIsNotTriedAgainAndTheSameCommandResumes) {
+// During the run, the disk to which one node writes its part of a checkpoint fills up. Earlier checkpoints stay, and
+// the same command continues to the bits of an undisturbed run.
+TEST_F(FullDisk, InTheCheckpointFolderEndsTheRunWithoutARestart) {
   const std::string bits = untouched();
   const Cluster cluster(2);
   const std::vector<std::string> command = cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight"}));

@@ -19,12 +19,12 @@ using testing::StartsWith;
 
 struct ClusterLaunch : ClusterRun {};
 
-TEST_F(ClusterLaunch, StartsLooksAndReports) {
+TEST_F(ClusterLaunch, ChecksStartsAndReports) {
   const Cluster cluster(3);
   const Outcome outcome =
       run(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--env", "MY_OWN=x"}, {"training.max_steps=30"})), 180);
   ASSERT_EQ(outcome.code, 0) << outcome.all();
-  // The resolved settings are printed once, then the table; nothing of mpirun's is.
+  // The resolved settings are printed once, then the table. mpirun's own output is not shown.
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
@@ -38,7 +38,7 @@ TEST_F(ClusterLaunch, StartsLooksAndReports) {
   EXPECT_TRUE(std::filesystem::exists(file("logs/rank-00005.log")));
 }
 
-// Every rank of every node has what the launcher's environment and --env say.
+// Every rank of every node has the variables of the launcher's environment and of --env.
 TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
   const Cluster cluster(2);
   // ranks of n2 that have the variables, seen from outside
@@ -63,7 +63,7 @@ TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
 }
 
 // The folder that all nodes share names the run. The program continues by ssh on the socket's node.
-TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
+TEST_F(ClusterLaunch, ARunCanBeWatchedAndStoppedFromAnotherNode) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1", "--no-preflight"}, {"training.max_steps=100000"})));
   ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
@@ -76,7 +76,7 @@ TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
   EXPECT_EQ(running.wait(120).code, static_cast<int>(Exit::requeue));
 }
 
-// A stop that went well: our sentence is the last, and the same command continues the run.
+// After a successful stop, Strata's sentence is the last line, and the same command continues the run.
 TEST_F(ClusterLaunch, SignalsReachTheRanks) {
   const Cluster cluster(2);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
@@ -127,7 +127,7 @@ TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
 }
 
 struct ClusterRefusal : ClusterRun {
-  // Refused before any rank starts: exit code 2, one sentence, an event.
+  // These are refused before any rank starts, with exit code 2, one sentence and an event.
   void expect_refused(const Outcome& outcome, const testing::Matcher<std::string>& sentence) {
     EXPECT_EQ(outcome.code, static_cast<int>(Exit::usage)) << outcome.all();
     EXPECT_THAT(last_line(outcome.errors), AllOf(StartsWith("strata: "), sentence)) << outcome.all();
@@ -135,7 +135,7 @@ struct ClusterRefusal : ClusterRun {
   }
 };
 
-TEST_F(ClusterRefusal, HostsThatAreNotThere) {
+TEST_F(ClusterRefusal, UnreachableHosts) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n7"})), 60), HasSubstr("n7 has no address"));
   run_.folder().write("hosts", "n1 slots=2\nn2 slot=2\n");
@@ -144,12 +144,12 @@ TEST_F(ClusterRefusal, HostsThatAreNotThere) {
                  AllOf(HasSubstr("--ranks-per-node 2"), HasSubstr("1 slot")));
   const Outcome interface = run(cluster.in("n1", launch({"--hosts", "n1,n2", "--interface", "ib0"})), 90);
   expect_refused(interface, HasSubstr("n1 has no interface ib0 with an address: it has eth0"));
-  EXPECT_THAT(interface.errors, Not(HasSubstr("data.train"))) << "the recipe of a run that does not begin";
+  EXPECT_THAT(interface.errors, Not(HasSubstr("data.train"))) << "the recipe of a run that does not start";
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2", "--env", "NO_SUCH_THING"})), 60),
                  HasSubstr("NO_SUCH_THING is not set"));
 }
 
-TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
+TEST_F(ClusterRefusal, SshThatPromptsOrRefuses) {
   const Cluster cluster(3);
   // n2 does not know our key, and n3 has no sshd.
   cluster.at("n2",
@@ -160,19 +160,19 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
   expect_refused(outcome,
                  AllOf(HasSubstr("ssh to n2 asks for a password or refuses the key"), HasSubstr("ssh-copy-id n2"),
                        HasSubstr("n3 does not respond: "), HasSubstr("Connection refused"),
-                       HasSubstr("(--min-nodes 1 would start on the 1 node left)")));
+                       HasSubstr("(--min-nodes 1 would start on the 1 remaining node)")));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
 }
 
 // An open address is refused before any node is asked.
-TEST_F(ClusterRefusal, AnAddressForEveryone) {
+TEST_F(ClusterRefusal, AnOpenAddress) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"control.listen=0.0.0.0:7000"})), 90),
                  HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines control this run"));
 }
 
-// launch finds this before it starts ranks. Without its check, the ranks find it and name the node.
-TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
+// launch detects this before it starts ranks. Without its check, the ranks detect it and name the node.
+TEST_F(ClusterRefusal, FilesThatANodeCannotSee) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + file("nowhere.bin")})), 90),
                  HasSubstr("strata: data.train: no file matches " + file("nowhere.bin")));
@@ -191,7 +191,7 @@ TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
 }
 
 // With --min-nodes, the remaining nodes are enough.
-TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
+TEST_F(ClusterLaunch, StartsWithoutAnUnresponsiveNode) {
   const Cluster cluster(3);
   cluster.at("n3", "kill $(cat \"$STRATA_CLUSTER/n3/sshd.pid\")");
   const Outcome outcome =
@@ -201,12 +201,12 @@ TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
               AllOf(HasSubstr("left out: n3 does not respond"), HasSubstr("2 ranks on n1 (1), n2 (1)")));
 }
 
-TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
+TEST_F(ClusterRefusal, ANodeWithADifferentOrMissingBinary) {
   const Cluster cluster(3);
   std::filesystem::create_directories(file("bin"));
   const std::string program = file("bin/strata");
   std::filesystem::copy_file(kStrata, program);
-  // The same program with one more byte, which runs as well.
+  // This is the same program with one more byte. It runs as well.
   std::filesystem::copy_file(kStrata, file("another"));
   std::ofstream(file("another"), std::ios::app) << "x";
   cluster.at("n2", "mount --bind " + file("another") + " " + program);

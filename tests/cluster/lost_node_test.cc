@@ -1,4 +1,5 @@
-// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of an undisturbed run.
+// Nodes are lost during a run. Under launch, the run continues on the remaining nodes, to the bits of an undisturbed
+// run.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
@@ -25,7 +26,7 @@ struct LostNode : ClusterRun {
 };
 
 // A node loses power, so nothing announces its end.
-TEST_F(LostNode, KilledTheOthersGoOn) {
+TEST_F(LostNode, TheOthersContinueAfterANodeIsKilled) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
@@ -43,7 +44,7 @@ TEST_F(LostNode, KilledTheOthersGoOn) {
 }
 
 // A pipeline continues with complete replicas: two of the three remaining ranks.
-TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
+TEST_F(LostNode, CompleteReplicasOfAPipelineContinue) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   const std::vector<std::string> sets = {"parallel.stages=2"};
@@ -60,7 +61,7 @@ TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
 }
 
 // Three ranks would divide a step, but not into groups of two.
-TEST_F(LostNode, WholeGroupsGoOn) {
+TEST_F(LostNode, CompleteGroupsContinue) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in(
@@ -73,20 +74,20 @@ TEST_F(LostNode, WholeGroupsGoOn) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
+TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1:1,n2:1", "--no-preflight"}, {"parallel.stages=2"})));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
   cluster.kill("n2");
   const Outcome outcome = running.wait(120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("on the 1 node that is left there is room for 1 rank, and one replica of the "
+  EXPECT_THAT(outcome.errors, HasSubstr("the 1 remaining node has room for 1 rank, and one replica of the "
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
 // training.micro_batch_size = auto is settled once. Fewer ranks have room for more, but the number stays, and so do the
 // bits.
-TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
+TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
   const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
   const auto bytes = [&](int size, int ranks) {
     std::vector<std::string> command = train(batch);
@@ -100,7 +101,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
   };
   const std::uint64_t room = bytes(2, 3);
   ASSERT_LT(room, std::min({bytes(4, 3), bytes(8, 3), bytes(16, 3)}));
-  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose otherwise";
+  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose differently";
   std::vector<std::string> sets = batch;
   sets.emplace_back("training.micro_batch_size=2");
   const std::string bits = untouched(sets);
@@ -118,7 +119,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
         return restart != errors.npos && errors.find(" tokens/s ", restart) != errors.npos;
       },
       120));
-  // The run is stopped, and started by hand on the remaining nodes: the number comes from the checkpoint.
+  // The run is stopped, and started by hand on the remaining nodes. The number then comes from the checkpoint.
   running.send(SIGUSR1);
   const Outcome stopped = running.wait(120);
   EXPECT_EQ(stopped.code, static_cast<int>(Exit::requeue)) << stopped.all();
@@ -133,7 +134,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
 }
 
 // Rank 0's node is lost; the launcher's node has no ranks. Metrics at an address of the lost node end with it.
-TEST_F(LostNode, KilledWithRankZero) {
+TEST_F(LostNode, TheNodeOfRankZeroIsKilled) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   const std::vector<std::string> sets = {"control.metrics=n1:9100", "control.metrics_public=true"};
@@ -149,7 +150,7 @@ TEST_F(LostNode, KilledWithRankZero) {
 }
 
 // A cable that is unplugged for some seconds delays the run but ends nothing.
-TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
+TEST_F(LostNode, TheRunContinuesAfterAShortInterruption) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   // TCP retries less and less often, so it may find a restored link only after twice the time.
@@ -166,7 +167,7 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
 }
 
 // A node stays cut off: the others continue, and no process of the run remains on it.
-TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
+TEST_F(LostNode, TheOthersContinueAndADisconnectedNodesRanksEnd) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"})));
@@ -180,18 +181,18 @@ TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
 }
 
 // If too few are left, the run ends with a sentence that says so.
-TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
+TEST_F(LostNode, FewerThanMinNodesEndsTheRun) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight", "--min-nodes", "2"})));
   ASSERT_TRUE(running.wait_until(at_step(30), 120));
   cluster.kill("n2");
   const Outcome outcome = running.wait(180);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes is left, and --min-nodes is 2"));
+  EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes remains, but --min-nodes is 2"));
 }
 
 // The node is left out at the start, and is back at a restart.
-TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
+TEST_F(LostNode, ANodeThatComesBackIsUsedAgain) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   cluster.kill("n3");
@@ -210,7 +211,7 @@ TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
+TEST_F(LostNode, ANodeThatComesBackWithoutItsFilesStaysOut) {
   const Cluster cluster(3);
   run_.write_tokens("data/tokens.bin", 600);
   cluster.kill("n3");
@@ -227,7 +228,7 @@ TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
 }
 
 // A failure that repeats is retried --max-restarts times, after longer and longer waits.
-TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
+TEST_F(LostNode, ARankThatIsKilledRepeatedly) {
   const Cluster cluster(2);
   Running running(cluster.in(
       "n1", launch({"--hosts", "n1,n2", "--no-preflight", "--max-restarts", "2"}, {"training.max_steps=100000"})));

@@ -25,7 +25,7 @@ struct Slurm : ClusterRun {
   void SetUp() override {
     if (const std::string why = Cluster::why_not(true); !why.empty()) GTEST_SKIP() << why;
   }
-  // Waits until `text` of a shell on n1 says what is wanted.
+  // Waits until the shell command `text` on n1 prints the wanted output.
   static bool comes(const Cluster& cluster, const std::string& shell_text, const std::string& wanted, double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) {
@@ -34,7 +34,7 @@ struct Slurm : ClusterRun {
     }
     return false;
   }
-  // strata train's words as a shell reads them, without the program and the command.
+  // The arguments of strata train, quoted for a shell, without the program and the command.
   std::string keys(const std::vector<std::string>& sets) const {
     std::string out;
     const std::vector<std::string> words = train(sets);
@@ -45,12 +45,13 @@ struct Slurm : ClusterRun {
 
 // The batch file that users start from. Before its time is over, the job stops with a checkpoint and is requeued. It
 // ends with the bits of a run that was not stopped.
-TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
+TEST_F(Slurm, ARequeuedJobContinuesToTheSameBits) {
   const std::vector<std::string> sets = {"training.max_steps=400"};
   const std::string bits = untouched(sets);
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  // Slurm's shortest limit is a minute, and it is up to a minute late. To the job, a signal is the same.
+  // Slurm's shortest time limit is a minute, and it may act up to a minute late. A signal has the same effect on the
+  // job.
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -o job.log " +
                        kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/400", 120)) << run_.folder().read("job.log");
@@ -66,7 +67,7 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
 
 // scancel ends both ranks and agents. Ranks have KillWait for their checkpoint, and no node counts as lost. The job
 // inherits no environment, as on some sites.
-TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
+TEST_F(Slurm, ACancelledJobCountsAsStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() + " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" +
@@ -89,7 +90,7 @@ TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
 }
 
 // Elements of an array do not share folders.
-TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
+TEST_F(Slurm, ArrayElementsHaveSeparateFolders) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_RUNS=runs STRATA_PROGRAM=" + kStrata +
@@ -107,7 +108,7 @@ TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
 }
 
 // An administrator takes a node away: the run continues on the others.
-TEST_F(Slurm, ANodeThatIsTakenAway) {
+TEST_F(Slurm, ARemovedNode) {
   const std::vector<std::string> sets = {"training.max_steps=600"};
   const std::string bits = untouched(sets);
   const Cluster cluster(3, true);
@@ -131,7 +132,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const std::string batch = kBatch + keys({"training.max_steps=30"});
-  // The batch file itself, held back until the node is gone.
+  // This is the batch file itself, held back until the node is gone.
   run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
                                          "\necho without: $?\nSTRATA_LAUNCH_OPTIONS='--min-nodes 2' bash " + batch +
                                          "\necho with: $?\n");
@@ -142,13 +143,13 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   run_.folder().write("go", "");
   EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "with: 0", 300)) << run_.folder().read("job.log");
   EXPECT_THAT(run_.folder().read("job.log"),
-              AllOf(ContainsRegex("n3 [^\n]*\\(--min-nodes 2 would start on the 2 nodes left\\)"),
+              AllOf(ContainsRegex("n3 [^\n]*\\(--min-nodes 2 would start on the 2 remaining nodes\\)"),
                     HasSubstr("without: 2\n"), HasSubstr("left out: n3"), HasSubstr("4 ranks on n1 (2), n2 (2)"),
                     HasSubstr("done after step 30"), Not(HasSubstr("\x1e"))));
 }
 
 // Options that contradict the allocation are refused.
-TEST_F(Slurm, AWorldThatIsNotTheAllocations) {
+TEST_F(Slurm, AWorldThatContradictsTheAllocation) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const auto inside = [&](const std::vector<std::string>& options) {

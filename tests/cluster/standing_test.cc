@@ -1,4 +1,4 @@
-// Ranks that live but do nothing: they are named, and the run ends. Under launch it continues to the bits of an
+// Ranks are alive but do nothing. They are named, and the run ends. Under launch it continues to the bits of an
 // undisturbed run.
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 struct StandingRank : ClusterRun {
-  // Limits that are short enough for a test.
+  // Limits short enough for a test.
   static std::vector<std::string> watched(std::vector<std::string> sets = {}) {
     sets.insert(sets.end(), {"control.warn_after=6", "control.stuck_after=12"});
     return sets;
@@ -28,7 +28,7 @@ struct StandingRank : ClusterRun {
   }
 };
 
-TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
+TEST_F(StandingRank, AStoppedRankIsNamedAndRestarted) {
   const std::string bits = untouched();
   const Cluster cluster(3);
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, watched())));
@@ -44,7 +44,7 @@ TEST_F(StandingRank, StoppedItIsNamedAndStartedAgain) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-TEST_F(StandingRank, StoppedUnderMpirunAloneItIsNamedAndAllRanksEnd) {
+TEST_F(StandingRank, UnderBareMpirunAStoppedRankIsNamedAndAllRanksEnd) {
   const Cluster cluster(3);
   Running running(cluster.in("n1", mpirun(watched())));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
@@ -57,7 +57,7 @@ TEST_F(StandingRank, StoppedUnderMpirunAloneItIsNamedAndAllRanksEnd) {
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// A node's drive that can be frozen. It then answers no write, and its rank cannot even be killed.
+// A drive of one node that can be frozen. It then completes no write, and the rank cannot even be killed.
 class HangingDrive {
  public:
   HangingDrive(const Cluster& cluster, std::string node, std::string folder)
@@ -89,7 +89,7 @@ class HangingDrive {
   bool hangs_ = false;
 };
 
-TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
+TEST_F(StandingRank, RanksContinueAfterADriveHangs) {
   if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
   const std::vector<std::string> sets = watched({"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]"});
   std::filesystem::create_directories(file("drive"));
@@ -110,7 +110,7 @@ TEST_F(StandingRank, OfADriveThatHangsTheOthersGoOn) {
 }
 
 // mpirun itself waits for the rank that cannot end.
-TEST_F(StandingRank, OfADriveThatHangsUnderMpirunAloneTheOthersEnd) {
+TEST_F(StandingRank, UnderBareMpirunRanksEndAfterADriveHangs) {
   if (!HangingDrive::is_possible(run_.folder())) GTEST_SKIP() << "this system mounts no loop devices with ext4";
   const Cluster cluster(3);
   HangingDrive drive(cluster, "n3", file("drive"));

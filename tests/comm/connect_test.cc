@@ -33,12 +33,12 @@ void expect_usage_error(Backend backend, const char* words) {
   }
 }
 
-TEST_F(Connect, AloneWithoutALauncher) {
+TEST_F(Connect, IsSoloWithoutALauncher) {
   EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
   EXPECT_EQ(connect(Backend::solo, Transport::messages)->describe(), "one rank without mpirun");
 }
 
-TEST_F(Connect, BatchScriptOfSlurmIsNoRank) {
+TEST_F(Connect, ASlurmBatchScriptIsNotARank) {
   setenv("SLURM_PROCID", "0", 1);
   setenv("SLURM_NTASKS", "4", 1);
   EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
@@ -46,14 +46,14 @@ TEST_F(Connect, BatchScriptOfSlurmIsNoRank) {
 }
 
 // torchrun's processes would each train alone. A job that sets WORLD_SIZE for other programs is no launcher.
-TEST_F(Connect, TorchrunsProcessesAreNoRanks) {
+TEST_F(Connect, ProcessesOfTorchrunAreNotRanks) {
   for (const char* name : {"RANK", "LOCAL_RANK", "MASTER_ADDR"}) setenv(name, "0", 1);
   EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
   setenv("WORLD_SIZE", "2", 1);
   expect_usage_error(Backend::solo, "torchrun started 2 ranks");
 }
 
-TEST_F(Connect, SoloAmongSeveralIsAMistake) {
+TEST_F(Connect, SoloAmongSeveralRanksIsRefused) {
   setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   expect_usage_error(Backend::solo, "mpirun started 4 ranks");
   unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -63,7 +63,7 @@ TEST_F(Connect, SoloAmongSeveralIsAMistake) {
 }
 
 // MPI_Init would end the process itself, with advice on how to build Slurm.
-TEST_F(Connect, SrunWithoutPmixIsAMistake) {
+TEST_F(Connect, SrunWithoutPmixIsRefused) {
   setenv("SLURM_PROCID", "0", 1);
   setenv("SLURM_STEP_NUM_TASKS", "2", 1);
   expect_usage_error(Backend::automatic, "srun --mpi=pmix");

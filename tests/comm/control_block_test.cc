@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-TEST(Signal, WakesASleeper) {
+TEST(Signal, WakesASleepingRank) {
   // A sleep that no rank ends takes 50 ms. The best of several tries counts, because the machine may be busy.
   auto best = Clock::duration::max();
   for (int i = 0; i < 5; ++i) {
@@ -32,14 +32,14 @@ TEST(Signal, WakesASleeper) {
   EXPECT_LT(best, std::chrono::milliseconds(20));
 }
 
-TEST(Signal, NapEndsByItselfSoThatFailuresAreSeen) {
+TEST(Signal, ASleepEndsByItselfSoThatFailuresAreSeen) {
   Signal signal;
   const auto start = Clock::now();
   signal.doze(1);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
 }
 
-TEST(Signal, CountsPastTheWrap) {
+TEST(Signal, CountsBeyondTheWraparound) {
   Signal signal;
   signal.raise(0xffffffffu);
   EXPECT_TRUE(signal.reached(0xffffffffu));
@@ -49,7 +49,7 @@ TEST(Signal, CountsPastTheWrap) {
   EXPECT_TRUE(signal.spin(0));
 }
 
-TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
+TEST(ControlBlock, TheFirstFailureWinsAndOthersSeeIt) {
   const device::Arena memory(ControlBlock::bytes(3));
   const auto mine = ControlBlock::construct(memory.data(), 3);
   const auto other = ControlBlock::attach(memory.data(), 3);
@@ -66,7 +66,7 @@ TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
   EXPECT_FALSE(other.left(0));
 }
 
-TEST(ControlBlock, LongCauseIsCut) {
+TEST(ControlBlock, TruncatesALongCause) {
   const device::Arena memory(ControlBlock::bytes(1));
   const auto block = ControlBlock::construct(memory.data(), 1);
   block.report_failure({0, std::string(5000, 'x')});

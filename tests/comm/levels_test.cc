@@ -8,9 +8,9 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Levels, AreTheGroupsMembersByNode) {
+TEST(Levels, GroupMembersByNode) {
   const std::vector<int> nodes{0, 0, 1, 1, 2, 2};
-  // In the order of pieces, which is not that of ranks.
+  // Members are in the order of pieces, which is not that of ranks.
   const Levels levels({{0, 2, 4, 1, 3, 5}, 4}, nodes);
   EXPECT_THAT(levels.nodes(), ElementsAre(ElementsAre(0, 3), ElementsAre(1, 4), ElementsAre(2, 5)));
   EXPECT_EQ(levels.node(), 1);
@@ -22,7 +22,7 @@ TEST(Levels, AreTheGroupsMembersByNode) {
               ElementsAre(ElementsAre(0, 3), ElementsAre(1, 2)));
 }
 
-TEST(Levels, CountsWhatGoesToOtherNodes) {
+TEST(Levels, CountsBytesSentToOtherNodes) {
   const std::vector<int> nodes{0, 0, 1, 1, 2, 2};
   const Levels all(all_ranks(0, 6), nodes);
   EXPECT_EQ(all.gathered(10), 20u) << "once to each other node";
@@ -39,7 +39,7 @@ TEST(Levels, CountsWhatGoesToOtherNodes) {
   EXPECT_EQ(one_each.gathered(10), 20u);
 }
 
-TEST(Levels, OneNodeHasNothingToSend) {
+TEST(Levels, OneNodeSendsNothingToOtherNodes) {
   for (const std::vector<int>& nodes : {std::vector<int>{}, std::vector<int>{0, 0, 0}}) {
     const Levels levels(all_ranks(1, 3), nodes);
     EXPECT_FALSE(levels.two());

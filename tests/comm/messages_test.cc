@@ -74,7 +74,7 @@ class Ring {
   const std::unique_ptr<Communicator> communicator_;
 };
 
-TEST(Messages, OfAnySizeGoBothWaysAtOnce) {
+TEST(Messages, AnySizeTravelsInBothDirectionsAtOnce) {
   EXPECT_TRUE(rc::check([] {
     const int ranks = *rc::gen::inRange(2, 5);
     std::vector<std::size_t> sizes{0, 1, 3, 4096, (std::size_t{1} << 20) + 1};
@@ -107,7 +107,7 @@ TEST(Messages, OfAnySizeGoBothWaysAtOnce) {
 
 // Messages between collectives, in a group whose order is not that of the ranks: each rank's messages arrive in the
 // order in which it sent them, whatever other senders do.
-TEST(Messages, OfEachPairComeInOrder) {
+TEST(Messages, EachPairsMessagesArriveInOrder) {
   run_threads(4, [](World& world) {
     const std::vector<int> members{3, 0, 2, 1};
     const auto index = static_cast<int>(std::ranges::find(members, world.rank()) - members.begin());
@@ -163,7 +163,7 @@ std::string told_while(const std::function<void(Communicator&, std::byte*)>& wai
   return told;
 }
 
-TEST(Messages, WaitsEndWithTheRun) {
+TEST(Messages, WaitsEndWhenTheRunFails) {
   EXPECT_EQ(told_while([](Communicator& c, std::byte* data) { c.receive(data, 100, 1); }),
             "rank 1 failed: the disk is full");
   EXPECT_EQ(told_while([](Communicator& c, std::byte* data) { c.send(data, 100, 1); }),

@@ -16,7 +16,7 @@
 namespace strata::comm {
 namespace {
 
-TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
+TEST(Process, CountsAsEndedBeforeItIsReaped) {
   EXPECT_TRUE(Process::self(0).alive());
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -30,7 +30,7 @@ TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
   ASSERT_EQ(read(ready[0], &process, sizeof process), static_cast<ssize_t>(sizeof process));
   EXPECT_EQ(process.pid, child);
   EXPECT_TRUE(process.alive());
-  Process successor = process;  // another that got the same number
+  Process successor = process;  // another process with the same PID
   ++successor.start_time;
   EXPECT_FALSE(successor.alive());
   kill(child, SIGKILL);
@@ -44,7 +44,7 @@ TEST(Process, EndsAlsoWhileNobodyHasReapedIt) {
   close(ready[1]);
 }
 
-TEST(NodeClaim, TheFirstOfTheProcessesTakesIt) {
+TEST(NodeClaim, TheFirstProcessTakesIt) {
   const std::string name = fmt::format("strata-test-{}", getpid());
   {
     NodeClaim claim(name), other(name + "0"), late(name);
@@ -60,8 +60,8 @@ TEST(NodeClaim, TheFirstOfTheProcessesTakesIt) {
   EXPECT_TRUE(NodeClaim(name).take()) << "its holder has ended";
 }
 
-// A second message is better than none.
-TEST(NodeClaim, IsTakenThoughTheSystemRefuses) {
+// Printing twice is better than not at all.
+TEST(NodeClaim, IsGrantedIfTheSystemRefusesSockets) {
   NodeClaim claim("strata-test");
   for (const long call : {SYS_socket, SYS_bind})
     tests::with_failing({call}, EACCES, [&] { EXPECT_TRUE(claim.take()); });

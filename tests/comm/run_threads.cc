@@ -123,7 +123,7 @@ void run_threads(int ranks, const std::function<void(World&)>& f, const std::vec
           start_thread(fmt::format("the thread of rank {}", rank), [&run_rank, rank] { run_rank(rank); }));
   } catch (const Error& error) {
     first.keep(std::current_exception(), false);
-    control.report_failure({0, error.what(), error.code()});  // the ranks already started watch for it
+    control.report_failure({0, error.what(), error.code()});  // the ranks already started check for it
   }
   run_rank(0);
   for (auto& thread : threads) thread.join();

@@ -41,7 +41,7 @@ TEST(SharedMapping, IsSeenByAnotherProcess) {
   EXPECT_EQ(mine.data()[5], std::byte{9});
 }
 
-TEST(SharedMapping, RefusesWhatIsNotTheMemoryAnnounced) {
+TEST(SharedMapping, RefusesMemoryThatWasNotAnnounced) {
   SharedMapping mine("strata-test", 4096);
   auto address = mine.address();
   address.name[0] = 'x';
@@ -51,11 +51,11 @@ TEST(SharedMapping, RefusesWhatIsNotTheMemoryAnnounced) {
   EXPECT_THROW(SharedMapping::of(address), Error);
 }
 
-TEST(SharedMapping, ResidentBytesAreThoseTouched) {
+TEST(SharedMapping, OnlyTouchedBytesAreResident) {
   SharedMapping mine("strata-test-resident", 1 << 20);
   EXPECT_EQ(resident_bytes("strata-test-resident"), 0u);
   for (std::size_t page = 0; page < 10; ++page) mine.data()[page * 4096] = std::byte{1};
-  // Or more, if the system has larger pages.
+  // The number is higher if the system has larger pages.
   EXPECT_GE(resident_bytes("strata-test-resident"), 40960u);
   EXPECT_EQ(resident_bytes("strata-test-other"), 0u);
 }
@@ -65,7 +65,7 @@ TEST(SharedMapping, MovesAndUnmaps) {
   std::byte* const data = a.data();
   SharedMapping b(std::move(a));
   EXPECT_EQ(b.data(), data);
-  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): what is left is promised
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): the moved-from state is documented
   b = SharedMapping();
   EXPECT_EQ(b.size(), 0u);
 }

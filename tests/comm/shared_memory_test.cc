@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Acts between two looks of a waiting rank. The other rank's presence lies in a page that cannot be read, so a look at
-// it stops in a handler, which raises the signal, leaves, and lets the look continue.
+// Acts between two checks of a waiting rank. The other rank's presence lies in a page that cannot be read, so a check
+// enters a signal handler, which raises the signal, leaves, and lets the check continue.
 class BetweenLooks {
  public:
   explicit BetweenLooks(Signal& signal) : signal_(signal) {
-    // The block is placed so that a page begins with the presence of the ranks, right after the failure's header.
+    // The block is placed so that the presence of the ranks, right after the failure's header, begins a page.
     const std::size_t header = ControlBlock::bytes(0);
     block_ = memory_.at(kPage - header % kPage);
     presence_ = block_ + header;
@@ -59,8 +59,8 @@ class BetweenLooks {
   struct sigaction before_ {};
 };
 
-// A rank that raises its signal and leaves at once has done what others wait for.
-TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
+// A rank that raises its signal and leaves at once has done everything that others wait for.
+TEST(SharedMemory, ARankThatSignalsAndLeavesIsNotReportedLost) {
   Signal signal;
   BetweenLooks other(signal);
   AbortToken token;
@@ -73,7 +73,7 @@ TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
 }
 
 // Two ranks wait for a dead third one: the first that notices prints the loss, and the other does not.
-TEST(SharedMemory, ALossIsPrintedByTheFirstThatNotices) {
+TEST(SharedMemory, TheFirstRankThatNoticesALossPrintsIt) {
   const Process dead{2, 0, 0};  // no process has the number 0
   const device::Arena memory(ControlBlock::bytes(3));
   const ControlBlock block = ControlBlock::construct(memory.data(), 3);

@@ -32,7 +32,7 @@ TEST(Solo, CollectivesAreCopiesOrNothing) {
   EXPECT_EQ(world->exchange("text"), std::vector<std::string>{"text"});
 }
 
-TEST(Solo, FailureEndsWhatFollows) {
+TEST(Solo, AFailureEndsLaterCollectives) {
   const auto world = solo_world();
   world->report_failure("the disk is full", Exit::failed);
   EXPECT_THROW(world->barrier(), Aborted);

@@ -121,7 +121,7 @@ TEST(Threads, AllToAllGivesEveryRankItsPieceOfAll) {
       const auto reduce = world.open(lane);
       std::vector<const std::byte*> pieces(size);
       for (int round = 0; round < 3; ++round) {
-        // Written right after the release: a rank that still read the old bytes would be noticed.
+        // The buffer is written right after the release, so that a rank that still reads the old bytes is detected.
         for (std::size_t i = 0; i < range.bytes(); ++i) arena.data()[i] = value(world.rank(), range.begin + i, round);
         reduce->all_to_all(range, arena.data(), staging.data(), pieces.data());
         lane.synchronize();
@@ -165,7 +165,7 @@ TEST(Threads, BroadcastAndExchange) {
   }));
 }
 
-// As in a step: parameters are gathered while gradients of an earlier unit are added up, lanes ordered by events.
+// As in a step, parameters are gathered while gradients of an earlier unit are summed, and events order the lanes.
 TEST(Threads, GatherAndReduceLanesAtOnce) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     run_threads(ranks, [](World& world) {
@@ -200,7 +200,7 @@ TEST(Threads, GatherAndReduceLanesAtOnce) {
         reduce->release();
         reduce_lane.record(reduced);
         gather_lane.wait(reduced);
-        // The update: the shard changes as soon as this rank's gather is over.
+        // This is the update: the shard changes as soon as this rank's gather has ended.
         host_work(gather_lane, [&, shard](device::cpu::Team&) { std::memcpy(shard, sum.data(), kShard); });
         gather_lane.record(updated);
       }
@@ -222,7 +222,7 @@ TEST(Threads, WorldExchangesTextsOfAnyLength) {
   });
 }
 
-TEST(Threads, ArenasOneAfterTheOther) {
+TEST(Threads, AllocatesSeveralArenas) {
   run_threads(3, [](World& world) {
     Lane lane("gather", 1, world.rank(), world.abort_token());
     const auto gather = world.open(lane);
@@ -239,8 +239,8 @@ TEST(Threads, ArenasOneAfterTheOther) {
   });
 }
 
-// Runs ranks of which one ends by `end` while the others wait for it. Returns the failure that each of the others
-// received. `end` may wait for that.
+// Runs ranks, one of which calls `end` while the others wait for it. Returns the failure that each of the others
+// received. `end` may wait for these failures.
 template <typename End>
 std::vector<std::string> told_to_others(int ranks, End end) {
   std::vector<std::string> told(static_cast<std::size_t>(ranks));
@@ -283,7 +283,7 @@ TEST(Threads, ExceptionOfOneRankEndsTheWaitsOfAll) {
   EXPECT_THAT(told, testing::ElementsAre(cause, "the disk is full", cause, cause));
 }
 
-TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
+TEST(Threads, TheNextWaitReportsAnExceptionInALane) {
   const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch&) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
     world.barrier();
@@ -293,7 +293,7 @@ TEST(Threads, ExceptionInALaneIsToldByTheNextWait) {
   EXPECT_EQ(told[2], cause);
 }
 
-TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
+TEST(Threads, AReportReachesOthersWhileTheRankContinues) {
   const auto told = told_to_others(3, [](World& world, Lane&, std::latch& others) {
     world.report_failure("the disk is full", Exit::failed);
     others.wait();
@@ -302,7 +302,7 @@ TEST(Threads, ReportReachesOthersWhileTheRankGoesOn) {
   EXPECT_EQ(told[2], told[0]);
 }
 
-TEST(Threads, WaitOfAFailedRankTellsTheOthers) {
+TEST(Threads, AFailedRanksWaitInformsTheOthers) {
   const auto told = told_to_others(3, [](World& world, Lane& lane, std::latch& others) {
     host_work(lane, [](device::cpu::Team&) { throw std::runtime_error("a bad sector"); });
     EXPECT_THROW(world.barrier(), Aborted);

@@ -33,7 +33,7 @@ AlgorithmTable some_table() {
   return table;
 }
 
-TEST(AlgorithmTable, TextIsReadBackAsItWas) {
+TEST(AlgorithmTable, TextReadsBackUnchanged) {
   const AlgorithmTable table = some_table(), read = AlgorithmTable::parse(table.text(), "text");
   EXPECT_EQ(read.text(), table.text());
   EXPECT_EQ(read.hash(), table.hash());
@@ -102,7 +102,7 @@ TEST(AlgorithmTable, IsKeptInAFile) {
   EXPECT_FAILURE(save_algorithms(table, file / "below" / "a-file"), Exit::failed, HasSubstr("STRATA_ALGORITHMS"));
 }
 
-TEST(AlgorithmTable, NoRoomForTheFileIsExitThree) {
+TEST(AlgorithmTable, AFullDiskIsExitCodeThree) {
   const tests::ScratchFolder folder;
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -114,7 +114,7 @@ TEST(AlgorithmTable, NoRoomForTheFileIsExitThree) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(error.code(), Exit::does_not_fit);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("table.txt cannot be written"), HasSubstr("STRATA_ALGORITHMS")));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "what was begun is gone";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "the unfinished file is removed";
 }
 
 TEST(AlgorithmTable, FileIsNamedOrInTheUsersCache) {

@@ -6,8 +6,8 @@
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
 
-// A view may start at any element. An operation gives the same bits wherever its operands lie, also if rows are too
-// short or too odd for the processor's whole vectors.
+// A view may start at any element. An operation gives the same bits wherever its operands lie, even if rows are not a
+// multiple of the processor's vectors.
 namespace strata::device {
 namespace {
 
@@ -45,7 +45,7 @@ class Alignment : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Alignment, ::testing::ValuesIn(testing::kDTypes),
                          [](const auto& instance) { return std::string(name_of(instance.param)); });
 
-TEST_P(Alignment, OfElementwiseOperations) {
+TEST_P(Alignment, DoesNotAffectElementwiseOperations) {
   for (const std::size_t n : {std::size_t{3}, std::size_t{8 * 1024 + 5}})
     expect_same_values_anywhere([&](std::size_t shift) {
       Shifted x(GetParam(), n, shift, 1), y(GetParam(), n, shift, 2), dx(GetParam(), n, shift, 3);
@@ -62,7 +62,7 @@ TEST_P(Alignment, OfElementwiseOperations) {
     });
 }
 
-TEST_P(Alignment, OfRows) {
+TEST_P(Alignment, DoesNotAffectRowOperations) {
   for (const std::size_t width : {std::size_t{6}, std::size_t{40}, std::size_t{64}})
     expect_same_values_anywhere([&](std::size_t shift) {
       const std::size_t rows = 70;
@@ -85,7 +85,7 @@ TEST_P(Alignment, OfRows) {
     });
 }
 
-TEST_P(Alignment, OfEmbeddings) {
+TEST_P(Alignment, DoesNotAffectEmbeddings) {
   for (const std::size_t width : {std::size_t{6}, std::size_t{24}})
     expect_same_values_anywhere([&](std::size_t shift) {
       const std::size_t rows = 100, vocab = 60;

@@ -10,7 +10,7 @@
 #include "device/lane.h"
 #include "device/view.h"
 
-// What the tests of operations share: arrays of any dtype, lanes to run in, references by differences.
+// Shared by the tests of operations: arrays of any dtype, lanes, and gradients by finite differences.
 namespace strata::device::testing {
 
 // The twin that this test program tests.
@@ -92,7 +92,7 @@ void expect_bits_of_the_cpu(Run&& run) {
 // run(table) returns arrays; both instruction sets' tables must give the same bits.
 template <typename Table, typename Run>
 void expect_same_bits_on_both_isas(const Table& avx2, const Table& avx512, Run&& run) {
-  if (kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!__builtin_cpu_supports("avx512bw")) GTEST_SKIP() << "this processor has no AVX-512";
   const std::vector<Array> a = run(avx2), b = run(avx512);
   ASSERT_EQ(a.size(), b.size());

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // The machine's GPUs are listed; if there are none, one sentence says why and what to do.
-TEST(Gpus, AreFoundOrTheReasonIsSaid) {
+TEST(Gpus, AreFoundOrTheReasonIsGiven) {
   const Gpus found = find_gpus();
   if (found.problem.empty()) {
     ASSERT_FALSE(found.gpus.empty());
@@ -34,18 +34,18 @@ TEST(Gpus, AreFoundOrTheReasonIsSaid) {
   EXPECT_THAT(found.problem, Not(HasSubstr("\n")));
 }
 
-TEST(Gpus, OneThatIsNotThereIsAProblemNotACrash) {
+TEST(Gpus, AMissingGpuIsAProblemAndNotACrash) {
   Gpu gpu;
   gpu.device = {Kind::cuda, 4096};
   probe_gpu(gpu);
   EXPECT_NE(gpu.problem, "");
 }
 
-TEST(Gpus, OnlyTheyHaveMemoryOfADriver) {
+TEST(Gpus, OnlyGpusHaveDriverMemory) {
   EXPECT_FALSE(gpu_memory({}).has_value());
 }
 
-TEST(Gpus, WithoutOneEverythingForItFailsWithASentence) {
+TEST(Gpus, WithoutAGpuEveryFunctionFailsWithASentence) {
   if (find_gpus().problem.empty()) GTEST_SKIP() << "this machine has a GPU";
   const Device gpu{Kind::cuda};
   const auto names_it = AllOf(AnyOf(HasSubstr("CUDA"), HasSubstr("driver")), Not(HasSubstr("\n")));

@@ -58,7 +58,7 @@ class GraphTest : public ::testing::Test {
   Lane main_{"main", 1, 0, abort_, kDevice}, side_{"side", 1, 0, abort_, kDevice};
 };
 
-TEST_F(GraphTest, RunsWhatWasRecordedAsOftenAsLaunched) {
+TEST_F(GraphTest, EachLaunchRunsTheRecordedWork) {
   const Graph graph(main_, [&] { pass_on(); });
   settle();
   EXPECT_EQ(d_[0], 0) << "recorded, not run";
@@ -71,7 +71,7 @@ TEST_F(GraphTest, RunsWhatWasRecordedAsOftenAsLaunched) {
   }
 }
 
-TEST_F(GraphTest, ALaunchIsAPieceOfTheLanesWork) {
+TEST_F(GraphTest, ALaunchKeepsTheLanesOrder) {
   const Graph graph(main_, [&] { pass_on(); });
   const Numbers before(7), after(0);
   cast(main_, before.view(), a_.view());
@@ -86,7 +86,7 @@ TEST_F(GraphTest, TheSameWorkRunsUnrecordedAfterwards) {
   graph.launch(main_);
   settle();
   a_.set(9);
-  pass_on();  // records its events anew
+  pass_on();  // records its events again
   settle();
   EXPECT_EQ(d_[0], 9);
 }
@@ -105,7 +105,7 @@ TEST_F(GraphTest, LanesThatAreNotJoinedAreRefused) {
   EXPECT_EQ(d_[0], 1);
 }
 
-TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
+TEST_F(GraphTest, RefusesWorkThatCannotBeRecorded) {
   std::int64_t time = 0;
   const auto record = [&](const std::function<void()>& issue) {
     return Graph(main_, [&] {
@@ -115,7 +115,7 @@ TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
   };
   EXPECT_THROW(record([&] { main_.stamp(&time); }), Error);
   EXPECT_THROW(record([&] { cpu::submit(main_, [](cpu::Team&) {}); }), Error);
-  Event told(kDevice);  // which a lane of the host may wait for
+  Event told(kDevice);  // a host lane may wait for it
   EXPECT_THROW(record([&] { main_.record(told); }), Error);
   side_.record(back_);
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
@@ -129,7 +129,7 @@ TEST_F(GraphTest, WhatNoGraphCanHoldIsRefused) {
   EXPECT_EQ(d_[0], 1);
 }
 
-TEST(Graph, IsNotOfTheHost) {
+TEST(Graph, HostLanesCannotBeRecorded) {
   EXPECT_FALSE(Graph::possible({}));
 }
 
@@ -161,7 +161,7 @@ TEST(EventDeathTest, TheHostWaitsForOneThatIsNotForIt) {
   EXPECT_DEATH(wait(), "host_waits");
 }
 
-TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
+TEST(Event, HasPassedOnceTheHostLaneReachedIt) {
   AbortToken abort;
   Event event;
   EXPECT_TRUE(event.passed());
@@ -180,7 +180,7 @@ TEST(Event, HasPassedOnceTheHostsLaneGotThere) {
 TEST(Event, TheIssuingThreadWaitsForTheHostsLaneOrTheEndOfTheRun) {
   AbortToken abort;
   Event event;
-  event.wait(abort);  // without a record it is over
+  event.wait(abort);  // returns at once without a record
   std::atomic<bool> gate = false, opened = false;
   Lane lane("lane", 1, 0, abort);
   cpu::submit(lane, [&gate](cpu::Team&) {
@@ -210,7 +210,7 @@ TEST(Event, TheIssuingThreadWaitsForTheHostsLaneOrTheEndOfTheRun) {
   failing.join();
   EXPECT_THROW(lane.synchronize(), Aborted);
   EXPECT_TRUE(event.passed());
-  EXPECT_THROW(event.wait(abort), Aborted) << "what was to run before the record was dropped";
+  EXPECT_THROW(event.wait(abort), Aborted) << "the work before the event was dropped";
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST(Lane, EventsOrderLanesOfTheTwin) {
   EXPECT_EQ(x.floats()[0], 1024);
 }
 
-// A wait must ignore records made after it was issued. Otherwise this one would last for ever.
+// A wait must ignore records made after it was issued. Otherwise this one would last forever.
 TEST(Lane, WaitRefersToTheRecordBeforeIt) {
   AbortToken abort;
   const Shared x;
@@ -118,7 +118,7 @@ TEST(Lane, WaitRefersToTheRecordBeforeIt) {
   }
 }
 
-TEST(Lane, EventWithoutARecordHoldsNobodyUp) {
+TEST(Lane, AnEventWithoutARecordDelaysNobody) {
   AbortToken abort;
   const Event never(kDevice);
   Lane twin("twin", 1, 0, abort, kDevice), host("host", 1, 0, abort);
@@ -170,8 +170,8 @@ TEST(Lane, AbortEndsAWaitForTheHost) {
   failing.join();
 }
 
-// Nothing moves, and more work is issued than a lane has room for.
-TEST(Lane, AbortEndsAnIssuersWaitForRoom) {
+// No work completes, and more is issued than a lane's queue can hold.
+TEST(Lane, AbortEndsTheIssuersWaitForQueueSpace) {
   AbortToken abort;
   const Shared x, y;
   const std::atomic<bool> gate = false;

@@ -9,7 +9,7 @@
 namespace strata::device {
 namespace {
 
-// Over all windows, each row is in exactly one tile of its document, or is reported once as belonging to none. A
+// Over all windows, each row is in exactly one tile of its document, or is reported once as belonging to no document. A
 // window's tiles start in it.
 RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   const auto seq = *rc::gen::inRange<std::size_t>(1, 200), size = *rc::gen::inRange<std::size_t>(1, 40);
@@ -41,7 +41,7 @@ RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   }
 }
 
-TEST(RowRange, OneDocumentASequenceHasTheWindowsAsTiles) {
+TEST(RowRange, WindowsOfSingleDocumentSequencesAreTiles) {
   const std::vector<RowRange> documents(150, {0, 150});
   for (std::size_t begin = 0; begin < 150; begin += 64) {
     TileWalk at(documents.data(), 150, begin, 64);

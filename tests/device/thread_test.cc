@@ -13,18 +13,18 @@ namespace {
 
 constexpr int kMany = 256;
 
-TEST(Thread, RunsWhatItIsGiven) {
+TEST(Thread, RunsItsFunction) {
   int ran = 0;
   start_thread("a thread", [&] { ++ran; }).join();
   EXPECT_EQ(ran, 1);
 }
 
 // Workers that were started before the refused one are ended.
-TEST(Thread, ATeamSaysHowManyItWanted) {
+TEST(Thread, ARefusedTeamNamesItsNumberOfThreads) {
   EXPECT_REFUSED_THREAD(const cpu::Team team(kMany), "of a lane's 256");
 }
 
-TEST(Thread, ALaneSaysItsName) {
+TEST(Thread, ARefusedLaneGivesItsName) {
   const auto open_lanes = [] {
     AbortToken abort;
     std::vector<Lane> lanes;

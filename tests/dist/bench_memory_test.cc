@@ -1,4 +1,4 @@
-// strata bench memory: its runs are processes of their own, whose peaks and bits are those that were promised.
+// Tests strata bench memory: its runs are separate processes, with the promised peaks and bits.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -35,8 +35,8 @@ class BenchMemory : public testing::Test {
   simdjson::dom::parser parser_;
 };
 
-// Not in each of the runs that would use it.
-TEST_F(BenchMemory, AFolderOfDrivesThatIsMissingIsSaidOnceAtTheStart) {
+// The message does not appear in each of the runs that would use the folder.
+TEST_F(BenchMemory, AMissingNvmeFolderIsReportedOnceAtTheStart) {
   const std::string folder = run_.file("nothing");
   const Outcome outcome = run(command({"--set", "memory.nvme=" + folder, "--only", "precision=fp32"}));
   EXPECT_NE(outcome.code, 0);
@@ -46,7 +46,7 @@ TEST_F(BenchMemory, AFolderOfDrivesThatIsMissingIsSaidOnceAtTheStart) {
   EXPECT_EQ(outcome.errors.find("strata: ", first), std::string::npos) << outcome.all();
 }
 
-TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
+TEST_F(BenchMemory, EverySettingRunsAsPlannedWithTheBitsOfItsGroup) {
   const Outcome outcome =
       run(command({"--only", "precision=fp32,bf16", "--only", "recompute=none,block", "--only", "accumulation=1,4",
                    "--json", run_.file("memory.json"), "--svg", run_.file("memory.svg")}),
@@ -73,13 +73,13 @@ TEST_F(BenchMemory, EverySettingAsPlannedWithTheBitsOfItsGroup) {
     EXPECT_EQ(hashes.size(), 1u);
     all.insert(hashes.begin(), hashes.end());
   }
-  EXPECT_EQ(all.size(), 4u) << "other numerics have other bits";
+  EXPECT_EQ(all.size(), 4u) << "different numerics give different bits";
   EXPECT_LT(peak["block device"], peak["none device"]);
   EXPECT_LT(peak["none host"], peak["none device"]);
   EXPECT_THAT(run_.folder().read("memory.svg"), AllOf(HasSubstr("<svg "), HasSubstr(" ms per step</title>")));
 }
 
-TEST_F(BenchMemory, WhatDoesNotFitIsSaidAndNotRun) {
+TEST_F(BenchMemory, SettingsThatDoNotFitAreReportedAndNotRun) {
   const Outcome outcome = run(command({"--set", "memory.device=1MB", "--only", "precision=fp32", "--only",
                                        "recompute=none", "--only", "accumulation=1"}),
                               120);

@@ -12,7 +12,8 @@
 
 namespace strata::tests {
 
-// Texts with one class, several classes, and a class per word; and a small BERT, trained on one kind for two steps.
+// Texts with one class, with several classes, or with a class per word, and a small BERT that trains on one kind for
+// two steps.
 class ClassifierCase : public testing::Test {
  protected:
   static constexpr int kTexts = 40;

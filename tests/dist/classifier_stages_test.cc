@@ -1,4 +1,4 @@
-// Classifiers that are trained in pipeline stages: their evaluations have the metrics of one stage, bit by bit.
+// Classifiers that are trained in pipeline stages have evaluations with the metrics of a single stage, bit for bit.
 #include <gmock/gmock.h>
 
 #include "tests/dist/classifier_case.h"
@@ -8,7 +8,7 @@ namespace {
 
 class ClassifierStages : public ClassifierCase {
  protected:
-  // The metrics of all evaluations of a training, and what it says of the best one.
+  // The metrics of all evaluations of a training run, and its report on the best one.
   std::string metrics(const std::string& name, int ranks, int stages, std::vector<std::string> sets) {
     sets.insert(sets.end(), {"training.max_steps=4", "training.global_batch_size=4", "evaluation.every=2",
                              "evaluation.at_start=true", "checkpoint.keep_best=true", "checkpoint.resume=none",
@@ -29,7 +29,7 @@ class ClassifierStages : public ClassifierCase {
   }
 };
 
-// Texts of one class, with curves; words, whose entities are counted by the ranks that have their scores; numbers.
+// Cases: texts of one class, with curves; words, whose entities are counted by the ranks with their scores; numbers.
 TEST_F(ClassifierStages, EvaluationsHaveTheMetricsOfOneStage) {
   tokenize("one", {"--labels", "label"});
   tokenize("words", {"--labels", "each", "--field", "words"});

@@ -20,8 +20,8 @@ using testing::HasSubstr;
 
 class ClassifierTopics : public ClassifierCase {};
 
-// Ninety topics, any number of them per text: the loss and the metrics are those of what predict says of each text, and
-// the bits do not depend on the number of ranks or of files.
+// There are ninety topics, any number of them per text. Loss and metrics agree with the predictions for each text, and
+// the bits do not depend on the number of ranks or files.
 TEST_F(ClassifierTopics, TextsHaveAnyNumberOfNinety) {
   constexpr int kTopics = 90;
   const auto topics = [](int text) {

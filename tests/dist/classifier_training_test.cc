@@ -21,7 +21,7 @@ using testing::HasSubstr;
 class ClassifierTraining : public ClassifierCase {};
 
 // Impossible settings of a classifier are refused before its first step.
-TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
+TEST_F(ClassifierTraining, ImpossibleSettingsAreRefused) {
   learn("one", {"--labels", "label"});
   const auto refused = [&](const std::vector<std::string>& sets) { return run(command("train", "one", sets)); };
   EXPECT_COMPLAINT(refused({"training.class_weights=[0, 0, 0]"}), Exit::usage, HasSubstr("are all 0"));
@@ -42,7 +42,7 @@ TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
 }
 
 // 28 bytes per text: its label, and two numbers for each of three classes.
-TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
+TEST_F(ClassifierTraining, MemoryForScoresIsPlanned) {
   tokenize("one", {"--labels", "label"});
   // The columns of the line, first the peak, then the kinds of memory; empty if there is no such line.
   const auto row = [&](int copies, const std::string& line) {
@@ -93,7 +93,7 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   const auto labels = predicted("words", {"--field", "words", "--tokenizer", tokenizer_});
   ASSERT_EQ(labels.size(), static_cast<std::size_t>(kTexts));
   EXPECT_THAT(labels[0], testing::MatchesRegex(R"(\{"labels": \["[NO]".*\]\})"));
-  // So does a checkpoint, which need not be exported first.
+  // A checkpoint works as well, without an export.
   sets[0] = "model.path=" + file("words");
   sets.emplace_back("checkpoint.dir=" + file("other"));
   EXPECT_THAT(done(run(command("train", "words", sets))),
@@ -103,7 +103,7 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
 }
 
 // An encoder learns masked words and then classes, starting from the run's checkpoint or from its export.
-TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
+TEST_F(ClassifierTraining, StartsFromACheckpointOfMaskedWords) {
   tokenize("filler", {"--no-eot", "--add-special"});
   done(run(command("train", "filler", {"training.objective=masked_lm"})));
   done(run({kStrata, "export", file("filler"), "-o", file("filled")}));
@@ -126,7 +126,7 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
 }
 
 // The start reports data that the objective ignores or misses.
-TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
+TEST_F(ClassifierTraining, ReportsDataThatAnObjectiveIgnoresOrMisses) {
   tokenize("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run({kStrata, "train", "--set", "model.path=" + file("bert"), "--set", "model.init=random", "--set",
                         "data.train=" + file("one.bin"), "--set", "training.max_steps=2", "--set", "data.seq_len=40"}),
@@ -150,7 +150,7 @@ TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
 }
 
 // A piece of a cut text has other labels around it, so a note accompanies the metric.
-TEST_F(ClassifierTraining, AnEvaluationSaysWhatItCuts) {
+TEST_F(ClassifierTraining, AnEvaluationReportsTruncatedTexts) {
   tokenize("words", {"--labels", "each", "--field", "words"});
   const std::vector<std::string> words = {"training.objective=token_classification"};
   done(run(command("train", "words", words)));
@@ -204,7 +204,7 @@ TEST_F(ClassifierTraining, ClassWeightsMultiplyTheLossOfTheirClass) {
   EXPECT_EQ(trained(2, {"training.class_weights=[2, 0.5, 1]"}), other);
 }
 
-TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
+TEST_F(ClassifierTraining, AMissingCurveIsReportedWithItsReason) {
   learn("one", {"--labels", "label"});
   std::string no;
   for (const std::string& line : lines_)
@@ -217,7 +217,7 @@ TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
   EXPECT_EQ(evaluated("one")["eval_roc_auc"].error(), simdjson::SUCCESS);
   EXPECT_THAT(said_, testing::Not(HasSubstr("not computed")));
 
-  // As what decides of the best it is refused before the first step.
+  // As the metric for the best checkpoint, it is refused before the first step.
   for (const std::string when : {"evaluation.every=1", "evaluation.at_start=true"})
     EXPECT_COMPLAINT(run(command("train", "one",
                                  {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
@@ -230,11 +230,11 @@ TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
   const std::string said = done(trained);
   const std::size_t first = said.find("eval_roc_auc is not computed");
   ASSERT_NE(first, std::string::npos) << said;
-  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
+  EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once per run: " << said;
 }
 
 // Each text's label comes from its own file.
-TEST_F(ClassifierTraining, TextsOfSeveralFilesAreThoseOfOne) {
+TEST_F(ClassifierTraining, SeveralFilesActLikeOneFile) {
   const auto half = [](auto begin, auto end) { return fmt::format("{}\n", fmt::join(begin, end, "\n")); };
   folder_.write("a.jsonl", half(lines_.begin(), lines_.begin() + kTexts / 2));
   folder_.write("b.jsonl", half(lines_.begin() + kTexts / 2, lines_.end()));
@@ -277,8 +277,8 @@ TEST_F(ClassifierTraining, ACorrelationWithOneLabelIsRefusedBeforeTheFirstStep) 
   (void)done(run(command("train", "scored", metric)));
 }
 
-// If words have tags of entities, whole entities are judged too, as seqeval does.
-TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
+// If words have entity tags, entities are evaluated too, as in seqeval.
+TEST_F(ClassifierTraining, EntitiesAreEvaluated) {
   std::string texts;
   for (int i = 0; i < kTexts; ++i) {
     const bool inside = i % 3 == 0;
@@ -297,7 +297,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
   EXPECT_NEAR(f1, p + r > 0 ? 2 * p * r / (p + r) : 0, 1e-12);
   EXPECT_NE(f1, double(json["eval_f1"]));
 
-  // The same counts from the predictions: each tag belongs to its own text.
+  // The predictions give the same counts, because each tag belongs to its own text.
   const auto lines = predicted("tags", {"--field", "words"}, "tags.jsonl");
   std::uint64_t said = 0, there = 0, found = 0;
   for (int i = 0; i < kTexts; ++i) {
@@ -335,7 +335,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
 }
 
 // A head that a checkpoint lacks is initialised at random, with a note; the same seed gives the same head.
-TEST_F(ClassifierTraining, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
+TEST_F(ClassifierTraining, AMissingHeadIsInitialisedAndReported) {
   tokenize("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
   done(run({kStrata, "export", file("filler"), "-o", file("encoder")}));

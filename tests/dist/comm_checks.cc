@@ -111,7 +111,8 @@ void check_groups(World& world) {
   }
 }
 
-// Gathers of several message pieces each, of sizes that are no multiple of a piece, over whole and partial ranges.
+// Gathers with several message pieces each, with sizes that are not multiples of a piece, over complete and partial
+// ranges.
 void check_large_gathers(World& world) {
   constexpr std::size_t kShard = (std::size_t{9} << 20) + 12'345;
   const auto ranks = static_cast<std::size_t>(world.size()), own = static_cast<std::size_t>(world.rank());

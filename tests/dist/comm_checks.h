@@ -6,10 +6,11 @@
 
 namespace strata::comm {
 
-// Throws Error if not.
+// Throws Error if the condition is false.
 void expect(bool ok, World& world, const char* what, int round);
 
-// Collective: every collective of a world brings the bytes that it should, and counts them. Rank 0 prints that.
+// Collective: checks that every collective of a world transfers the right bytes and counts them. Rank 0 prints the
+// result.
 void check(World& world);
 
 // The resident bytes of this process's mappings of memory files whose names begin with a match of the pattern.

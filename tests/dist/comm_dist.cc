@@ -24,9 +24,9 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// All ranks gather for ever, and rank 1 ends in one way or another.
+// All ranks gather forever, and rank 1 ends in the way that MODE says.
 void end_one_rank(World& world, std::string_view mode) {
-  // As the program does: mpirun sends the survivors SIGTERM as soon as it sees a rank die.
+  // Handles SIGTERM like the program, because mpirun sends it to the survivors as soon as a rank dies.
   std::signal(SIGTERM, SIG_IGN);
   constexpr std::size_t kShard = std::size_t{1} << 20;
   const Arena arena = world.allocate(kShard * static_cast<std::size_t>(world.size()) + kShard);
@@ -76,8 +76,8 @@ void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
   }
 }
 
-// A collective that ends in the middle of a message: rank 1 dies, or fails, when a peer's piece has begun to arrive but
-// is not complete.
+// A collective ends in the middle of a message: rank 1 dies or fails when a peer's piece has begun to arrive but is not
+// complete.
 void end_amid_a_message(World& world, bool dies) {
   std::signal(SIGTERM, SIG_IGN);
   constexpr std::size_t kShard = std::size_t{48} << 20;
@@ -138,14 +138,14 @@ void leave_before_the_last_data(World& world) {
   if (world.rank() == 0) std::printf("all left\n");
 }
 
-// As if each rank were on a node of its own, where no rank sees another's process. Rank 1 never reaches its end.
+// Acts as if each rank were on a node of its own, so that no rank sees another's process. Rank 1 never reaches its end.
 std::unique_ptr<World> connect_strangers() {
   auto session = std::make_unique<MpiSession>();
   session->neighbours.clear();
   return mpi_messages_world(std::move(session), "", std::chrono::seconds(2));
 }
 
-// As if each node had two ranks.
+// Acts as if each node had two ranks.
 std::unique_ptr<World> connect_nodes() {
   auto session = std::make_unique<MpiSession>();
   for (std::size_t rank = 0; rank < session->nodes.size(); ++rank) session->nodes[rank] = static_cast<int>(rank / 2);

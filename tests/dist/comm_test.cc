@@ -48,7 +48,7 @@ TEST(Nodes, CollectivesOverNodes) {
   }
 }
 
-// Ranks that print the failure, of four.
+// The number of ranks, out of four, that print the failure.
 std::size_t speakers(const Outcome& outcome) {
   std::size_t count = 0;
   for (const int rank : {0, 1, 2, 3})
@@ -85,7 +85,7 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
 }
 
 // Exactly one rank prints the failure, whether ranks fail at the same moment or one fails long after another's notice.
-TEST_P(Failures, OneOfTwoSpeaks) {
+TEST_P(Failures, OneOfTwoFailingRanksPrints) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
     const Outcome outcome = mpirun_waits(4, mode, GetParam());
     EXPECT_NE(outcome.code, 0);
@@ -100,8 +100,8 @@ TEST_P(Failures, OneOfTwoSpeaks) {
   }
 }
 
-// Nobody uses the data that has arrived, and buffers for the rest stay until the end.
-TEST_P(Failures, AMessageThatComesInPart) {
+// The data that has arrived is not used, and buffers for the rest stay until the end.
+TEST_P(Failures, AMessageArrivesInPart) {
   const Outcome fails = mpirun_waits(3, "fails amid a message", GetParam());
   EXPECT_EQ(fails.code, 1) << fails.all();
   EXPECT_THAT(fails.errors, ContainsRegex("rank 1 speaks: (rank 1 failed: )?the disk is full amid a message"));
@@ -117,13 +117,13 @@ TEST_P(Failures, AMessageThatComesInPart) {
 
 // Data and farewells travel separately as messages. A rank that has left is not a failure while its last data is on its
 // way.
-TEST(Failures, AFarewellThatOvertakesTheLastData) {
+TEST(Failures, AFarewellOvertakesTheLastData) {
   const Outcome outcome = mpirun(3, "leaves early", "messages");
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.output, HasSubstr("all left"));
 }
 
-TEST(Failures, RankOfAnotherNodeThatDoesNotComeToTheEndIsNamed) {
+TEST(Failures, ARankOfAnotherNodeThatNeverFinishesIsNamed) {
   const Outcome outcome = mpirun(2, "hang", "messages");
   EXPECT_THAT(outcome.errors,
               HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a message"));

@@ -1,4 +1,4 @@
-// Runs that are watched and steered through the command line, and the same bits as without.
+// Runs that are monitored and controlled from the command line have the same bits as others.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 #include <sys/stat.h>
@@ -25,11 +25,11 @@ const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0"
 
 class ControlDist : public testing::Test {
  protected:
-  // A run that is long enough for a test to reach it on any machine.
+  // A run that is long enough for a test to connect to it on any machine.
   std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
     sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
                                "control.listen=unix:" + run_.file("s"), "device.threads=1",
-                               "report.every=500"});  // no reader takes the lines while a test asks
+                               "report.every=500"});  // the output is not read while a test sends requests
     return run_.train(sets);
   }
   std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {
@@ -71,7 +71,7 @@ class ControlDist : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(ControlDist, TellsItsStatusAndPlanInWordsAndAsJson) {
+TEST_F(ControlDist, ReportsItsStatusAndPlanAsTextAndJson) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
   EXPECT_COMPLAINT(run(ctl("status", {"--now"})), Exit::usage, HasSubstr("ctl status does not take --now"));
@@ -117,7 +117,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
 }
 
 // The run may end between two calls, or during one.
-TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
+TEST_F(ControlDist, TopIntoAPipeEndsWithTheRun) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
   Running top({kStrata, "top", run_.file("ck")});
@@ -146,7 +146,7 @@ TEST_F(ControlDist, StopsWithinAnEvaluation) {
 }
 
 // A run on another machine is asked there. The machine's name in control.json is never taken for an option of ssh.
-TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
+TEST_F(ControlDist, ConnectsOnlyToTheRunsMachine) {
   const auto ssh = run_.folder().write("bin/ssh", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
   std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
   const auto asked = [&](const std::string& host) {
@@ -163,7 +163,7 @@ TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
   EXPECT_THAT(option.errors, HasSubstr("its host is not a name"));
 }
 
-TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
+TEST_F(ControlDist, SameBitsWithAndWithoutClients) {
   const auto train = [&](const std::string& name, std::vector<std::string> sets) {
     sets.insert(sets.end(),
                 {"training.max_steps=400", "device.threads=1", "report.summary=" + run_.file(name + ".json"),
@@ -191,7 +191,7 @@ TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
   EXPECT_EQ(losses_in(run_.folder().read("on.jsonl")), losses_in(run_.folder().read("off.jsonl")));
 }
 
-TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
+TEST_F(ControlDist, NamesAStalledRankAndContinuesWithIt) {
   Running running(under_mpirun(3, long_run({"control.warn_after=6", "control.stuck_after=0"})));
   ASSERT_TRUE(steps(running));
   const pid_t pid = pid_of(2);
@@ -210,7 +210,7 @@ TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
 }
 
-TEST_F(ControlDist, EndsARunOfWhichARankIsStuckWithTheStateOfAll) {
+TEST_F(ControlDist, EndsAStuckRunAndWritesTheStateOfAllRanks) {
   Running running(under_mpirun(2, long_run({"control.warn_after=5", "control.stuck_after=7"})));
   ASSERT_TRUE(steps(running));
   const pid_t pid = pid_of(1);
@@ -239,7 +239,7 @@ TEST_F(ControlDist, EndsWithoutRank0) {
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::failed));
 }
 
-TEST_F(ControlDist, RefusesWhatCannotBeBeforeAnythingStarts) {
+TEST_F(ControlDist, RefusesImpossibleSettingsBeforeTheStart) {
   run_.folder().write("s", "");
   EXPECT_COMPLAINT(run(long_run()), Exit::usage, HasSubstr("exists already"));
   EXPECT_COMPLAINT(run(under_mpirun(2, long_run())), Exit::usage, HasSubstr("exists already"));

@@ -1,4 +1,4 @@
-// What becomes of a trained model under a real mpirun: evaluated, exported, asked to write; the same on any number of
+// Evaluation, export and generation with a trained model under a real mpirun, with the same results on any number of
 // ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -59,25 +59,25 @@ class Inference : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) {
+TEST_F(Inference, EvaluatesGeneratesAndExportsOnAnyNumberOfRanks) {
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
   const std::string trained = loss(1, {checkpoints});
   EXPECT_EQ(loss(2, {checkpoints, "zero.stage=3"}), trained);
   EXPECT_EQ(loss(3, {checkpoints, "zero.stage=1"}), trained);
-  EXPECT_NE(loss(1, {checkpoints, "checkpoint.resume=none"}), trained) << "what the training started from";
+  EXPECT_NE(loss(1, {checkpoints, "checkpoint.resume=none"}), trained) << "the weights that training started from";
 
   const std::string text = written(1, run_.file("checkpoints"));
   EXPECT_GT(text.size(), 10u);
   const Outcome exported = run({kStrata, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
   EXPECT_EQ(exported.code, 0) << exported.all();
   EXPECT_EQ(written(1, run_.file("exported")), text);
-  EXPECT_EQ(written(2, run_.file("exported")), text) << "whole on both, since they fit";
+  EXPECT_EQ(written(2, run_.file("exported")), text) << "complete on both ranks, because they fit";
   EXPECT_EQ(written(2, run_.file("exported"), "zero.stage = 3", true), text);
   EXPECT_EQ(written(2, run_.file("exported"), "zero.parameters=host", true), text) << "not whole on the device";
 }
 
 // A model of bytes may write invalid UTF-8, but JSON must be UTF-8.
-TEST_F(Inference, JsonOfBytesIsUtf8) {
+TEST_F(Inference, JsonOfAByteModelIsUtf8) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=48", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});
   ASSERT_EQ(run(train).code, 0);
@@ -93,7 +93,8 @@ TEST_F(Inference, JsonOfBytesIsUtf8) {
   EXPECT_THAT(std::string(std::string_view(json["text"])), testing::HasSubstr("\ufffd"));
 }
 
-// Messages are answered like the text that their template writes, on any number of ranks; at a terminal, turn by turn.
+// The answer to messages is the continuation of the text that their template writes, on any number of ranks. On a
+// terminal, turns are answered one by one.
 TEST_F(Inference, MessagesAreAnswered) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=96", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});
@@ -147,7 +148,7 @@ TEST_F(Inference, MessagesAreAnswered) {
                    testing::HasSubstr("none.json"));
 }
 
-TEST_F(Inference, MistakesAreOneSentence) {
+TEST_F(Inference, ReportsMistakesInOneSentence) {
   EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
                    testing::AllOf(testing::HasSubstr("there is no folder"), testing::HasSubstr("hf download")));
   EXPECT_COMPLAINT(run({kStrata, "generate", run_.file("checkpoints"), "--tokenizer", "byte"}), 2,

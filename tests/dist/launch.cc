@@ -22,7 +22,7 @@ const std::string kStrata = STRATA, kCommDist = COMM_DIST;
 
 namespace {
 
-// Tests kill processes of mpirun, whose segments of shared memory then stay.
+// Tests kill processes of mpirun, which leave their shared memory segments behind.
 class NoLeftovers final : public testing::Environment {
   void TearDown() override { (void)comm::clear_leftovers(); }
 };
@@ -177,7 +177,7 @@ int number_from(const std::filesystem::path& path, double seconds) {
   for (;;) {
     std::ifstream file(path);
     std::string line;
-    // At the end of the file, the line is not complete.
+    // The last line of the file is not complete.
     if (std::getline(file, line) && !file.eof()) return std::stoi(line);
     if (seconds_since(start) > seconds) throw std::runtime_error(path.string() + " holds no whole line");
     usleep(1'000);

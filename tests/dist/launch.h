@@ -53,9 +53,9 @@ class Running {
 
 Outcome run(const std::vector<std::string>& command, double seconds = 60);
 
-// Waits until a process creates the file or folder. False if the time is up.
+// Waits until a process creates the file or folder. Returns false at the time limit.
 bool appears(const std::filesystem::path& path, double seconds = 60);
-// The number in a file to which a process writes one line. Waits until the line is complete; throws if the time is up.
+// The number in a file to which a process writes one line. Waits until the line is complete. Throws at the time limit.
 int number_from(const std::filesystem::path& path, double seconds = 60);
 
 // Whether mpirun is Open MPI 5's, which is PRRTE's.

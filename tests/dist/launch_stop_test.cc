@@ -1,4 +1,4 @@
-// strata launch on this machine alone: how it is stopped, and what a screen that takes nothing may hold up.
+// Tests strata launch on this machine only: how it is stopped, and that a blocked screen delays nothing.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ using testing::Not;
 using testing::StartsWith;
 
 // Before a rank has printed anything, there is nothing to wait for, and mpirun may not handle its signals yet.
-TEST_F(LaunchAlone, AStopBeforeTheRanksHaveBegunEndsItAtOnce) {
+TEST_F(LaunchAlone, AStopBeforeTheRanksStartEndsLaunchAtOnce) {
   for (const char* moment : {"1 rank on ", "the recipe, without what"}) {
     Running running(launch({"--no-preflight"}, {checkpoints(), "training.max_steps=1000000"}));
     ASSERT_TRUE(running.wait_until(
@@ -33,7 +33,7 @@ TEST_F(LaunchAlone, AStopBeforeTheRanksHaveBegunEndsItAtOnce) {
   }
 }
 
-TEST_F(LaunchAlone, SignalsAskForAStop) {
+TEST_F(LaunchAlone, SignalsRequestAStop) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
     ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -45,7 +45,7 @@ TEST_F(LaunchAlone, SignalsAskForAStop) {
 }
 
 // A closed terminal sends SIGHUP twice: from the kernel and from the shell.
-TEST_F(LaunchAlone, AClosedTerminalAsksOnce) {
+TEST_F(LaunchAlone, AClosedTerminalRequestsOneStop) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
   running.send(SIGHUP);
@@ -74,7 +74,7 @@ TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
 }
 
 // A rank cannot finish its step. If mpirun wakes the rank before it ends it, there is a checkpoint.
-TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
+TEST_F(LaunchAlone, ASecondRequestStopsAtOnce) {
   Running running(
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
   ASSERT_TRUE(running.wait_until(
@@ -93,7 +93,7 @@ TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
 }
 
 // systemd ends a service by signalling all of its processes at once. mpirun's own exit code is then meaningless.
-TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
+TEST_F(LaunchAlone, SignallingAllProcessesStopsTheRun) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
   (void)run({"bash", "-c", "kill -TERM $(pgrep -f '" + run_.folder().path().string() + "' | grep -vx $$)"}, 10);
@@ -103,7 +103,7 @@ TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
 }
 
 // A launch that is stopped while it waits for a restart has a run that can resume, and its exit code says so.
-TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
+TEST_F(LaunchAlone, AStopBeforeARestartExitsAsResumable) {
   Running running(
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
   ASSERT_TRUE(running.wait_until(
@@ -119,9 +119,9 @@ TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   EXPECT_THAT(log("events.jsonl"), HasSubstr(R"("exit":75,"cause":"stopped on request before a restart)"));
 }
 
-// A run that was to begin anew has been restarted from its own checkpoint. The command as typed would not resume it,
+// A run that was to start over has been restarted from its own checkpoint. The command as typed would not resume it,
 // whether the stop comes before the restart or after it.
-TEST_F(LaunchAlone, AStopSaysWhatHasToBeAddedToResume) {
+TEST_F(LaunchAlone, AStopNamesTheKeyNeededToResume) {
   for (const bool restarted : {false, true}) {
     std::filesystem::remove_all(run_.file("checkpoints"));
     Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10",
@@ -140,8 +140,8 @@ TEST_F(LaunchAlone, AStopSaysWhatHasToBeAddedToResume) {
   }
 }
 
-// A reader that stops reading, as a terminal does after Ctrl-S: the run continues, and its agents hear from launch.
-TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
+// The reader stops reading, like a terminal after Ctrl-S. The run continues, and its agents still hear from launch.
+TEST_F(LaunchAlone, ABlockedScreenDoesNotDelayTheRun) {
   std::string line;
   for (const std::string& word : launch({}, {"control.timeout=3", "training.max_steps=3000"}))
     line += "'" + word + "' ";
@@ -156,7 +156,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
 }
 
 // The end is not delayed either, if somebody sees it hang and sends a signal.
-TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
+TEST_F(LaunchAlone, ASignalEndsTheWaitForABlockedScreen) {
   std::string line;
   for (const std::string& word : launch({}, {"training.max_steps=3000"})) line += "'" + word + "' ";
   const std::string launcher = "'^" + kStrata + " launch --logs " + run_.file("logs") + "'";
@@ -171,7 +171,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
 }
 
 // A rank that is lost meanwhile is restarted, and launch's messages about it wait, too.
-TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
+TEST_F(LaunchAlone, ABlockedScreenDoesNotDelayARestart) {
   std::string line;
   for (const std::string& word : launch({"--ranks-per-node", "2", "--max-restarts", "1"},
                                         {"training.max_steps=1000000", "control.timeout=5", checkpoints()}))
@@ -179,7 +179,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
   const std::string events = run_.file("logs/events.jsonl"), log = run_.file("logs/rank-00000.log");
   const std::string wait =
       "wait_for() { for i in $(seq 600); do grep -qs \"$1\" \"$2\" && return; sleep 0.2; done; }; ";
-  // Steps enough to fill the pipe, which holds 64 KiB.
+  // Enough steps to fill the pipe, which holds 64 KiB.
   const std::string kill = "for p in $(pgrep -f 'train .*" + run_.folder().path().string() +
                            "'); do grep -qz '^OMPI_COMM_WORLD_RANK=1$' /proc/$p/environ && kill -9 $p; done; ";
   const Outcome outcome =
@@ -194,7 +194,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
 }
 
 // If only launch were stopped, its agents would end the ranks.
-TEST_F(LaunchAlone, CtrlZDoesNothing) {
+TEST_F(LaunchAlone, CtrlZHasNoEffect) {
   Running running(launch({}, {"control.timeout=3", "training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
   running.send(SIGTSTP);

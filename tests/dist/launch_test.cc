@@ -1,4 +1,5 @@
-// strata launch on this machine alone: what it starts, passes on and starts again. Several nodes: tests/cluster.
+// Tests strata launch on this machine only: what it starts, passes on and restarts. Tests with several nodes are in
+// tests/cluster.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST_F(LaunchAlone, RanksOnThisMachine) {
+TEST_F(LaunchAlone, StartsRanksOnThisMachine) {
   const Outcome outcome = run(launch({"--ranks-per-node", "2"}), 120);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("strata: 2 ranks on "), HasSubstr("of this machine, started by mpirun"),
@@ -29,7 +30,7 @@ TEST_F(LaunchAlone, RanksOnThisMachine) {
 }
 
 // A rank is killed: another rank reports it, and the run continues from the checkpoint with the same bits.
-TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
+TEST_F(LaunchAlone, AKilledRankIsRestarted) {
   const std::vector<std::string> sets = {"training.max_steps=2000", "checkpoint.every=10", checkpoints(),
                                          "report.summary=" + run_.file("summary.json")};
   Running running(launch({"--ranks-per-node", "2"}, sets));
@@ -54,7 +55,7 @@ TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
 
 // Only an agent is killed (as if memory ran out). Its node's ranks are asked to stop, but that is not a stop by the
 // user.
-TEST_F(LaunchAlone, AKilledAgentIsStartedAgain) {
+TEST_F(LaunchAlone, AKilledAgentIsRestarted) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=2000", "checkpoint.every=10", checkpoints()}));
   ASSERT_TRUE(running.wait_until(
       [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
@@ -66,7 +67,7 @@ TEST_F(LaunchAlone, AKilledAgentIsStartedAgain) {
 }
 
 // Without checkpoints the run has then failed. But a run that was already asked to stop counts as stopped.
-TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
+TEST_F(LaunchAlone, AKilledAgentEndsARunWithoutRestarts) {
   {
     Running running(launch({}, {"training.max_steps=1000000"}));
     ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -85,7 +86,7 @@ TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
 }
 
 // A failure that would repeat is not retried, and its sentence is the last line.
-TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
+TEST_F(LaunchAlone, ARecurringFailureIsNotRetried) {
   const Outcome corrupt = run(
       [&] {
         run_.folder().write("empty.bin", "");
@@ -100,8 +101,8 @@ TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
   EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("exit":4,"cause":)"), HasSubstr(R"("exit":3,"cause":)")));
 }
 
-// A loss that is not finite is retried once: at the same step again, it is no accident.
-TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
+// A non-finite loss is retried once. If it occurs at the same step again, it is not a coincidence.
+TEST_F(LaunchAlone, ARepeatedNonFiniteLossEndsTheRun) {
   const Outcome outcome =
       run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30", "training.max_steps=50"}), 120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
@@ -109,7 +110,7 @@ TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
   EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("twice, at the same step"), HasSubstr("is not finite")));
 }
 
-TEST_F(LaunchAlone, WhatFP16CannotHoldIsNotRestarted) {
+TEST_F(LaunchAlone, AnFp16OverflowIsNotRestarted) {
   for (const char* set : {"model.config.initializer_range=1e6", "fp16.initial_scale=1e30"}) {
     const Outcome outcome = run(launch({"--max-restarts", "5"}, {set, "training.precision=fp16"}), 120);
     EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
@@ -127,11 +128,12 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
                             "for i in $(seq 150); do pgrep -f '[t]rain .*" + run_.folder().path().string() +
                                 "' >/dev/null || exit 0; sleep 0.2; done; exit 1"},
                            60);
-  EXPECT_EQ(left.code, 0) << "ranks are left";
+  EXPECT_EQ(left.code, 0) << "ranks are still running";
 }
 
-// A node answers later than agents wait for a word. Meanwhile launch keeps talking to the other agents, so they stay.
-TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
+// A node answers after the time for which agents wait for a message. Meanwhile launch sends messages to the other
+// agents, so they stay.
+TEST_F(LaunchAlone, ANodeThatAnswersLateDelaysTheOthers) {
   // Stands in for ssh, whose last arguments are the host and the command.
   const auto agent = run_.folder().write("agent",
                                          "#!/bin/bash\nwhile [ \"$1\" != 127.0.0.2 ]; do shift; done; shift\n"
@@ -154,7 +156,7 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
 }
 
 // The program is built again during the run, from the same sources.
-TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
+TEST_F(LaunchAlone, AProgramReplacedDuringTheRunCanRestart) {
   const std::string program = run_.file("program");
   std::filesystem::copy_file(kStrata, program);
   std::vector<std::string> command =
@@ -172,7 +174,7 @@ TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
 }
 
-// control.timeout = 0: for ever, and not at once.
+// control.timeout = 0 means forever, and not at once.
 TEST_F(LaunchAlone, WithoutATimeoutNothingIsLost) {
   const Outcome outcome = run(launch({}, {"control.timeout=0", "training.max_steps=300"}), 120);
   EXPECT_EQ(outcome.code, 0) << outcome.all();

@@ -1,5 +1,5 @@
-// training.micro_batch_size = auto under a real mpirun: one number for all commands, in the checkpoint, and kept by
-// whoever resumes from it.
+// training.micro_batch_size = auto under a real mpirun gives one number for all commands. It is stored in the
+// checkpoint and kept by runs that resume from it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -38,7 +38,7 @@ class AutomaticBatch : public testing::Test {
   simdjson::dom::parser parser_;
 };
 
-TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
+TEST_F(AutomaticBatch, AllCommandsAndResumedRunsUseOneNumber) {
   const std::uint64_t room = room_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
   const auto settled = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
@@ -51,7 +51,7 @@ TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
   EXPECT_THAT(first.errors, settled);
   EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
-  // One rank with four times the memory: the number stays, and with it the bits.
+  // With one rank and four times the memory, the number stays the same, and so do the bits.
   const Outcome eval =
       run(run_.command("eval", automatic(4 * room, {checkpoints, "data.validation=" + run_.file("tokens.bin")})));
   EXPECT_THAT(eval.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("step-00000002 has it")));
@@ -68,7 +68,7 @@ TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
   EXPECT_EQ(b, std::vector{c[2]});
 }
 
-TEST_F(AutomaticBatch, WhatNoSizeHelps) {
+TEST_F(AutomaticBatch, FailsIfNoSizeFits) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"training.micro_batch_size=auto", kBatch}))), 2,
                    HasSubstr("training.micro_batch_size = auto needs memory.device"));
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(automatic(1000)))), 3, HasSubstr("it does not fit"));

@@ -1,5 +1,5 @@
-// Packed documents with a mask and two sources, as the program runs them under mpirun: the same bits on any number of
-// ranks, memory as planned, also for what a run resumes and evaluates.
+// Runs of the program under mpirun on packed documents with a mask and two sources. They have the same bits on any
+// number of ranks, and the planned memory, also after resuming and in evaluations.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>

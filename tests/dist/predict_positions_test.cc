@@ -1,4 +1,4 @@
-// Texts up to, and above, the number of tokens for which a classifier has positions.
+// Texts with up to, and with more than, the number of tokens for which a classifier has positions.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 class PredictPositions : public ClassifierCase {};
 
 // The model says for how many tokens it has positions: RoBERTa's start after the padding token.
-TEST_F(PredictPositions, AreTheModels) {
+TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
   folder_.write("bert/config.json",
                 R"({"model_type": "roberta", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                     "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2,
@@ -25,7 +25,7 @@ TEST_F(PredictPositions, AreTheModels) {
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "31"})), Exit::usage,
                    AllOf(HasSubstr("--max-length 31"), HasSubstr("positions for 30 tokens")));
   const auto all = predicted("one", {"--max-length", "30"});
-  EXPECT_EQ(predicted("one"), all) << "as many as there are, if none are named";
+  EXPECT_EQ(predicted("one"), all) << "as many as exist, if no number is given";
   folder_.write("bert/config.json",
                 R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 24,
                     "vocab_size": 900})");
@@ -34,8 +34,8 @@ TEST_F(PredictPositions, AreTheModels) {
                    HasSubstr("positions for 24 tokens"));
 }
 
-// Without --max-length nothing is cut.
-TEST_F(PredictPositions, TextsAboveThemAreRefused) {
+// Without --max-length nothing is truncated.
+TEST_F(PredictPositions, RefusesLongerTexts) {
   std::string text = "good";
   for (int i = 0; i < 60; ++i) text += " film";
   folder_.write("long.jsonl", lines_[0] + "\n" + fmt::format(R"({{"text": "{}", "label": "?"}})", text) + "\n");

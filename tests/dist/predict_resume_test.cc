@@ -1,4 +1,4 @@
-// Predictions that were stopped, and the files next to their output.
+// Interrupted predictions, and the files next to their output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class PredictResume : public ClassifierCase {};
 
 // predict does not replace an existing OUT.part, so a second name of the file keeps its final content.
-TEST_F(PredictResume, GoesOnFromWhatIsDone) {
+TEST_F(PredictResume, ContinuesFromFinishedResults) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
   fs::create_hard_link(file("out.jsonl.part"), file("kept"));
@@ -32,11 +32,11 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
   ASSERT_GT(whole.size(), kTexts * 3 * sizeof(float));
 
   for (const int ranks : {1, 2}) {
-    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // amid a record
+    folder_.write("out.jsonl.part", std::string_view(whole).substr(0, whole.size() * 2 / 3));  // within a record
     EXPECT_EQ(predicted("one", {}, "texts.jsonl", ranks), all);
     EXPECT_THAT(said_, HasSubstr("resumes after ")) << ranks;
   }
-  // The part's content is used, here a complete part whose last score was changed.
+  // The content of OUT.part is used. Here it is complete, and its last score was changed.
   std::string changed = whole;
   const float score = 9;
   changed.replace(changed.size() - sizeof score, sizeof score, reinterpret_cast<const char*>(&score), sizeof score);
@@ -53,7 +53,7 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
 }
 
 // Files that somebody else wrote are neither replaced nor deleted.
-TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
+TEST_F(PredictResume, DoesNotTouchOtherFilesNextToOut) {
   learn("one", {"--labels", "label"});
   for (const char* ending : {".tokens", ".tokens.json", ".part"}) {
     const std::string name = std::string("out.jsonl") + ending;
@@ -67,8 +67,8 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
 }
 
 // A stopped prediction keeps its finished work, exits as a run that should be restarted, and resumes to the same bytes.
-// For another model at the same path it starts over.
-TEST_F(PredictResume, StoppedItGoesOn) {
+// If another model is at the same path, it starts over.
+TEST_F(PredictResume, ResumesAfterAStop) {
   learn("one", {"--labels", "label"});
   std::string many;
   for (int i = 0; i < 60'000; ++i) many += lines_[static_cast<std::size_t>(i % kTexts)] + "\n";
@@ -108,7 +108,7 @@ TEST_F(PredictResume, StoppedItGoesOn) {
 }
 
 // A part is continued only if that changes no bits. Otherwise predict starts over.
-TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
+TEST_F(PredictResume, ContinuesOnlyWithTheSameBits) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
   fs::create_hard_link(file("out.jsonl.part"), file("kept"));
@@ -124,12 +124,12 @@ TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   EXPECT_EQ(again({"--set", "optimizer.learning_rate=1"}), std::pair(all, true));
   EXPECT_FALSE(again({"--set", "data.order=sequential"}).second);
   EXPECT_FALSE(again({"--set", "training.precision=bf16"}).second);
-  // The seed does not affect predictions, but a user that sets it wants another run.
+  // The seed does not affect predictions, but a user who sets it wants another run.
   EXPECT_FALSE(again({"--set", "training.seed=9"}).second);
   ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
   const bool avx2 = again({}).second;
   ASSERT_EQ(unsetenv("STRATA_CPU_ISA"), 0);
-  EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round otherwise";
+  EXPECT_EQ(avx2, !__builtin_cpu_supports("avx512f")) << "kernels of another instruction set round differently";
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--set", "evaluation.max_sequences=1"})),
                    Exit::usage, HasSubstr("predictions, which cover every text"));
 }

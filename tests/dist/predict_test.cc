@@ -1,4 +1,5 @@
-// What classifiers say of texts, as the program makes them: tokenized, trained some steps, asked.
+// Predictions of classifiers made by the program itself: texts are tokenized, a model trains for a few steps, and
+// predict runs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 class Predict : public ClassifierCase {};
 
-TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
+TEST_F(Predict, ATextsBytesDoNotDependOnNeighboursOrRanks) {
   learn("one", {"--labels", "label"});
   const auto all = predicted("one");
   ASSERT_EQ(all.size(), static_cast<std::size_t>(kTexts));
@@ -35,7 +36,7 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
   folder_.write("backward.jsonl", fmt::format("{}\n", fmt::join(backward, "\n")));
   EXPECT_EQ(predicted("one", {}, "backward.jsonl"), std::vector(all.rbegin(), all.rend()));
   EXPECT_NE(all[0], all[1]);
-  // From a pipe, as tokenize takes them.
+  // Texts may come from a pipe, as for tokenize.
   const Outcome piped = run({"sh", "-c",
                              "cat " + file("texts.jsonl") + " | " + kStrata + " predict " + file("one") + " - -o " +
                                  file("piped.jsonl") + " --set device.threads=1"});
@@ -43,7 +44,7 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
   EXPECT_EQ(folder_.read("piped.jsonl"), fmt::format("{}\n", fmt::join(all, "\n")));
 }
 
-TEST_F(Predict, SeveralLabelsFromTheThresholdOn) {
+TEST_F(Predict, GivesAllLabelsAboveTheThreshold) {
   learn("many", {"--labels", "tags"});
   for (const double threshold : {0.0, 0.5, 0.52, 1.0}) {
     const auto lines = predicted("many", {"--threshold", fmt::format("{}", threshold)});
@@ -89,8 +90,8 @@ TEST_F(Predict, EachWordHasALabel) {
                    AllOf(HasSubstr("texts.jsonl, text 1"), HasSubstr("as a list")));
 }
 
-// As eval and plan do.
-TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
+// eval and plan do the same.
+TEST_F(Predict, NamesUnreadTensorsOfTheModel) {
   learn("one", {"--labels", "label"});
   const auto without = predicted("one");
   EXPECT_THAT(said_, testing::Not(HasSubstr("do not read")));
@@ -118,7 +119,7 @@ TEST_F(Predict, ClassesWithOneNameAreRefused) {
                    AllOf(HasSubstr("config.json"), HasSubstr("is \"yes\", as is that of class")));
 }
 
-TEST_F(Predict, MistakesAreOneSentence) {
+TEST_F(Predict, ReportsMistakesInOneSentence) {
   learn("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("filler", "texts.jsonl", "out.jsonl"))), Exit::usage,
@@ -140,7 +141,7 @@ TEST_F(Predict, MistakesAreOneSentence) {
 }
 
 // An adapter is used, whether it is in a checkpoint or in a peft folder.
-TEST_F(Predict, AdaptersAreRun) {
+TEST_F(Predict, RunsAdapters) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
   tokenize("lora", {"--labels", "label"});
@@ -156,7 +157,7 @@ TEST_F(Predict, AdaptersAreRun) {
     const auto of = [&](const std::string& line) { return double(parser_.parse(line)["probabilities"]["yes"]); };
     EXPECT_NEAR(of(merged[i]), of(adapted[i]), 1e-6) << i;
   }
-  // The adapter names its base, and so may stand alone.
+  // The adapter names its base, so it may be given alone.
   EXPECT_EQ(predicted("adapter", {}, "texts.jsonl", 2), adapted);
   EXPECT_THAT(said_, HasSubstr("adapter is an adapter: it is read with its base model"));
   EXPECT_THAT(done(run({kStrata, "export", file("adapter"), "-o", file("alone")})), HasSubstr("merged into"));
@@ -175,7 +176,7 @@ TEST_F(Predict, AdaptersAreRun) {
 }
 
 // peft's usual case: the base is not a classifier, and the head is in modules_to_save.
-TEST_F(Predict, TheHeadMayBeTheAdapters) {
+TEST_F(Predict, TheAdapterMayProvideTheHead) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
   tokenize("lora", {"--labels", "label"});
@@ -211,7 +212,7 @@ TEST_F(Predict, TheHeadMayBeTheAdapters) {
 }
 
 // Parameters that the adapter's base lacks (here BERT's pooler) and the run initialised are the same in every command.
-TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
+TEST_F(Predict, ParametersThatTheRunInitialisedAreTheSame) {
   tokenize("fill", {"--labels", "label"});
   done(run(command("train", "fill", {"training.objective=masked_lm"})));
   done(run({kStrata, "export", file("fill"), "-o", file("filler")}));
@@ -223,7 +224,7 @@ TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
   EXPECT_THAT(said_, HasSubstr("has no bert.pooler.dense.weight"));
   EXPECT_THAT(done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"})),
               AllOf(HasSubstr("has no bert.pooler.dense.weight"), HasSubstr("the adapter does not hold")));
-  // The adapter brings the head, which the note of what the base lacks leaves out, but not the pooler.
+  // The adapter provides the head but not the pooler, so the note about missing parameters lists only the pooler.
   const Outcome headed = run(asked("filler", "texts.jsonl", "headed.jsonl", {"--adapter", file("adapter")}));
   EXPECT_EQ(headed.code, static_cast<int>(Exit::usage));
   EXPECT_THAT(headed.all(),
@@ -250,7 +251,7 @@ TEST_F(Predict, PairsHaveTypes) {
   EXPECT_NE(predicted("pair", {"--pair", "text"}), all) << "the second text counts";
   const std::string bits(std::string_view(evaluated("pair")["loss_hex"]));
 
-  // The same tokens without types are other input.
+  // The same tokens without types are a different input.
   std::string sidecar = folder_.read("pair.bin.json");
   const std::size_t begin = sidecar.find(", \"types\"");
   ASSERT_NE(begin, std::string::npos) << sidecar;
@@ -261,7 +262,7 @@ TEST_F(Predict, PairsHaveTypes) {
 }
 
 // A classifier's checkpoints and exports record how its training read texts.
-TEST_F(Predict, TextsAreTakenAsInTraining) {
+TEST_F(Predict, ReadsTextsAsInTraining) {
   learn("pair", {"--labels", "label", "--pair", "second"});
   learn("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
@@ -282,7 +283,7 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
                    AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
 }
 
-TEST_F(Predict, TextsAreCutAsInTraining) {
+TEST_F(Predict, TruncatesTextsAsInTraining) {
   const std::vector<std::string> cut = {"--max-length", "18", "--truncation", "only_first"};
   std::vector<std::string> options = {"--labels", "label", "--pair", "second"};
   options.insert(options.end(), cut.begin(), cut.end());
@@ -313,7 +314,7 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
 }
 
 // transformers gives "" the scores of [CLS] [SEP].
-TEST_F(Predict, AnEmptyTextHasARow) {
+TEST_F(Predict, AnEmptyTextHasAResult) {
   learn("one", {"--labels", "label"});
   const auto all = predicted("one");
   folder_.write("empty.jsonl", lines_[0] + "\n{\"text\": \"\"}\n" + lines_[1] + "\n");
@@ -331,11 +332,11 @@ TEST_F(Predict, AnEmptyTextHasARow) {
   EXPECT_EQ(words[0], "{\"labels\": []}");
 }
 
-TEST_F(Predict, WhatIsWrongIsSaidOfTheUsersFiles) {
+TEST_F(Predict, MessagesNameTheUsersFiles) {
   learn("one", {"--labels", "label"});
   const Outcome made = run(under_mpirun(2, asked("one", "texts.jsonl", "none/out.jsonl")));
   EXPECT_EQ(made.code, 0) << made.all();
-  EXPECT_TRUE(fs::exists(file("none/out.jsonl"))) << "the folder is made, as by export";
+  EXPECT_TRUE(fs::exists(file("none/out.jsonl"))) << "the folder is created, as export does";
   fs::create_directory(file("folder"));
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "folder", {"--force"})), Exit::usage,
                    HasSubstr("folder is a folder: give the name of a file"));
@@ -357,7 +358,7 @@ TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
                 R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                     "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 1})");
   EXPECT_COMPLAINT(run(command("train", "pair", {"checkpoint.dir=" + file("other")})), Exit::usage,
-                   AllOf(HasSubstr("tokens of two types"), HasSubstr("no more than one")));
+                   AllOf(HasSubstr("tokens of two types"), HasSubstr("only one type")));
 }
 
 // If a tokenizer adds nothing, a text may have a single token, and a sequence as many texts as tokens.

@@ -1,4 +1,4 @@
-// What loading a model or a tokenizer finds is said by every command that loads it, once.
+// Notes from loading a model or a tokenizer are printed once by every command that loads it.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -14,7 +14,7 @@ constexpr const char* kOfTokenizer = "tokenizer.json are used, as in transformer
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t out = 0;
-  // Lines are folded at some width.
+  // Long lines are wrapped.
   std::string line;
   for (const char c : text) line += c == '\n' ? ' ' : c;
   for (std::size_t at = line.find("  "); at != std::string::npos; at = line.find("  ")) line.erase(at, 1);
@@ -31,14 +31,14 @@ class Remarks : public testing::Test {
     std::string config = run_.folder().read("m/config.json");
     config.insert(config.find('{') + 1, "\"unsloth_fixed\": true,");
     run_.folder().write("m/config.json", config);
-    // A class that makes other components than the file has.
+    // A class that builds components that differ from the file's.
     run_.folder().write("m/tokenizer.json", R"({"model": {"type": "WordLevel", "unk_token": "[UNK]",
       "vocab": {"a": 0, "b": 1, "[UNK]": 2}}, "pre_tokenizer": {"type": "Whitespace"}})");
     run_.folder().write("m/tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
     run_.folder().write("a.txt", "a b a\n");
     run_.folder().write("prompts.txt", "a b\n");
   }
-  // How often the command says each of the two.
+  // How often the command prints each of the two notes.
   void expect(std::size_t of_model, std::size_t of_tokenizer, const std::vector<std::string>& command) const {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
@@ -49,7 +49,7 @@ class Remarks : public testing::Test {
   std::string model_ = run_.file("m");
 };
 
-TEST_F(Remarks, EachCommandSaysThemOnce) {
+TEST_F(Remarks, EachCommandPrintsThemOnce) {
   const std::string tokens = run_.file("tokens.bin");
   expect(1, 0, run_.train_stored(model_));
   expect(1, 0, under_mpirun(2, run_.train_stored(model_, {"zero.stage=3"})));

@@ -10,7 +10,7 @@
 
 namespace strata::tests {
 
-// A run of the program that takes a moment: a folder, a token file in it, and the keys of a small model.
+// A short run of the program: a folder with a token file, and the keys of a small model.
 class TinyRun {
  public:
   TinyRun() { write_tokens("tokens.bin", 600); }
@@ -62,7 +62,8 @@ class TinyRun {
 
 }  // namespace strata::tests
 
-// Expects that the command failed with `expected_code`, and that only one rank said why: in one sentence, by `matcher`.
+// Expects that the command failed with `expected_code`, and that only one rank printed the reason, in one sentence that
+// satisfies `matcher`.
 #define EXPECT_COMPLAINT(outcome, expected_code, matcher)                                              \
   do {                                                                                                 \
     const ::strata::tests::Outcome& strata_outcome = (outcome);                                        \

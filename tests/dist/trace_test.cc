@@ -1,4 +1,4 @@
-// A trace of a run under mpirun: every rank's timeline of the picked steps, on one clock.
+// A trace of a run under mpirun contains every rank's timeline of the selected steps, on one clock.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(TraceOfARun, HoldsEveryRank) {
+TEST(TraceOfARun, ContainsEveryRank) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json");
   for (const bool picked : {false, true}) {
@@ -38,8 +38,8 @@ TEST(TraceOfARun, HoldsEveryRank) {
   }
 }
 
-// Only rank 0 writes, so its options count. What the trace lacks is reported.
-TEST(TraceOfARun, IsWhatRankZeroWasGiven) {
+// Only rank 0 writes, so its options apply. Missing ranks are reported.
+TEST(TraceOfARun, FollowsTheOptionsOfRankZero) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json"),
                     script = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec \"$@\" --set report.trace=" + file +

@@ -1,5 +1,5 @@
-// The numerics contract under a real mpirun: the same bits on any number of ranks, over either transport, at either end
-// of the ZeRO table; memory and traffic as `strata plan` predicts them.
+// The numerics contract under a real mpirun: the same bits on any number of ranks, over both transports, at ZeRO-0 and
+// ZeRO-3, with the memory and traffic that `strata plan` predicts.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -99,7 +99,7 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
         EXPECT_EQ(predicted.at("total bytes") == "0", ranks == 1);
       }
     }
-  EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
+  EXPECT_NE(first->losses[1], first->losses[2]) << "the weights must change";
 }
 
 // A tied model, whose last stage has a copy of the table. The summary lists the stages; its memory is that of the stage
@@ -164,8 +164,8 @@ TEST_F(Train, SameBitsRunToRun) {
   EXPECT_EQ(first.weights, again.weights);
 }
 
-// Reads, plans, checks, and says what it found.
-TEST_F(Train, NoStepsToTake) {
+// The command reads, plans, checks, and reports the results.
+TEST_F(Train, ZeroStepsOnlyCheckTheRecipe) {
   for (const int ranks : {1, 2}) {
     const Outcome outcome = run(under_mpirun(
         ranks, run_.train({"training.max_steps=0", "report.summary=" + run_.file("summary.json"), "zero.stage=2"})));
@@ -179,8 +179,8 @@ TEST_F(Train, NoStepsToTake) {
   }
 }
 
-// The user's binding of mpirun itself holds for its ranks, through a shell too; mpirun's binding of a rank does not.
-TEST_F(Train, KeepsToTheProcessorsOfMpirun) {
+// The user's binding of mpirun itself applies to its ranks, even through a shell. mpirun's binding of a rank does not.
+TEST_F(Train, KeepsToTheProcessorsOfMpirunItself) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two processors";
   std::vector<std::string> bound = under_mpirun(1, run_.train({"training.max_steps=0"}));
   EXPECT_THAT(run(bound).errors, testing::Not(testing::HasSubstr("1 thread per rank")));
@@ -196,8 +196,8 @@ TEST_F(Train, AnUnknownInterfaceIsNotedOnOneNode) {
                              testing::HasSubstr("; a run on one node needs none")));
 }
 
-// Also those of an evaluation before the first step, and after a step that nothing else saves.
-TEST_F(Train, EveryCheckpointThatBeginsIsAnEvent) {
+// This includes checkpoints of an evaluation before the first step, and after a step that is not saved otherwise.
+TEST_F(Train, EveryStartedCheckpointIsAnEvent) {
   run_.write_tokens("validation.bin", 200);
   const Outcome outcome = run(run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=3",
                                           "evaluation.every=2", "evaluation.at_start=true", "checkpoint.keep_best=true",
@@ -210,7 +210,7 @@ TEST_F(Train, EveryCheckpointThatBeginsIsAnEvent) {
   EXPECT_THAT(steps, testing::ElementsAre("0", "2", "3"));
 }
 
-TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
+TEST_F(Train, ExhaustedPatienceEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =
       run_.train({"data.validation=" + run_.file("validation.bin"), "training.max_steps=50", "evaluation.every=2",
@@ -220,12 +220,12 @@ TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   EXPECT_EQ(first.code, 0) << first.all();
   EXPECT_THAT(first.errors, testing::HasSubstr("ends after step 4: 2 evaluations in a row"));
   EXPECT_EQ(second.code, 0) << second.all();
-  EXPECT_THAT(second.errors, testing::HasSubstr("no step is left: evaluation.patience = 2 was used up after step 4"));
+  EXPECT_THAT(second.errors, testing::HasSubstr("no steps remain: evaluation.patience = 2 was used up after step 4"));
   EXPECT_THAT(second.errors, testing::Not(testing::HasSubstr("step 5/")));
 }
 
 // The run would overwrite the report, or remove it with the checkpoint.
-TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
+TEST_F(Train, RefusesAReportPathThatTheRunWrites) {
   for (const char* set : {"report.jsonl=ck/control.json", "report.trace=ck/control.json", "report.summary=ck/lock",
                           "report.dir=ck/step-00000002", "report.tensorboard=ck/step-00000002/events"}) {
     const std::string text = set;
@@ -242,7 +242,7 @@ TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
   EXPECT_TRUE(std::filesystem::exists(run_.file("ck/reports/summary.json")));
 }
 
-TEST_F(Train, ARunThatEvaluatesNothingSaysThatItForgetsWhatIsBest) {
+TEST_F(Train, ReportsThatTheBestIsForgottenWithoutEvaluations) {
   run_.write_tokens("validation.bin", 200);
   const auto command = [&](std::vector<std::string> more) {
     more.push_back("checkpoint.dir=" + run_.file("ck"));
@@ -266,7 +266,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_EQ(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=2"}).code, 0);
   EXPECT_COMPLAINT(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}), 2,
                    testing::HasSubstr("srun --mpi=pmix"));
-  // Rank 0 reports it, and this is another rank.
+  // Rank 0 reports the error, and this is another rank.
   std::filesystem::copy("/bin/sh", run_.file("srun"));
   const Outcome other = under(
       {"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", run_.file("srun"), "-c", "\"$@\"; exit $?", "sh"});
@@ -274,7 +274,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
 }
 
-TEST_F(Train, HelpCanBeAskedForInAnyForm) {
+TEST_F(Train, PrintsHelpInEveryForm) {
   const std::string all = run({kStrata, "--help"}).output, plan = run({kStrata, "plan", "--help"}).output;
   EXPECT_THAT(all, testing::HasSubstr("calibrate"));
   EXPECT_THAT(plan, testing::HasSubstr("--ranks"));
@@ -289,7 +289,7 @@ TEST_F(Train, HelpCanBeAskedForInAnyForm) {
 }
 
 // The environment is left over from a run that has ended: this process is not rank 3 of anything.
-TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
+TEST_F(Train, AStaleEnvironmentDoesNotSilenceMessages) {
   const auto under = [&](std::vector<std::string> environment, std::vector<std::string> command) {
     environment.insert(environment.begin(), "env");
     environment.insert(environment.end(), command.begin(), command.end());
@@ -310,7 +310,7 @@ TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
     EXPECT_THAT(plan.output, testing::HasSubstr("parameters")) << rank;
     EXPECT_THAT(under({rank}, {kStrata, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
     EXPECT_THAT(under({rank}, {kStrata, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
-    // Under a program that starts ranks, rank 0 does the work for all.
+    // Under a program that starts ranks, rank 0 does the work for all ranks.
     std::filesystem::copy("/bin/sh", run_.file("mpiexec.hydra"), std::filesystem::copy_options::overwrite_existing);
     const Outcome one = under({rank, run_.file("mpiexec.hydra"), "-c", "\"$@\"; exit $?", "sh"}, run_.command("plan"));
     EXPECT_EQ(one.code, 0) << one.all();

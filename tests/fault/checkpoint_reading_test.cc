@@ -1,4 +1,4 @@
-// Checkpoints that are read: damaged, not to be opened, or on their way out.
+// Reading checkpoints that are damaged, cannot be opened, or are being removed.
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,9 +28,9 @@ class CheckpointReading : public testing::Test {
   TinyRun run_;
 };
 
-// Every command takes the checkpoint from which train resumes, and says which one it passed over. Here the newest has a
+// Every command uses the checkpoint from which train resumes, and names the one that it skipped. Here the newest has a
 // damaged moment, which eval, export and generate do not need.
-TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
+TEST_F(CheckpointReading, EveryCommandUsesTheSameNewestCompleteCheckpoint) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   const std::string newest = run_.file("checkpoints/step-00000003");
   std::fstream(newest + "/rank-00000-of-00001.safetensors", std::ios::binary | std::ios::in | std::ios::out)
@@ -96,7 +96,7 @@ TEST_F(CheckpointReading, FsyncFails) {
 }
 
 // A run writes newer checkpoints and removes older ones, but not while they are read.
-TEST_F(CheckpointReading, ReadWhileARunGoesOn) {
+TEST_F(CheckpointReading, CanBeReadDuringARun) {
   Running running(train({"training.max_steps=1000000", "checkpoint.every=1", "checkpoint.keep=1"}));
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (int i = 0; i < 10; ++i) {

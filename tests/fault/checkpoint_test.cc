@@ -1,4 +1,4 @@
-// Disks that fail at any operation, bits that flip in any file, folders in use: the older or the newer checkpoint
+// A disk fails at any operation, a bit flips in any file, or a folder is in use. The older or the newer checkpoint
 // loads, and a damaged one never loads silently.
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -111,7 +111,7 @@ TEST(CheckpointFault, FullOrBrokenDiskAtEveryOperation) {
       const auto rest = run.run(2, sets(run), 3);
       EXPECT_THAT(entries(run.checkpoints()), testing::Each(testing::Not(HasSubstr("deleting"))));
       EXPECT_EQ(rest.weights, weights);
-      EXPECT_THAT(rest.notes, IsEmpty()) << "what is half done is no checkpoint";
+      EXPECT_THAT(rest.notes, IsEmpty()) << "an unfinished checkpoint does not count";
     }
   EXPECT_GT(notes, 4) << "a rename, files and a folder";
 }
@@ -143,7 +143,7 @@ class DamagedCheckpoint : public testing::Test {
   std::string weights_;
 };
 
-TEST_F(DamagedCheckpoint, FlippedBitsAreNoticed) {
+TEST_F(DamagedCheckpoint, FlippedBitsAreDetected) {
   std::mt19937 random(2);
   std::vector<std::byte> buffer(runtime::kBlockBytes);
   for (const char* name : {"manifest.json", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"}) {
@@ -168,10 +168,10 @@ TEST_F(DamagedCheckpoint, FlippedBitsAreNoticed) {
   EXPECT_EQ(run_.run(1, run_.sets(1, kSmall), 4).resumed, "step-00000003");
 }
 
-TEST_F(DamagedCheckpoint, TheOlderOneIsTaken) {
+TEST_F(DamagedCheckpoint, AnOlderCheckpointIsUsed) {
   const std::string shard = "rank-00001-of-00002.safetensors", whole = read(path(shard));
   std::string damaged = whole;
-  damaged[whole.size() - 9] ^= 4;  // of the data: found while it is read
+  damaged[whole.size() - 9] ^= 4;  // in the data, so it is found while reading
   write(path(shard), damaged);
   expect_older(AllOf(HasSubstr(shard), HasSubstr("expected checksum")));
   write(path(shard), whole.substr(0, whole.size() - 1));
@@ -184,7 +184,7 @@ TEST_F(DamagedCheckpoint, TheOlderOneIsTaken) {
 }
 
 // A damaged checkpoint is an error if it is named.
-TEST_F(DamagedCheckpoint, ByName) {
+TEST_F(DamagedCheckpoint, IsRefusedWhenNamed) {
   fs::remove(path("rank-00000-of-00002.safetensors"));
   auto sets = run_.sets(2, kSmall);
   sets.push_back("checkpoint.resume=" + newest().string());
@@ -192,7 +192,7 @@ TEST_F(DamagedCheckpoint, ByName) {
 }
 
 // If all are damaged, only the user can start the run over: the damaged ones may be repaired, or exist elsewhere.
-TEST_F(DamagedCheckpoint, NoneIsWhole) {
+TEST_F(DamagedCheckpoint, NoCompleteCheckpointEndsTheRun) {
   auto fresh = run_.sets(1, kSmall);
   fresh.emplace_back("checkpoint.resume=none");
   for (const char* step : {"step-00000002", "step-00000003"}) {
@@ -214,7 +214,7 @@ TEST_F(DamagedCheckpoint, NoneIsWhole) {
 }
 
 // A folder of checkpoints means its newest undamaged one.
-TEST_F(DamagedCheckpoint, ByItsFolder) {
+TEST_F(DamagedCheckpoint, AFolderMeansItsNewestCompleteCheckpoint) {
   fs::rename(run_.checkpoints(), run_.folder().path() / "before");
   auto sets = run_.sets(2, kSmall);
   sets.push_back("checkpoint.resume=" + (run_.folder().path() / "before").string());
@@ -228,7 +228,7 @@ TEST_F(DamagedCheckpoint, ByItsFolder) {
   EXPECT_EQ(rest.weights, weights_);
 }
 
-// From the command line.
+// Tests through the command line.
 class CheckpointCommand : public testing::Test {
  protected:
   std::vector<std::string> train(std::vector<std::string> more = {}) const {
@@ -238,7 +238,7 @@ class CheckpointCommand : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(CheckpointCommand, FolderOfAnotherRun) {
+TEST_F(CheckpointCommand, RefusesTheFolderOfAnotherRun) {
   const Running running(train({"training.max_steps=1000000", "checkpoint.every=1"}));
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (const auto& command : {train(), under_mpirun(2, train())})
@@ -246,7 +246,7 @@ TEST_F(CheckpointCommand, FolderOfAnotherRun) {
 }
 
 // An existing folder stays, without a lock. A folder with other files is left alone.
-TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
+TEST_F(CheckpointCommand, AFailedStartLeavesNoFiles) {
   const auto failing = train({"checkpoint.every=1", "checkpoint.resume=" + run_.file("none")});
   EXPECT_EQ(run(failing).code, static_cast<int>(Exit::usage));
   EXPECT_FALSE(fs::exists(run_.file("checkpoints")));
@@ -258,7 +258,7 @@ TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
   EXPECT_TRUE(fs::exists(run_.file("checkpoints/notes.txt")));
 }
 
-TEST_F(CheckpointCommand, NewerVersion) {
+TEST_F(CheckpointCommand, RefusesANewerVersion) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   const std::string manifest = run_.file("checkpoints/step-00000003/manifest.json");
   std::string text = run_.folder().read("checkpoints/step-00000003/manifest.json");
@@ -267,7 +267,7 @@ TEST_F(CheckpointCommand, NewerVersion) {
   EXPECT_COMPLAINT(run(train()), Exit::usage, AllOf(HasSubstr(manifest), HasSubstr("version 9")));
 }
 
-TEST_F(CheckpointCommand, AnotherModel) {
+TEST_F(CheckpointCommand, RefusesAnotherModel) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   EXPECT_COMPLAINT(run(under_mpirun(2, train({"model.config.n_embd=64", "checkpoint.every=1"}))), Exit::usage,
                    AllOf(HasSubstr("another model's"), HasSubstr("n_embd")));
@@ -280,7 +280,7 @@ TEST_F(CheckpointCommand, AnotherModel) {
 }
 
 // The run is stopped twice and restarted by the same command: exit codes 75, 75, then 0. The report has each step once.
-TEST_F(CheckpointCommand, StopsAndGoesOn) {
+TEST_F(CheckpointCommand, StopsAndContinues) {
   const std::vector<std::string> sets = {"training.max_steps=6", "training.global_batch_size=4",
                                          "report.jsonl=" + run_.file("steps.jsonl"),
                                          "report.summary=" + run_.file("summary.json")};
@@ -311,14 +311,14 @@ TEST_F(CheckpointCommand, StopsAndGoesOn) {
     at = lines.find('\n', at);
   }
   EXPECT_EQ(at, lines.size());
-  // Nothing is left to do.
+  // No step remains.
   fs::remove(run_.file("summary.json"));
   EXPECT_EQ(run(train(more)).code, 0);
   EXPECT_EQ(hash(), whole);
   EXPECT_EQ(run_.folder().read("steps.jsonl"), lines);
 }
 
-TEST_F(CheckpointCommand, AskedToStop) {
+TEST_F(CheckpointCommand, StopsOnRequest) {
   for (const int ranks : {1, 2}) {
     const auto command =
         train({"training.max_steps=1000000", "scheduler.name=constant", "training.global_batch_size=2"});
@@ -330,8 +330,8 @@ TEST_F(CheckpointCommand, AskedToStop) {
   }
 }
 
-// Killed at any moment, the run comes to the same weights.
-TEST_F(CheckpointCommand, KilledAtAnyMoment) {
+// A run that is killed at any moment ends with the same weights after resuming.
+TEST_F(CheckpointCommand, ResumesAfterAKillAtAnyMoment) {
   const char* asked = std::getenv("STRATA_KILLS");
   const int kills = asked ? std::atoi(asked) : 15;
   const int steps = 40 + 8 * kills;

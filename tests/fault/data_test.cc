@@ -1,4 +1,4 @@
-// Token files that are not what they should be, before the first step and in mid-run.
+// Wrong token files, found before the first step or during the run.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -68,7 +68,7 @@ TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
   EXPECT_EQ(run(eval).code, 0);
 }
 
-// The files next to a token file, and what a recipe asks of documents.
+// Faults in the files next to a token file, and recipes whose requirements the documents do not meet.
 TEST_F(DataFault, DocumentsThatCannotBePacked) {
   const TokenFolder tokens(97);
   const auto path = [&](const std::string& name) { return (tokens.folder().path() / name).string(); };
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, DataFaultInMidRun, testing::Values("shared"
 
 TEST_P(DataFaultInMidRun, BadTokenOnOneRank) {
   const Outcome outcome = train_and([&] {
-    // Sequence 4,001. Odd sequences are rank 1's.
+    // This is sequence 4,001. Rank 1 reads the odd sequences.
     std::fstream file(run_.file("tokens.bin"), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(2 * (16 * 4'001 + 3));
     file.write("\xff\xff", 2);

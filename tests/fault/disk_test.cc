@@ -1,4 +1,4 @@
-// Reports that cannot be written: rank 0 prints that, and no rank waits for it.
+// If a report cannot be written, rank 0 prints that, and no rank waits for it.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ std::vector<std::string> onto_full_disk(const char* redirection, const std::vect
   return all;
 }
 
-TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
+TEST_F(DiskFault, AFullStdoutIsAnError) {
   EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "inspect", run_.file("tokens.bin")})), Exit::failed,
                    HasSubstr("standard output cannot be written"));
   EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "keys"})), Exit::failed,
@@ -74,7 +74,7 @@ TEST_F(DiskFault, FullDiskInMidRunEndsAllRanks) {
         Exit::does_not_fit, AllOf(HasSubstr("rank 0: "), HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
-// A quota that some steps fit into.
+// A quota that is sufficient for some steps.
 TEST_F(DiskFault, FileSizeLimit) {
   std::vector<std::string> command = {"sh", "-c", "ulimit -f 8; exec \"$@\"", "sh"};
   for (const std::string& word : run_.train({"training.max_steps=1000", "report.jsonl=" + run_.file("steps.jsonl")}))
@@ -85,7 +85,7 @@ TEST_F(DiskFault, FileSizeLimit) {
   EXPECT_THAT(run_.folder().read("steps.jsonl"), HasSubstr("\"step\":10,"));
 }
 
-TEST_F(DiskFault, FolderThatIsNotThere) {
+TEST_F(DiskFault, MissingFolder) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"report.summary=" + run_.file("none/summary.json")}))), Exit::failed,
                    AllOf(HasSubstr("none/summary.json"), HasSubstr("there is no folder"), HasSubstr("make it")));
 }

@@ -1,5 +1,4 @@
-// Drives that fail under a run: every request of a short training goes wrong in turn, between the engine and the
-// kernel.
+// Drives that fail during a run: each request of a short training fails in turn, between the engine and the kernel.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -25,7 +24,7 @@ using testing::HasSubstr;
 class DriveFault : public testing::TestWithParam<int> {
  protected:
   struct Ended {
-    int requests;  // to the drives, of all ranks, from the initial weights on
+    int requests;  // to the drives, over all ranks, starting with the initial weights
     std::vector<std::string> losses;
     Error error{Exit::done, ""};
   };
@@ -56,7 +55,7 @@ class DriveFault : public testing::TestWithParam<int> {
           if (world.rank() == 0) ended.losses.push_back(hex(report.loss));
         }
         trainer.executor().drain();
-        world.barrier();  // a rank that is done hears of one that is not
+        world.barrier();  // a finished rank learns of one that failed
       } catch (const std::exception& failed) {
         world.report_failure(failed.what(), exit_code(failed));
         // The error that the program would print: the first failure.
@@ -78,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DriveFault, testing::Values(1, 2));
 constexpr int kNever = std::numeric_limits<int>::max() / 2;
 
 // The run's error is the first failure, with rank, file, offset and the system's message.
-TEST_P(DriveFault, EveryRequestMayFail) {
+TEST_P(DriveFault, AnyRequestMayFail) {
   const int requests = train(Fault::error, EIO, kNever, false).requests;
   ASSERT_GT(requests, 50);
   for (int request = 0; request < requests; request += stride()) {
@@ -93,8 +92,8 @@ TEST_P(DriveFault, EveryRequestMayFail) {
   }
 }
 
-// Wrong bytes are found before use, and the run says where. If it never reads them, its losses are the same.
-TEST_P(DriveFault, EveryRequestMayReturnWrongBytes) {
+// Wrong bytes are detected before use, and the run reports where. If it never reads them, its losses are the same.
+TEST_P(DriveFault, AnyRequestMayReturnWrongBytes) {
   const Ended whole = train(Fault::bits, 0, kNever, true);
   ASSERT_EQ(whole.error.code(), Exit::done);
   int found = 0;

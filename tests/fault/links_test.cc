@@ -1,5 +1,4 @@
-// Links that others planted in folders that they may write to, too: no file that a command makes is written through
-// one.
+// Other users planted links in folders that they may write to. No command writes a file through such a link.
 #include <gmock/gmock.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -17,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names created in a folder and its existing subfolders, even if they are gone again.
+// The names created in a folder and its existing subfolders, even if they were removed again.
 class MadeNames {
  public:
   explicit MadeNames(const fs::path& folder) : folder_(folder), queue_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -146,7 +145,7 @@ TEST_F(PlantedLinks, TrainingsCheckpointsReportsAndSocket) {
   expect_careful(command("train", "one", sets), made, {"checkpoints", "reports", "drive"});
 }
 
-TEST_F(PlantedLinks, TokenFilesAndWhatLiesWithThem) {
+TEST_F(PlantedLinks, TokenFilesAndTheirSidecars) {
   expect_careful(strata({"tokenize", "--tokenizer", tokenizer_, "-o", in_out("t.bin"), "--labels", "label", "--pair",
                          "second", file("texts.jsonl")}),
                  {"t.bin", "t.bin.json", "t.bin.documents", "t.bin.labels.jsonl", "t.bin.types"});
@@ -157,14 +156,14 @@ TEST_F(PlantedLinks, TokenFilesAndWhatLiesWithThem) {
                  {"t.bin", "t.bin.json", "t.bin.documents", "t.bin.mask"});
 }
 
-TEST_F(PlantedLinks, PredictionsAndTheFilesOfTheirWork) {
+TEST_F(PlantedLinks, PredictionsAndTheirWorkingFiles) {
   learn("one", {"--labels", "label"});
   expect_careful(
       strata({"predict", file("one"), file("texts.jsonl"), "-o", in_out("p.jsonl"), "--set", "device.threads=1"}),
       {"p.jsonl", "p.jsonl.part", "p.jsonl.tokens", "p.jsonl.tokens.json", "p.jsonl.tokens.documents"});
 }
 
-TEST_F(PlantedLinks, WhatOtherCommandsWrite) {
+TEST_F(PlantedLinks, OutputsOfOtherCommands) {
   learn("one", {"--labels", "label"}, {"report.dir=" + file("reports")});
   expect_careful(strata({"export", file("one"), "-o", in_out("model")}),
                  {"model", "model/config.json", "model/model.safetensors"});
@@ -182,7 +181,7 @@ TEST_F(PlantedLinks, WhatOtherCommandsWrite) {
       {"b.json"}, {"drive"});
 }
 
-TEST_F(PlantedLinks, LogsOfALaunch) {
+TEST_F(PlantedLinks, LaunchLogs) {
   tokenize("one", {"--labels", "label"});
   std::vector<std::string> all = {"env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",

@@ -69,7 +69,7 @@ TEST_F(MemoryFault, NearestRecipesReallyFit) {
   EXPECT_GE(tried, 3u);
 }
 
-TEST_F(MemoryFault, NothingFits) {
+TEST_F(MemoryFault, ReportsThatMoreRanksDoNotHelp) {
   const Plan refused = plan(2, {"memory.device=4KiB"});
   EXPECT_FALSE(refused.fits);
   EXPECT_TRUE(refused.nearest.empty());

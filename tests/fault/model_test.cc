@@ -1,4 +1,4 @@
-// Model folders that are not what they say.
+// Model folders whose contents are wrong.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -87,7 +87,7 @@ class ModelFault : public testing::Test {
   std::map<std::string, Tensor> tensors_;
 };
 
-TEST_F(ModelFault, WhatIsWholeTrains) {
+TEST_F(ModelFault, AnIntactModelTrains) {
   write();
   EXPECT_EQ(run(train()).code, 0) << run(train()).all();
 }
@@ -100,7 +100,7 @@ TEST_F(ModelFault, MissingFiles) {
   EXPECT_COMPLAINT(run(under_mpirun(2, train())), Exit::usage, HasSubstr(run_.file("model")));
 }
 
-TEST_F(ModelFault, CutOrLyingHeaders) {
+TEST_F(ModelFault, TruncatedOrFalseHeaders) {
   const std::string whole = data(), good = header();
   write(good, whole.substr(0, whole.size() - 100));
   expect_corrupt(HasSubstr("offset"));
@@ -141,8 +141,8 @@ TEST_F(ModelFault, WrongMissingOrUnexpectedTensors) {
   expect_corrupt(AllOf(HasSubstr("h.1.ln_1.weight"), HasSubstr("config.json")));
 }
 
-// One rank of two holds the element: it is named, and the other one ends with it.
-TEST_F(ModelFault, NotFiniteWeightsAreNamed) {
+// One of two ranks holds the element. That rank is named, and the other ends too.
+TEST_F(ModelFault, NamesNonFiniteWeights) {
   tensors_["h.0.mlp.c_proj.weight"].values[4000] = NAN;
   write();
   EXPECT_COMPLAINT(run(under_mpirun(2, train({"zero.stage=3"}))), Exit::corrupt,
@@ -150,7 +150,7 @@ TEST_F(ModelFault, NotFiniteWeightsAreNamed) {
                          HasSubstr("element 4000")));
 }
 
-// The same path, another file: as on nodes with different disks.
+// The same path leads to different files, as on nodes with different disks.
 TEST_F(ModelFault, RanksThatReadDifferentConfigurations) {
   write();
   run_.folder().write("other/model/config.json",

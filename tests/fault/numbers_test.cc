@@ -21,8 +21,8 @@ class NumbersFault : public testing::Test {
   TinyRun run_;
 };
 
-// A learning rate beyond reason: the second step's loss is not finite.
-TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
+// With an absurd learning rate, the second step's loss is not finite.
+TEST_F(NumbersFault, ANonFiniteLossNamesStepAndUnit) {
   for (const char* precision : {"bf16", "fp32"}) {
     SCOPED_TRACE(precision);
     const Outcome outcome = run(under_mpirun(
@@ -32,14 +32,14 @@ TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
                      AllOf(HasSubstr("step 2: the loss is not finite"), HasSubstr("is block 0"),
                            HasSubstr("before the update"), HasSubstr("optimizer.learning_rate")));
     EXPECT_EQ(reported("steps"), 1);
-    EXPECT_EQ(reported("exposed_step"), 2) << "the times are of the step that was stopped";
+    EXPECT_EQ(reported("exposed_step"), 2) << "the times belong to the stopped step";
     EXPECT_EQ(reported("exit"), 1);
     EXPECT_THAT(run_.folder().read("steps.jsonl"), testing::Not(HasSubstr("\"step\":2")));
   }
 }
 
 // No loss scale makes this forward finite, so none is tried. It is reported at once and soon ends the run.
-TEST_F(NumbersFault, AForwardThatNoLossScaleMends) {
+TEST_F(NumbersFault, AForwardThatNoLossScaleFixes) {
   const auto trained = [&](const char* steps) {
     return run(under_mpirun(
         2, run_.train({"training.precision=fp16", "model.config.initializer_range=1e6", "fp16.initial_scale=1e-36",

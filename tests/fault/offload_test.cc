@@ -1,5 +1,5 @@
-// The nvme tier through whole runs: folders that cannot be used, that are too small, that another run uses; ranks that
-// are killed; a system that forbids io_uring.
+// Complete runs with the nvme tier: folders that cannot be used, are too small, or are used by another run; killed
+// ranks; a system that forbids io_uring.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -47,7 +47,7 @@ class OffloadFault : public testing::Test {
     simdjson::dom::parser parser;
     return std::string(std::string_view(parser.load(run_.file("summary.json"))["weights_hash"]));
   }
-  // Of the same run in memory.
+  // The result of the same run in memory.
   std::string expected_hash() const {
     EXPECT_EQ(run(run_.train({"report.summary=" + run_.file("summary.json")})).code, 0);
     return weights_hash();
@@ -70,7 +70,7 @@ TEST_F(OffloadFault, FoldersThatCannotBeUsed) {
   }
 }
 
-TEST_F(OffloadFault, TmpfsWorksAndIsSaid) {
+TEST_F(OffloadFault, TmpfsWorksAndIsReported) {
   if (!may_mount()) GTEST_SKIP() << "this process may not mount file systems";
   const std::string hash = expected_hash();
   const Outcome outcome = run(mounted(tmpfs("64m"), train(nvme())));
@@ -79,7 +79,7 @@ TEST_F(OffloadFault, TmpfsWorksAndIsSaid) {
   EXPECT_EQ(weights_hash(), hash);
 }
 
-// Before the first step, with the bytes that are missing.
+// The run is refused before the first step, with the number of missing bytes.
 TEST_F(OffloadFault, TooLittleSpace) {
   if (!may_mount()) GTEST_SKIP() << "this process may not mount file systems";
   for (const int ranks : {1, 2}) {
@@ -106,7 +106,7 @@ TEST_F(OffloadFault, TwoRunsInOneFolder) {
   EXPECT_TRUE(std::filesystem::is_empty(nvme()));
 }
 
-TEST_F(OffloadFault, KilledRankLeavesNothing) {
+TEST_F(OffloadFault, AKilledRankLeavesNoFiles) {
   const std::string folder = run_.folder().path().string();
   const std::string script = "trap '' TERM; \"$@\" & echo $! >" + folder +
                              "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " + end_together(folder);

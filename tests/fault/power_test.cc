@@ -19,7 +19,7 @@ using runtime::SavedRun;
 
 constexpr const char* kFolder = "runs/one";
 
-// Everything that a checkpoint holds, every block verified.
+// The complete contents of a checkpoint. Every block is verified.
 std::string contents(const Checkpoint& checkpoint) {
   std::vector<std::byte> buffer(runtime::kBlockBytes);
   std::uint64_t sum = static_cast<std::uint64_t>(checkpoint.manifest().progress.step);
@@ -59,7 +59,7 @@ class PowerFault : public testing::TestWithParam<int> {
     run_.run(2, sets, 4, {1, 2, 3, 4}, &disk);
     operations_ = disk.operations();
     covered_ = CrashImage::covered_by(operations_);
-    // The contents of each, from a run that keeps all checkpoints.
+    // The contents of each checkpoint, from a run that keeps all of them.
     const SavedRun other;
     auto all = other.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2", "checkpoint.keep=9"});
     other.run(2, all, 4, {1, 2, 3, 4});

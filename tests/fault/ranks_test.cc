@@ -1,4 +1,4 @@
-// Ranks that were started differently, or that see different files: one sentence, and no rank waits for ever.
+// If ranks were started differently or see different files, one sentence says so, and no rank waits forever.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ class RanksFault : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
+TEST_F(RanksFault, OneRankRunsAnotherProgramOrCommand) {
   const std::string plan = "exec " + kStrata + " plan --set model.preset=tiny-gpt2 --set data.seq_len=16";
   const struct {
     int rank;
@@ -46,7 +46,7 @@ TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
   }
 }
 
-TEST_F(RanksFault, HowLongToWaitIsANumber) {
+TEST_F(RanksFault, TheConnectTimeoutMustBeANumber) {
   // Rank 0 reports this, and is the last to start.
   for (const char* seconds : {"0", "soon", "5s"})
     EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(),
@@ -71,7 +71,7 @@ TEST_F(RanksFault, AWrongCommandLineOnOneRankOrOnAll) {
               AllOf(testing::StartsWith("rank 1: "), HasSubstr("no command trian")));
 }
 
-TEST_F(RanksFault, OtherTokensUnderTheSameName) {
+TEST_F(RanksFault, DifferentTokensUnderTheSameName) {
   run_.write_tokens("other/tokens.bin", 599);
   const std::string tokens = "/proc/self/cwd/tokens.bin";
   const auto matcher = [](const char* key) {
@@ -85,7 +85,7 @@ TEST_F(RanksFault, OtherTokensUnderTheSameName) {
                    matcher("data.validation"));
 }
 
-TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
+TEST_F(RanksFault, DifferentWeightsUnderTheSameName) {
   const auto save = [&](const std::string& name, const char* seed) {
     const Outcome trained = run(run_.train({"training.max_steps=1", seed, "checkpoint.dir=" + run_.file("saved")}));
     EXPECT_EQ(trained.code, 0) << trained.all();
@@ -105,7 +105,7 @@ TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
                    Exit::failed, matcher);
 }
 
-TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
+TEST_F(RanksFault, DifferentGenerateOptionsOnOneRank) {
   const Outcome trained = run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")}));
   EXPECT_EQ(trained.code, 0) << trained.all();
   EXPECT_COMPLAINT(
@@ -115,13 +115,13 @@ TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
       Exit::usage, HasSubstr("rank 1 was given a different prompt or other options"));
 }
 
-TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
+TEST_F(RanksFault, AnUnknownPartOfBenchIsReportedOnce) {
   EXPECT_COMPLAINT(run(under_mpirun(2, {kStrata, "bench", "NONSENSE"})), Exit::usage,
                    AllOf(HasSubstr("no benchmark NONSENSE"), Not(HasSubstr("rank"))));
 }
 
 // generate's last line describes all ranks, not only rank 0's threads.
-TEST_F(RanksFault, GenerateTellsTheThreadsOfAllRanks) {
+TEST_F(RanksFault, GenerateReportsTheThreadsOfAllRanks) {
   EXPECT_EQ(run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")})).code, 0);
   const Outcome outcome = run(under_mpirun(2,
                                            {kStrata, "generate", "--model", run_.file("saved"), "--prompt-tokens",

@@ -1,4 +1,4 @@
-// What is wrong with a recipe is found before any memory is taken, on every rank, and printed once.
+// Errors in a recipe are found on every rank before memory is allocated, and printed once.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -68,7 +68,7 @@ TEST_F(RecipeFault, PathsThatAreNotUtf8) {
 }
 
 // A line break in a name makes no second line, which would look like another message.
-TEST_F(RecipeFault, AComplaintIsOneLine) {
+TEST_F(RecipeFault, AMessageIsOneLine) {
   const std::string name = run_.file("a\nstrata: all is well");
   const Outcome outcome = run(run_.train({"data.train=" + name}));
   EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr("a\\nstrata: all is well"));
@@ -76,7 +76,7 @@ TEST_F(RecipeFault, AComplaintIsOneLine) {
   EXPECT_COMPLAINT(run(run_.train({"data.train=" + name})), Exit::corrupt, HasSubstr("an empty file"));
 }
 
-TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
+TEST_F(RecipeFault, MissingOrInvalidRecipe) {
   const auto train = [&](const std::string& name) { return run({kStrata, "train", run_.file(name)}); };
   EXPECT_COMPLAINT(train("none.toml"), Exit::usage, AllOf(HasSubstr("none.toml"), HasSubstr("No such file")));
   run_.folder().write("bad.toml", "[training]\nmax_steps = = 3\n");
@@ -94,7 +94,7 @@ TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
                    HasSubstr("a pipe without a reader"));
 }
 
-// What was there is still there.
+// Existing files are unchanged.
 TEST_F(RecipeFault, OutputsThatAreInputs) {
   const std::string tokens = run_.folder().read("tokens.bin");
   for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
@@ -109,7 +109,7 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
 }
 
 // A recipe that was named by mistake is not overwritten. --force says that it was no mistake.
-TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
+TEST_F(RecipeFault, OutputsThatAnotherProgramWrote) {
   const std::string mine = "[model]\npreset = \"mine\"\n", file = run_.file("mine.toml");
   run_.folder().write("mine.toml", mine);
   const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
@@ -124,7 +124,7 @@ TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
   EXPECT_EQ(run_.folder().read("mine.toml"), mine);
   EXPECT_EQ(run(with(train, {"--force"})).code, 0);
   EXPECT_THAT(run_.folder().read("mine.toml"), testing::StartsWith("{\"step\":1,"));
-  EXPECT_EQ(run(train).code, 0) << "its own by now";
+  EXPECT_EQ(run(train).code, 0) << "the file is its own by now";
 }
 
 // Shells do not expand a ~ after an =.
@@ -138,7 +138,7 @@ TEST_F(RecipeFault, PathsInTheHomeFolder) {
 }
 
 // An empty name meant the current folder, which failed only when the work was done.
-TEST_F(RecipeFault, ANameThatIsEmpty) {
+TEST_F(RecipeFault, EmptyNames) {
   const std::string tokens = run_.file("tokens.bin");
   auto eval = run_.command("eval"), plan = run_.command("plan");
   eval.insert(eval.end(), {"--json", ""});
@@ -182,7 +182,7 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   }
 }
 
-// A start with two commands is refused: rank 1 runs another one than rank 0.
+// The start is refused because rank 1 runs a different command than rank 0.
 TEST_F(RecipeFault, RanksWithDifferentCommands) {
   const auto both = [](std::vector<std::string> first, const std::vector<std::string>& second) {
     first.insert(first.end(), {":", "-n", "1"});

@@ -11,7 +11,7 @@
 
 namespace strata::tests {
 
-// One of a run's operations on a disk. Paths are relative to the recorded folder.
+// One operation of a run on a disk. Paths are relative to the recorded folder.
 struct DiskOperation {
   enum class Kind { create, write, sync, make_folder, sync_folder, rename, remove };
   Kind kind;

@@ -1,4 +1,4 @@
-// Runs that are stopped, killed and started again in one folder: the reports tell of one run.
+// Runs are stopped, killed and restarted in one folder. The reports describe a single run.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ class ReportFault : public testing::Test {
 };
 
 // The reports and bits are those of an undisturbed run: each step and each evaluation once.
-TEST_F(ReportFault, AnyOrderOfStopsAndKillsLeavesTheReportsOfOneRun) {
+TEST_F(ReportFault, StopsAndKillsInAnyOrderLeaveTheReportsOfOneRun) {
   const char* asked = std::getenv("STRATA_SEQUENCES");
   const int sequences = asked ? std::atoi(asked) : 8;
   int killed = 0, stopped = 0;
@@ -86,8 +86,8 @@ TEST_F(ReportFault, AnyOrderOfStopsAndKillsLeavesTheReportsOfOneRun) {
     ASSERT_EQ(run(train(whole, sets)).code, 0);
     bool goes_on = true;
     for (int disturbed = 0; goes_on && disturbed < 6; ++disturbed) {
-      // At a step that is to come, or before it: in the evaluation that a stop left due. What happened a moment later
-      // depends on the machine, the reports do not.
+      // The run ends at a later step, or before it, in the evaluation that a stop had left due. The exact moment
+      // depends on the machine, but the reports do not.
       const int step = steps_done(torn) + static_cast<int>(below(2) == 0 ? 0 : 1 + below(3));
       const std::string evaluated = fmt::format("evaluation after step {}:", step);
       const std::string reached = fmt::format("step {}/", step + static_cast<int>(below(2)));

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 class SignalFault : public testing::Test {
  protected:
-  // More steps than any test waits for.
+  // More steps than any test needs.
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const {
     auto all = sets;
     all.emplace_back("training.max_steps=1000000");
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndTransports, Killed,
                          testing::Values(std::tuple(1, "shared"), std::tuple(0, "messages")));
 
 // All end within seconds, and one of the survivors reports the dead rank.
-TEST_P(Killed, SurvivorsEndAndNameTheDead) {
+TEST_P(Killed, SurvivorsEndAndNameTheDeadRank) {
   const auto [victim, transport] = GetParam();
   Running running(under_mpirun(3, train({std::string("comm.transport=") + transport, "zero.stage=3"}), script()));
   ASSERT_TRUE(running.wait_until(steps));
@@ -82,7 +82,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
 }
 
 // Ranks that wait for a pipeline stage are in stages themselves. The message names the dead rank's coordinates.
-TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
+TEST_P(Killed, APipelineRankIsNamedWithItsCoordinates) {
   const auto [place, transport] = GetParam();
   const int victim = place ? 3 : 0;
   Running running(under_mpirun(4,
@@ -105,7 +105,7 @@ TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
       << outcome.all();
 }
 
-TEST_F(SignalFault, AloneTermAndUsr1FinishTheStep) {
+TEST_F(SignalFault, TermAndUsr1FinishTheStepOfASingleRank) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     Running running(train());
     ASSERT_TRUE(running.wait_until(steps));
@@ -132,7 +132,7 @@ TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
 
 // mpirun and its ranks are killed at once, as by a lack of memory or a scheduler. Nobody cleans up after them before
 // the next start.
-TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
+TEST_F(SignalFault, TheNextStartCleansUpAfterAKilledOne) {
   const std::string place = run_.file("sessions");
   std::filesystem::create_directory(place);
   const auto below = [&](std::vector<std::string> command) {
@@ -161,7 +161,7 @@ TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
 
 // A request during a step ends the run after it. An evaluation that is due then waits until the run resumes. Some of
 // these signals come during an evaluation, which then completes; they come later and later after the end of a step.
-TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
+TEST_F(SignalFault, AStopDuringAStepStartsNoEvaluation) {
   run_.write_tokens("validation.bin", 64);
   bool before_an_evaluation = false;
   for (int i = 0; i < 20 && !before_an_evaluation; ++i) {
@@ -179,8 +179,8 @@ TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
   EXPECT_TRUE(before_an_evaluation);
 }
 
-// As SIGTERM; nohup has it ignored.
-TEST_F(SignalFault, HangUpIsARequestToStop) {
+// SIGHUP acts like SIGTERM, unless nohup ignores it.
+TEST_F(SignalFault, HangUpRequestsAStop) {
   const auto with = [](std::vector<std::string> first, const std::vector<std::string>& command) {
     first.insert(first.end(), command.begin(), command.end());
     return first;
@@ -197,7 +197,7 @@ TEST_F(SignalFault, HangUpIsARequestToStop) {
   expect_stopped(ignores.wait());
 }
 
-// A full pipe without a reader in place of a report. The run blocks in its first line.
+// A full pipe without a reader replaces a report. The run blocks in its first line.
 class FullPipe {
  public:
   explicit FullPipe(std::string path) : path_(std::move(path)) {
@@ -212,7 +212,7 @@ class FullPipe {
 
   void make_room() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
 
-  // Whether process `pid` waits for room in the pipe. Gives it some time to get there.
+  // Whether process `pid` waits for space in the pipe. Gives it some time to get there.
   bool holds(int pid) const {
     for (int naps = 0; naps < 1500; ++naps) {
       if (is_written_by(pid)) return true;
@@ -222,7 +222,7 @@ class FullPipe {
   }
 
  private:
-  // Looks at the system call that the process is in.
+  // Reads which system call the process is in.
   bool is_written_by(int pid) const {
     std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
     long number = -1;
@@ -257,14 +257,14 @@ struct HeldRun : SignalFault {
 };
 
 // The first Ctrl-C requests a stop. The second ends the run, even if it cannot finish its step.
-TEST_F(HeldRun, TheSecondCtrlCEndsItAtOnce) {
+TEST_F(HeldRun, TheSecondCtrlCEndsTheRunAtOnce) {
   const FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());
   ASSERT_TRUE(running.wait_until(said_how));
   ASSERT_TRUE(pipe.holds(pid(0)));
   running.send(SIGINT);
   std::this_thread::sleep_for(200ms);
-  ASSERT_TRUE(pipe.holds(pid(0))) << "asked once, it finishes the step";
+  ASSERT_TRUE(pipe.holds(pid(0))) << "after one request, it finishes the step";
   running.send(SIGINT);
   const Outcome outcome = running.wait();
   EXPECT_TRUE(outcome.in_time) << outcome.all();
@@ -272,7 +272,7 @@ TEST_F(HeldRun, TheSecondCtrlCEndsItAtOnce) {
 }
 
 // A request before the last step leaves nothing to stop after it, so the run is done.
-TEST_F(HeldRun, TermBeforeTheLastStepIsDone) {
+TEST_F(HeldRun, ARunStoppedBeforeItsLastStepIsDone) {
   FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());
   ASSERT_TRUE(running.wait_until(said_how));
@@ -286,7 +286,7 @@ TEST_F(HeldRun, TermBeforeTheLastStepIsDone) {
 }
 
 // `strata train 2>&1 | head`: the run continues and writes its files.
-TEST_F(SignalFault, AReaderThatLeavesDoesNotEndTheRun) {
+TEST_F(SignalFault, AClosedPipeDoesNotEndTheRun) {
   const std::string folder = run_.folder().path().string();
   std::vector<std::string> command = {
       "env", "--default-signal=PIPE", "sh", "-c", "{ \"$@\"; echo $? >" + folder + "/exit.0; } 2>&1 | head -n 1", "sh"};

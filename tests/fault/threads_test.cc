@@ -1,4 +1,4 @@
-// Threads that the system refuses: one sentence in place of an abort, whichever rank it is.
+// If the system refuses a thread, on whichever rank, the result is one sentence instead of an abort.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Addresses for a few stacks, and stacks of which 256 do not fit.
+// The address space has room for a few stacks, but not for 256.
 constexpr const char* kLimit = "ulimit -s 65536; ulimit -v 6000000; ";
 
 class ThreadsFault : public testing::Test {
@@ -23,7 +23,7 @@ class ThreadsFault : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(ThreadsFault, RunSaysWhatToRaise) {
+TEST_F(ThreadsFault, NamesTheLimitToRaise) {
   std::vector<std::string> command = {"sh", "-c", std::string(kLimit) + "exec \"$@\"", "sh"};
   for (const std::string& word : run_.train({"device.threads=256"})) command.push_back(word);
   EXPECT_COMPLAINT(run(command), Exit::failed,
@@ -31,7 +31,7 @@ TEST_F(ThreadsFault, RunSaysWhatToRaise) {
                          HasSubstr("device.threads"), HasSubstr("ulimit -u")));
 }
 
-TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
+TEST_F(ThreadsFault, OtherRanksAreToldOfARefusedThread) {
   const Outcome outcome =
       run(under_mpirun(2, run_.train({"device.threads=256"}),
                        std::string("test $OMPI_COMM_WORLD_RANK != 1 || { ") + kLimit + "}; exec \"$@\""));
@@ -40,8 +40,8 @@ TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
       AllOf(HasSubstr("rank 1"), HasSubstr("the system refused to start thread "), HasSubstr("ulimit -u")));
 }
 
-// gRPC itself would abort or wait for ever without its threads and descriptors.
-TEST_F(ThreadsFault, OfTheControlServiceTheyAreNamed) {
+// gRPC itself would abort or wait forever without its threads and descriptors.
+TEST_F(ThreadsFault, NamesRefusedThreadsOfTheControlService) {
   const auto limited = [&](const std::string& limit) {
     std::vector<std::string> command = {"sh", "-c", limit + "; exec \"$@\"", "sh"};
     for (const std::string& word : run_.train({"control.listen=unix:" + run_.file("socket")})) command.push_back(word);

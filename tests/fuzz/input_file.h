@@ -32,7 +32,7 @@ inline const std::filesystem::path& folder() {
   return made.path;
 }
 
-// Writes one file of the folder anew.
+// Rewrites one file of the folder.
 inline std::filesystem::path write_input(const char* name, const std::uint8_t* data, std::size_t size) {
   const auto path = folder() / name;
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -8,7 +8,7 @@
 #include "runtime/recipe/recipe.h"
 #include "tests/fuzz/input_file.h"
 
-// The input is a recipe file, and its lines are also --set arguments.
+// The input serves as a recipe file, and its lines also as --set arguments.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using strata::runtime::load_recipe;
   const auto path = strata::fuzz::write_input("x.toml", data, size);

@@ -1,5 +1,5 @@
-// Small fp32 runs against PyTorch with transformers (made by the reference script; each folder holds the model before
-// step 1, tokens, recipe, every step's loss and gradient norm, and the weights after the last step).
+// Compares small fp32 runs with PyTorch and transformers (made by the reference script; each folder holds the model
+// before step 1, tokens, recipe, every step's loss and gradient norm, and the weights after the last step).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                                                           "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          name_of_run);
-// Families whose heads two virtual shards divide.
+// These families have heads that two virtual shards divide.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
                          testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
                                                           "modernbert"),
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      "nf4/gpt2", "class_runs/bert_pairs", "class_runs/modernbert_words"),
                      testing::Values(2, 4), testing::Values(0, 3)),
     name_of_run);
-// Windows of single layers, and positions stretched by YaRN, over sequences longer than either.
+// Single layers have windows, and YaRN stretches positions, over sequences longer than both.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,
                          testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
                                                           "long/mistral_windows", "long/qwen2_yarn", "long/llama_yarn"),

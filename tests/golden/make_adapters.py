@@ -4,10 +4,9 @@
     pip install torch transformers peft safetensors numpy xxhash
     python make_adapters.py [FAMILY...]
 
-Also for the classifiers of class_runs/, whose whole head is trained. Writes adapters/FAMILY/: recipe.toml, the family's
-own with adapter.path; adapter/, peft's folder before step 1;
-expected.json, every step's loss, gradient norm and rate; final.safetensors, what is trained after the last step, by
-its names without peft's prefix.
+It also trains the classifiers of class_runs/, with their complete heads. Writes adapters/FAMILY/: recipe.toml, the
+family's own with adapter.path; adapter/, peft's folder before step 1; expected.json, every step's loss, gradient norm
+and rate; final.safetensors, what is trained after the last step, by its names without peft's prefix.
 """
 import json, os, sys, tomllib
 import numpy as np, peft, torch, transformers
@@ -37,7 +36,7 @@ PREFIX = "base_model.model."
 
 def adapted(base, settings, task):
     model = peft.get_peft_model(base, peft.LoraConfig(task_type=task, **settings)).train()
-    # B is zeros at first, and all of A's gradient with it: a few numbers tell more.
+    # B is initially zero, and so is A's gradient. Some other numbers test more.
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.05)

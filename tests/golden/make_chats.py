@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what transformers makes of chat templates: texts, ids and masks.
+"""Writes transformers' results for chat templates: texts, IDs and masks.
 
     tests/golden/make_chats.py [OUT]     OUT: tests/golden/chat
 
@@ -230,7 +230,7 @@ def render(template, variables):
 
 
 def pieces():
-    """Lines of PIECES; a line that continues (its tags are open, or it begins with spaces or is told so) keeps its break."""
+    """The lines of PIECES. A line that continues (open tags, leading spaces, or a mark) keeps its line break."""
     several = [
         "  {% if yes %}\n  indented\n    {% endif %}\nafter\nline {% if yes %}x{% endif %}\n  {{ n }}\n  {%+ if yes %}kept{% endif +%}\nnext",
         "{# a comment #}\n b {#- stripped -#} c\n {# indented #}\nd\n",

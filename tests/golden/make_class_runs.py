@@ -5,9 +5,9 @@ last step. Each holds what the families' do (model/, tokens.bin, recipe.toml, ex
     pip install torch transformers safetensors numpy xxhash
     tests/golden/make_class_runs.py [NAME ...]
 
-A step takes all documents, which fill its sequences two by two: so their order does not matter. Those of BERT are pairs
-of texts, with token types. AdamW with Trainer's numbers, fp32, dropout off. PyTorch would give the row of padding no
-gradient: it is told that there is none.
+A step uses all documents, two per sequence, so their order does not matter. Those of BERT are pairs of texts, with
+token types. AdamW with Trainer's numbers, fp32, dropout off. PyTorch would give the padding row no gradient, so it is
+told that there is no padding.
 """
 import json, os, sys
 import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
@@ -22,7 +22,7 @@ BERT = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=2, num_attention
 ROBERTA = dict(BERT, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1)
 DISTIL = dict(vocab_size=WORDS, dim=24, n_layers=2, n_heads=2, hidden_dim=40, max_position_embeddings=40, dropout=0.0,
               attention_dropout=0.0, seq_classif_dropout=0.0)
-# A window that is narrower than the documents.
+# The window is narrower than the documents.
 MODERN = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40,
               max_position_embeddings=40, local_attention=8, global_attn_every_n_layers=2, pad_token_id=0,
               bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2)
@@ -45,7 +45,7 @@ def rate_at(step):  # linear to a tenth
 
 
 def make_documents(problem, typed):
-    """Tokens, types, the label as the file has it and as the loss takes it; the first word leans on the label."""
+    """Tokens, types, and the label in the form of the file and of the loss. The first word depends on the label."""
     g = np.random.default_rng(1)
     documents = []
     for length in LENGTHS:
@@ -94,7 +94,7 @@ def write_tokens(out, documents, problem):
 
 
 def loss_of(model, problem, tokens, types, target):
-    """Summed over what has a label."""
+    """The loss, summed over everything that has a label."""
     keys = dict(input_ids=torch.tensor([tokens]))
     if any(types):
         keys["token_type_ids"] = torch.tensor([types])

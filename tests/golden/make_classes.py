@@ -20,7 +20,7 @@ GPT2 = dict(vocab_size=WORDS, n_embd=24, n_layer=1, n_head=2, n_positions=40, at
             embd_pdrop=0.0, classifier_dropout=0.0, bos_token_id=0, eos_token_id=0)
 LLAMA = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
              intermediate_size=40, max_position_embeddings=40, tie_word_embeddings=False)
-# A window that is narrower than its documents; of the first word, or the mean of all.
+# The window is narrower than the documents. The class is computed from the first word or from the mean.
 MODERN = dict(vocab_size=WORDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40,
               max_position_embeddings=40, local_attention=8, pad_token_id=0, bos_token_id=1, cls_token_id=1,
               eos_token_id=2, sep_token_id=2)

@@ -7,8 +7,8 @@
 Each holds what the other families' do (model/, tokens.bin, recipe.toml, expected.json, final.safetensors), of a short
 run of masked language modelling over packed documents, whose packing and draws are made here once more; and
 documents.safetensors: documents of several lengths with some of their words masked, the summed loss of these, and its
-gradient by every parameter. fp32, dropout off. PyTorch would give the row of padding no gradient: it is told that there
-is none.
+gradient by every parameter. fp32, dropout off. PyTorch would give the padding row no gradient, so it is told that there
+is no padding.
 """
 import json, math, os, sys
 import numpy as np, torch, torch.nn.functional as F, transformers, xxhash
@@ -25,7 +25,7 @@ FAMILIES = {
     "roberta": ("Roberta", dict(BERT, max_position_embeddings=66, type_vocab_size=1, pad_token_id=1)),
     "distilbert": ("DistilBert", dict(vocab_size=WORDS, dim=40, n_layers=2, n_heads=4, hidden_dim=72,
                                       max_position_embeddings=64, dropout=0.0, attention_dropout=0.0)),
-    # A window that is narrower than its documents.
+    # The window is narrower than the documents.
     "modernbert": ("ModernBert", dict(vocab_size=WORDS, hidden_size=40, num_hidden_layers=4, num_attention_heads=4,
                                       intermediate_size=56, max_position_embeddings=64, local_attention=8,
                                       pad_token_id=0, bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2)),
@@ -40,7 +40,7 @@ def rate_at(step):
 
 
 def types_of(model, count):
-    """Of the tokens of a pair of texts: the second half is of type 1, if the model knows types."""
+    """The types of a pair's tokens: the second half has type 1 if the model has types."""
     second = count // 2 if getattr(model.config, "type_vocab_size", 1) > 1 else count
     return [int(i >= second) for i in range(count)]
 
@@ -104,7 +104,7 @@ def masked(words, begin, epoch):
 
 
 def packed(pieces):
-    """Lists of pieces (begin, rows) that share a sequence: best fit, decreasing (docs/formats.md, "Packing")."""
+    """Lists of the pieces (begin, rows) that share a sequence, by best fit, decreasing (docs/formats.md, "Packing")."""
     bins = []  # [room left, when it changed last, pieces]
     for at, (begin, rows) in enumerate(sorted(pieces, key=lambda p: -p[1])):
         fitting = [b for b in bins if b[0] >= rows]

@@ -34,7 +34,7 @@ def drawn(seed, names, texts):
 
 ALL = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 cases = [
-    # An I- after O, of another type, after its own B-; a B- after a B-; a text that ends inside.
+    # Cases: an I- after O, after another type, after its own B-; a B- after a B-; a text that ends inside an entity.
     case(ALL, [["I-PER", "I-PER", "O", "B-LOC", "I-PER", "B-PER", "B-PER"], ["B-LOC", "I-LOC"], ["I-LOC"]],
          [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "B-PER", "I-PER"], ["B-LOC", "O"], ["O"]]),
     case(ALL, [["O", "O"]], [["O", "O"]]),

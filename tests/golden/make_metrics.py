@@ -54,7 +54,7 @@ def many(seed, documents, classes):
     scores = np.round(g.normal(size=(documents, classes)) + 1.5 * labels - 0.7, 1).astype(np.float32)
     said = (scores >= 0).astype(int)
     return dict(kind="many", classes=classes, scores=scores.ravel().tolist(),
-                # Words of 32 classes each, one document after the other.
+                # Words with 32 classes each, document by document.
                 labels=[sum(int(is_of) << c for c, is_of in enumerate(row[at:at + 32]))
                         for row in labels for at in range(0, classes, 32)], accuracy=m.accuracy_score(labels, said),
                 roc_auc=m.roc_auc_score(labels, scores), **averages(labels, said, classes))

@@ -43,8 +43,8 @@ def run(family, frozen):
     load = lambda path, **more: transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **more)
     shutil.rmtree(os.path.join(folder, "model"), ignore_errors=True)
     load(os.path.join(source, "model"), quantization_config=quantised).save_pretrained(os.path.join(folder, "model"))
-    # Trained with what the matrices are worth: bitsandbytes' kernel for CPUs reads rows of 48 and 80 elements wrongly,
-    # so that it is given them as one row.
+    # The run trains with the dequantised matrices. bitsandbytes' CPU kernel reads rows of 48 and 80 elements wrongly,
+    # so they are passed as one row.
     model, read = load(os.path.join(source, "model")).train(), load(os.path.join(folder, "model"))
     layers, others = dict(model.named_modules()), dict(read.named_parameters())
     for name, p in others.items():

@@ -34,7 +34,7 @@ def documents():
 
 
 def labels_of(ids, mask):
-    """A row's label is the document's next token, if that counts."""
+    """A row's label is the document's next token if that token counts."""
     return np.append(np.where(mask[1:], ids[1:], -100), -100)
 
 
@@ -49,7 +49,7 @@ def alone(model, chats):
 
 
 def packed(model, chats, window):
-    """The longest first, each where the least room is left that takes it."""
+    """Packs the longest first, each where the least sufficient room remains."""
     sequences = []
     for chat in sorted(chats, key=lambda c: -len(c[0])):
         room = [s for s in sequences if sum(len(ids) for ids, _ in s) + len(chat[0]) <= SEQ]

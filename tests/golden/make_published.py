@@ -24,7 +24,7 @@ def words_of(document, length):
 
 
 def weights_of(name, shape):
-    """Numbers around 0, or around 1 for the gains of norms."""
+    """Random numbers around 0, or around 1 for the gains of norms."""
     key = 0xcbf29ce484222325
     for byte in name.encode():
         key = (key ^ byte) * 0x100000001b3 % M

@@ -105,7 +105,7 @@ FOLDERS = {
         tokenizer_class="GPT2TokenizerFast", add_prefix_space=True)},
     "tokenizer.json, bos that is not added": {"tokenizer.json": "gpt2.json", **config(
         tokenizer_class="PreTrainedTokenizerFast", bos_token="<|endoftext|>", add_bos_token=True, add_prefix_space=True)},
-    # A class that contradicts the tokenizer.json, if transformers 4 and 5 read the two alike.
+    # The class contradicts tokenizer.json, but transformers 4 and 5 read the folder in the same way.
     "tokenizer.json of Llama, no space": {"tokenizer.json": "tokenizers/llama2/tokenizer.json", **config(
         "llama", tokenizer_class="LlamaTokenizer", add_prefix_space=False, legacy=True)},
     "tokenizer.json of TinyLlama": {"tokenizer.json": "tokenizers/tinyllama/tokenizer.json", **config(

@@ -31,7 +31,7 @@ def bible():
 
 
 def catalogues(language):
-    """Sentences that Debian's programs say in a language."""
+    """Sentences of Debian's programs in a language."""
     out = []
     for path in sorted(glob.glob(f"/usr/share/locale/{language}/LC_MESSAGES/*.mo")):
         try:
@@ -52,7 +52,7 @@ def code():
 
 
 def odd(rng, n):
-    """What tokenizers stumble over: emoji, runs of spaces, numbers, marks, contractions, characters at random."""
+    """Difficult text: emoji, runs of spaces, numbers, marks, contractions, random characters."""
     pieces = [" " * k for k in (1, 2, 3, 7, 40, 300)] + ["\n", "\n\n", "\r\n", "\t", "\t\t ", " \n", "\u00a0", "\u3000",
               "\u2028", "\u180e", "\u200b", "\x85", "\x0b", "\0", "\x1f", "\x7f", "\ufeff", "\u0130", "\u017f"]
     pieces += "😀 👩‍👩‍👧‍👦 🇩🇪🇫🇷 👍🏽 ❤️ e\u0301 \u0301 가 \u1100\u1161\u11a8 é ﬁ Å Ⅷ ½ ② ٣٤ १२ ǆ ß ẞ ﷺ ㍿ कि क्ष ก็ ที่ “x” … — _a_ C++ a_b".split(" ")
@@ -71,7 +71,7 @@ def odd(rng, n):
 
 
 def mixed(size, seed=0):
-    """`size` bytes, about: English, code, CJK, Arabic, other scripts, odd things, and bytes that are not UTF-8."""
+    """About `size` bytes of English, code, CJK, Arabic, other scripts, unusual text, and bytes that are not UTF-8."""
     rng = random.Random(seed)
 
     def cut(text, n):
@@ -192,7 +192,7 @@ def byte_tokens():
 
 
 def pairs_of_words(texts, vocab, normalizer, pre_tokenizer=None):
-    """Llama 2's and Gemma's kind, its vocabulary of words: nothing splits when it is used."""
+    """A tokenizer of Llama 2's and Gemma's kind with a vocabulary of words, which does not split the text."""
     tok = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
     tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tok.train_from_iterator(texts, trainers.BpeTrainer(
@@ -332,7 +332,7 @@ def expected(tok, text):
 
 
 def sentencepiece_models(learn):
-    """Models of the sentencepiece library: of unigrams, with rules of our own; of pairs, as Llama 2's."""
+    """Models of the sentencepiece library: unigrams with our own rules, and pairs as in Llama 2."""
     with tempfile.TemporaryDirectory() as scratch:
         yield "sentencepiece", lambda: unigram_of(learn, 600, small_rules(scratch))[0]
         yield "sentencepiece_pairs", lambda: unigram_of(

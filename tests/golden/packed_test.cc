@@ -1,5 +1,5 @@
-// Conversations with masks, packed, in fp32 against transformers: the loss of a step over all of them, and every
-// gradient (tests/golden/make_packed.py says what the folders hold).
+// Compares packed conversations with masks in fp32 with transformers: the loss of a step over all of them, and every
+// gradient. tests/golden/make_packed.py describes the folders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -23,7 +23,7 @@ namespace {
 
 const std::filesystem::path kGolden = tests::source_dir() / "tests/golden";
 
-// Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
+// The order of sums differs from PyTorch's. Through two blocks, that makes some 1e-6 of a gradient's norm.
 constexpr double kPackedLoss = 1e-6, kGradient = 1e-5;
 
 class PackedGolden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
@@ -46,7 +46,7 @@ class PackedGolden : public testing::TestWithParam<std::tuple<const char*, int, 
   tests::TokenFolder folder_{1024};
 };
 
-TEST_P(PackedGolden, TeachesWhatTransformersSays) {
+TEST_P(PackedGolden, MatchesTransformers) {
   const auto [family, ranks, stage] = GetParam();
   const std::filesystem::path golden = kGolden / "packed" / family;
   std::vector<std::vector<float>> gradients;
@@ -65,7 +65,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
                                          fmt::format("zero.stage={}", stage)};
   Workload settled = open_workload(load_recipe(std::nullopt, sets));
   settle_data(settled.recipe, settled.data, false, {});
-  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask means documents";
+  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask implies documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());

@@ -1,4 +1,4 @@
-"""The recipe of a golden run, as its folder has it: what all scripts that make one write alike."""
+"""The recipe of a golden run, which all scripts that make such a run write in the same form."""
 
 
 def recipe_text(seq, steps, micro_batch, micro_batches, clip, rate, betas, decay, scheduler, warmup, data="",

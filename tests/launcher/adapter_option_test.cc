@@ -35,8 +35,8 @@ TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {
   look_at({dir, "checkpoint.resume=none"});
 }
 
-// MODEL may be the adapter alone: its file names the base, by a path from here or from its own folder.
-TEST(AdapterOption, AnAdapterAsModelIsReadWithItsBase) {
+// MODEL may be the adapter alone. Its file names the base by a path relative to the current folder or its own.
+TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   const tests::ScratchFolder folder;
   std::filesystem::create_directory(folder.path() / "base");
   const auto taken = [&](const std::string& base, std::optional<std::filesystem::path> adapter = std::nullopt) {

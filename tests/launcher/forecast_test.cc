@@ -15,9 +15,8 @@
 namespace strata::launcher {
 namespace {
 
-// A setting is planned with the data of the recipe's own plan: for short documents in long sequences, attention is
-// cheap.
-TEST(GainsTest, SettingsAreOfTheSameData) {
+// Settings are planned with the same data as the recipe. For short documents in long sequences, attention is cheap.
+TEST(GainsTest, PlansSettingsWithTheRecipesData) {
   const tests::TokenFolder folder(130);
   (void)folder.write("t.bin", std::vector<std::uint64_t>(200, 4));
   const std::vector<std::string> sets = {

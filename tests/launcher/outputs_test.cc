@@ -29,7 +29,7 @@ class Outputs : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(Outputs, AnInputIsNotWrittenOverUnderAnyName) {
+TEST_F(Outputs, NeverOverwriteAnInputUnderAnyName) {
   const fs::path in = file("in.bin");
   expect_refused({{"--json", in}}, {{"data.train", in}}, AllOf(HasSubstr("--json"), HasSubstr("data.train reads")));
   expect_refused({{"--json", in.parent_path() / "." / "in.bin"}}, {{"data.train", in}}, HasSubstr("data.train reads"));
@@ -40,7 +40,7 @@ TEST_F(Outputs, AnInputIsNotWrittenOverUnderAnyName) {
   require_apart({{"--json", folder_.path() / "out.json"}}, {{"data.train", in}});
 }
 
-TEST_F(Outputs, TwoOutputsAreTwoFiles) {
+TEST_F(Outputs, MustBeDifferentFiles) {
   const fs::path out = folder_.path() / "none yet";
   expect_refused({{"--json", out}, {"--trace", out}}, {}, AllOf(HasSubstr("--json"), HasSubstr("--trace")));
   // None of these files exists yet, so only their names can be compared.
@@ -54,7 +54,7 @@ TEST_F(Outputs, TwoOutputsAreTwoFiles) {
   require_apart({{"--json", "/dev/null"}, {"--trace", "/dev/null"}}, {});
 }
 
-TEST_F(Outputs, WhatARunReads) {
+TEST_F(Outputs, MustNotBeFilesThatARunReads) {
   const fs::path tokens = file("tokens.bin"), other = file("other.bin"), recipe_file = file("recipe.toml"),
                  weights = file("model/model.safetensors"), manifest = file("checkpoints/step-00000003/manifest.json"),
                  log = file("checkpoints/log.jsonl");
@@ -84,7 +84,7 @@ TEST_F(Outputs, FilesOfTheServiceAndPromptsAreInputs) {
   }
 }
 
-TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
+TEST_F(Outputs, MustNotUseNamesReservedInCheckpointDir) {
   const auto at = [&](const std::string& name) { return folder_.path() / name; };
   const auto refused = [&](const fs::path& dir, const fs::path& output, const std::string& entry) {
     runtime::Recipe recipe;
@@ -93,7 +93,7 @@ TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
                    AllOf(HasSubstr("report.jsonl " + output.string()),
                          HasSubstr("the run itself writes or removes " + entry + " in checkpoint.dir")));
   };
-  // Neither has to exist yet.
+  // Neither has to exist.
   for (const bool there : {false, true}) {
     if (there) file("ck/step-00000002/manifest.json");
     for (const std::string name : {"control.json", "lock", "step-00000002", "step-00000007.3", "step-reports",
@@ -105,7 +105,7 @@ TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
       refused(fs::relative(at("ck")), at("ck/" + name), name);
     }
   }
-  // Links lead into the folder, or are its entries.
+  // Links may lead into the folder or be entries of it.
   fs::create_directory_symlink(at("ck"), at("link"));
   refused(at("ck"), at("link/lock"), "lock");
   refused(at("link"), at("ck/lock"), "lock");
@@ -130,7 +130,7 @@ TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
   require_outside_checkpoints({{"a", at("ck/lock")}}, recipe);
 }
 
-TEST_F(Outputs, FoldersOfReportsAndASocketLieOutside) {
+TEST_F(Outputs, ReportFoldersAndSocketsLieOutsideCheckpointDir) {
   runtime::Recipe recipe;
   recipe.checkpoint.dir = folder_.path() / "ck";
   const fs::path taken = folder_.path() / "ck/step-00000002";
@@ -150,7 +150,7 @@ TEST_F(Outputs, FoldersOfReportsAndASocketLieOutside) {
   require_outside_checkpoints(report_folders(recipe), recipe);
 }
 
-TEST_F(Outputs, WhatARunWouldNotFind) {
+TEST_F(Outputs, AreRefusedIfARunWouldNotFindThem) {
   runtime::Recipe recipe;
   recipe.data.train = {{{file("tokens.bin").string(), (folder_.path() / "*.tok").string()}}};
   recipe.data.validation = {(folder_.path() / "held_out.bin").string()};

@@ -50,7 +50,7 @@ struct Command {
 };
 
 // This is checked before any work is done.
-TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
+TEST_F(Overwrite, AnOutputNeedsAFolderAndMustNotBeOne) {
   fs::create_directory(file("folder"));
   const auto refused = [&](const fs::path& path) { require_own({"--svg", path}, Content::chart, true); };
   EXPECT_FAILURE(refused(file("none/a.svg")), Exit::usage,
@@ -62,7 +62,7 @@ TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
 }
 
 // A run that removes the checkpoint would remove such a file, too.
-TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
+TEST_F(Overwrite, NoCommandWritesIntoACheckpoint) {
   folder_.write("run/step-00000003/manifest.json", "{}");
   fs::create_directories(file("run/step-00000003/more"));
   fs::create_directory_symlink("run/step-00000003", file("link"));
@@ -76,8 +76,8 @@ TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
   require_own({"--json", file("step-by-step/a.json")}, Content::generation, true);
 }
 
-// Each command runs twice: the second time, it recognises and overwrites its own files.
-TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
+// Each command runs twice. The second time, it recognises its own files and overwrites them.
+TEST_F(Overwrite, EveryCommandOverwritesItsOwnFiles) {
   make_tokens();
   ASSERT_EQ(train({.sets = sets({"training.max_steps=2", "checkpoint.dir=" + file("checkpoints").string()})}), 0);
   std::vector<std::string> reported = sets({"training.max_steps=2"});
@@ -142,7 +142,7 @@ TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
     }
 }
 
-TEST_F(Overwrite, WhereAFolderIsNeededAFileIsRefused) {
+TEST_F(Overwrite, RefusesAFileInPlaceOfAFolder) {
   folder_.write("taken", "mine");
   for (const std::string_view key : {"report.dir", "report.tensorboard", "checkpoint.dir"}) {
     runtime::Recipe recipe;
@@ -159,7 +159,7 @@ TEST_F(Overwrite, WhereAFolderIsNeededAFileIsRefused) {
                  AllOf(HasSubstr("report.jsonl"), HasSubstr("is a folder: give the name of a file")));
 }
 
-TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {
+TEST_F(Overwrite, RecognisesAnEditedMachineFile) {
   runtime::Machine machine;
   machine.processor = "any";
   const NamedFile out{"--out", folder_.write("machine.toml", "# mine\n" + runtime::machine_toml(machine))};
@@ -175,7 +175,7 @@ TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {
   EXPECT_EQ(folder_.read("machine.toml"), "[model]\npreset = \"tiny-gpt2\"\n");
 }
 
-TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
+TEST_F(Overwrite, EmptyFilesAndDevicesMayBeOverwritten) {
   for (const Content content : {Content::plan, Content::tokens, Content::machine, Content::steps}) {
     require_own({"--json", file("none")}, content, false);
     require_own({"--json", folder_.write("empty", "")}, content, false);
@@ -184,7 +184,7 @@ TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
 }
 
 // Tokens have no mark of their own. Without a sidecar that counts them, the file may be somebody's data.
-TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
+TEST_F(Overwrite, RecognisesTokensByTheirSidecar) {
   make_tokens();
   const NamedFile out{"--out", file("tokens.bin")};
   require_own(out, Content::tokens, false);
@@ -198,7 +198,7 @@ TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
 }
 
 // Predictions have no mark, so their lines are inspected. Labels or numbers alone may have been written by people.
-TEST_F(Overwrite, PredictionsAreKnownByTheirLines) {
+TEST_F(Overwrite, RecognisesPredictionsByTheirLines) {
   const auto overwrites = [&](const std::string& name, const std::string& content) {
     folder_.write(name, content);
     try {

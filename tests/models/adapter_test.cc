@@ -18,7 +18,7 @@ ModuleNames list(std::vector<std::string> names) {
 
 constexpr const char* kQuery = "model.layers.11.self_attn.q_proj";
 
-TEST(Adapter, NamesAreWholeOrEndAfterADot) {
+TEST(Adapter, NamesAreCompleteOrStartAfterADot) {
   const auto of = [](ModuleNames names, const char* module) {
     return low_rank_for({.target_modules = std::move(names)}, module).rank > 0;
   };
@@ -32,7 +32,7 @@ TEST(Adapter, NamesAreWholeOrEndAfterADot) {
   EXPECT_FALSE(of({{}, R"((q|v)_proj)"}, kQuery)) << "the whole name";
 }
 
-TEST(Adapter, LeavesOutWhatIsExcludedOrSavedWhole) {
+TEST(Adapter, OmitsLayersThatAreExcludedOrSavedInFull) {
   EXPECT_EQ(low_rank_for({.exclude_modules = list({"q_proj"})}, kQuery).rank, 0u);
   EXPECT_EQ(low_rank_for({.exclude_modules = {{}, ".*[.]11[.].*"}}, kQuery).rank, 0u);
   const Adapter saves{.modules_to_save = {"classifier"}};
@@ -40,21 +40,21 @@ TEST(Adapter, LeavesOutWhatIsExcludedOrSavedWhole) {
   EXPECT_EQ(low_rank_for(saves, "classifier.dense").rank, 0u);
   EXPECT_EQ(low_rank_for(saves, "pre_classifier").rank, 8u);
   EXPECT_TRUE(is_saved_whole(saves, "classifier.dense.bias"));
-  EXPECT_TRUE(is_saved_whole(saves, "pre_classifier.weight")) << "as peft, which asks how the name ends";
+  EXPECT_TRUE(is_saved_whole(saves, "pre_classifier.weight")) << "as in peft, which compares the name's end";
   EXPECT_FALSE(is_saved_whole(saves, "encoder.weight"));
   const auto classes = with_classifiers_saved({.modules_to_save = {"score"}});
   EXPECT_EQ(classes->modules_to_save, (std::vector<std::string>{"score", "classifier"}));
 }
 
-TEST(Adapter, TakesLayersByTheirNumber) {
+TEST(Adapter, SelectsLayersByNumber) {
   Adapter adapter{.target_modules = list({"q_proj"}), .layers_to_transform = {3, 11}};
   EXPECT_EQ(low_rank_for(adapter, kQuery).rank, 8u);
   EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 0u);
   adapter.target_modules = list({"model.layers.1.self_attn.q_proj"});
-  EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 8u) << "named whole";
+  EXPECT_EQ(low_rank_for(adapter, "model.layers.1.self_attn.q_proj").rank, 8u) << "given by its full name";
 }
 
-TEST(Adapter, TheFirstPatternThatMatchesSaysRankAndAlpha) {
+TEST(Adapter, TheFirstMatchingPatternSetsRankAndAlpha) {
   const Adapter adapter{.rank = 4,
                         .alpha = 6,
                         .rank_pattern = {{"v_proj", 2}, {"layers[.]11[.].*", 9}, {"q_proj", 5}},
@@ -67,7 +67,7 @@ TEST(Adapter, TheFirstPatternThatMatchesSaysRankAndAlpha) {
   EXPECT_EQ(low_rank_for({.rank = 9, .alpha = 6, .rslora = true}, kQuery).scale, 2.0f);
 }
 
-TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
+TEST(Adapter, RefusesUnsupportedPatternSyntax) {
   const auto complaint = [](const std::string& pattern) -> std::string {
     try {
       check_pattern("adapter.target_modules", pattern);
@@ -88,8 +88,8 @@ TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
   EXPECT_THAT(complaint(std::string(20000, '(') + "a" + std::string(20000, ')')), HasSubstr("40001 characters"));
 }
 
-// They would take longer than anyone waits for, if each way to match were tried.
-TEST(Adapter, PatternsTakeLittleTimeWhateverTheyAre) {
+// Trying every way to match would take far too long.
+TEST(Adapter, MatchesAnyPatternQuickly) {
   for (const char* pattern : {"([a-z._0-9]+)+!", ".*.*.*.*.*.*.*.*!"})
     EXPECT_EQ(low_rank_for({.target_modules = {{}, pattern}}, kQuery).rank, 0u) << pattern;
   EXPECT_GT(low_rank_for({.target_modules = {{}, R"(.*\.(?!12\.)\d+\..*_proj)"}}, kQuery).rank, 0u);

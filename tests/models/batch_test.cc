@@ -10,9 +10,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// As transformers' create_position_ids_from_input_ids counts, less the number of the token of padding.
-TEST(BatchTest, PaddingTakesNoPosition) {
-  // Documents of 4, 1, 3 and 2 rows, and a row of none.
+// Positions are those of transformers' create_position_ids_from_input_ids, minus the number of the padding token.
+TEST(BatchTest, PaddingHasNoPosition) {
+  // The documents have 4, 1, 3 and 2 rows, and one row belongs to none.
   std::vector<std::uint32_t> tokens = {5, 1, 6, 1, 1, 1, 7, 8, 9, 1, 0}, positions = {0, 1, 2, 3, 0, 0, 1, 2, 0, 1, 0};
   BatchRows rows{.tokens = tokens, .labels = {}, .positions = positions, .documents = {}};
   place_padding(rows);
@@ -22,7 +22,7 @@ TEST(BatchTest, PaddingTakesNoPosition) {
   EXPECT_THAT(positions, ElementsAre(1, 0, 2, 0, 0, 0, 1, 2, 1, 0, 1));
 }
 
-TEST(BatchTest, RowsSayWhatTheShapeSays) {
+TEST(BatchTest, RowsAgreeWithTheShape) {
   std::vector<std::byte> memory(BatchShape{.tokens = 2}.bytes());
   EXPECT_EQ((BatchShape{.tokens = 2}).rows(memory.data()).padding, std::nullopt);
   const BatchRows rows = BatchShape{.tokens = 2, .padding = 3}.rows(memory.data());
@@ -30,8 +30,8 @@ TEST(BatchTest, RowsSayWhatTheShapeSays) {
   EXPECT_EQ(rows.subrows(1, 1).padding, 3u);
 }
 
-// The words of rows' sets of classes are a column of their own.
-TEST(BatchTest, SetsOfClassesAreOfTheRowsThatEnterTheLoss) {
+// The words of the rows' sets of classes form a separate column.
+TEST(BatchTest, SetsOfClassesFollowTheRowsOfTheLoss) {
   const BatchShape none{.tokens = 8, .loss_rows = 3}, some{.tokens = 8, .loss_rows = 3, .class_words = 2},
       all{.tokens = 8, .class_words = 2};
   EXPECT_EQ(some.bytes(), none.bytes() + 3 * 2 * sizeof(std::uint32_t));

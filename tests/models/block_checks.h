@@ -19,7 +19,8 @@ using BlockReference = std::function<Doubles(const Weights&, const Doubles& x)>;
 // derivative along a random direction is a central difference of the reference, exact to about 1e-9 with steps of 1e-5.
 // The rest is the block's own fp32: a dozen operations in a row, each off by a few 2^-24 of its operands, add up to
 // some 1e-6 of a tensor's norm. A larger error in any element shows in almost every direction.
-// `unmoved`: a parameter whose true gradient is 0, if any; what is found is rounding, below the largest gradient's.
+// `unmoved`: a parameter whose true gradient is 0, if any. Its computed gradient is a rounding error, smaller than that
+// of the largest gradient.
 inline void expect_block_matches(UnitRunner& block, const std::string& prefix, const BlockReference& reference,
                                  const std::string& unmoved = {}) {
   constexpr double kTolerance = 5e-6, kStep = 1e-5;
@@ -62,8 +63,8 @@ inline void expect_block_matches(UnitRunner& block, const std::string& prefix, c
   }
 }
 
-// A plan's choices must not change bits: recomputing instead of keeping, dx in dy's place, one part at a time, threads.
-// `make(threads)` prepares the same block with the same operands.
+// A plan's choices must not change bits: recomputing instead of keeping, dx in dy's memory, one part at a time,
+// threads. `make(threads)` prepares the same block with the same operands.
 template <typename Make>
 void expect_block_is_independent_of_the_plan(Make&& make) {
   auto one = make(1);
@@ -72,7 +73,7 @@ void expect_block_is_independent_of_the_plan(Make&& make) {
   one->backward();
   const auto dx = one->dx.bits(), gradients = one->gradients.bits();
   one->recompute();
-  EXPECT_TRUE(one->saved.bits() == saved) << "recomputing fills `saved` otherwise";
+  EXPECT_TRUE(one->saved.bits() == saved) << "recomputing fills `saved` differently";
   one->backward(true);
   EXPECT_TRUE(one->dx.bits() == dx) << "dx in place of dy";
   EXPECT_TRUE(one->gradients.bits() == gradients);

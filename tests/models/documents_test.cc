@@ -1,4 +1,4 @@
-// Documents that share a sequence, in whole models: nothing of one is in another.
+// Documents that share a sequence do not affect each other in complete models.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Learnt learn(const std::string& json, const Columns& columns, DType dtype = DTyp
 class DocumentsTest : public ::testing::TestWithParam<const char*> {};
 
 // fp32 sums are grouped differently, which changes a few units in their last place: 1e-6 of a gradient's norm.
-TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
+TEST_P(DocumentsTest, ASequenceLearnsLikeItsSeparateDocuments) {
   std::mt19937_64 random(7);
   Columns packed;
   for (const std::size_t length : {5, 70, 1, 2, 40}) packed.add_document(length, random);
@@ -51,8 +51,8 @@ TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
   EXPECT_LT(testing::relative_error(together.all(), sum), 2e-6);
 }
 
-// A document's forward, alone at the front of an otherwise empty sequence, and next to others.
-TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
+// The forward of a document, alone at the start of an otherwise empty sequence, and next to others.
+TEST_P(DocumentsTest, ForwardBitsDoNotDependOnADocumentsPlace) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     std::mt19937_64 random(7);
     Columns packed;
@@ -73,8 +73,8 @@ TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
   }
 }
 
-// Neither the leftover's content nor the neighbours of a document change a bit of its gradients.
-TEST_P(DocumentsTest, WhatIsInNoDocumentTeachesNothing) {
+// Neither the contents of leftover rows nor a document's neighbours change a bit of its gradients.
+TEST_P(DocumentsTest, RowsOutsideDocumentsHaveNoEffect) {
   std::mt19937_64 random(7);
   Columns packed;
   for (const std::size_t length : {33, 70}) packed.add_document(length, random);

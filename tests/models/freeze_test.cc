@@ -9,7 +9,7 @@
 namespace strata::models {
 namespace {
 
-TEST(FreezeTest, PatternsAreOfWholeNames) {
+TEST(FreezeTest, PatternsMatchCompleteNames) {
   const std::vector<std::string> patterns = {"model.layers.[01].*", "*.norm?.weight", "lm_head.weight"};
   for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.1.x", "a.norm1.weight", "lm_head.weight"})
     EXPECT_TRUE(is_frozen_by(patterns, name)) << name;
@@ -18,10 +18,10 @@ TEST(FreezeTest, PatternsAreOfWholeNames) {
     EXPECT_FALSE(is_frozen_by(patterns, name)) << name;
   EXPECT_FALSE(is_frozen_by({}, "lm_head.weight"));
   const std::vector<std::string> escaped = {R"(model\.layers*)"};
-  EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is a character like others";
+  EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is an ordinary character";
 }
 
-// Two of a trained pool, two of a frozen one, in three parts.
+// Three parts with two tensors of a trained pool and two of a frozen one.
 class Half final : public Unit {
  public:
   Half() : Unit("half") {
@@ -62,7 +62,7 @@ TEST(FreezeTest, TensorsLieInTheirPoolsPartByPart) {
   EXPECT_EQ(unit.work(Pass::forward, {0, 2}).flops, 4);
 }
 
-TEST(FreezeTest, AFrozenTensorHasValuesAndNoGradient) {
+TEST(FreezeTest, FrozenTensorsHaveNoGradient) {
   std::vector<float> trained(512, 1), frozen(256, 2);
   const auto bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
   const ParameterRange parameters{{bytes(trained), 512}, 0, {bytes(frozen), 256}, 512};

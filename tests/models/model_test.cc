@@ -64,10 +64,10 @@ double flops_of(const std::vector<device::ProductShape>& products) {
 
 // A unit's work equals that of its products. Its parts add up to the whole, and a loss's steps to its call, except for
 // the logits, which the steps compute twice.
-TEST(ModelTest, UnitsKnowWhatTheyCost) {
+TEST(ModelTest, UnitsReportTheirCosts) {
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
     for (const char* tied : {"true", "false"}) {
-      // Three tiles of a table.
+      // The table has three tiles.
       const auto model = make(tiny(family), {{"tie_word_embeddings", tied}, {"vocab_size", "8200"}});
       for (const auto& unit : model->units) {
         SCOPED_TRACE(fmt::format("{}, {}", family, unit->name()));
@@ -111,7 +111,7 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
   const auto attention = [&](std::size_t unit, Pass pass) {
     return model->units[unit]->work(pass, model->units[unit]->all_parts()).attention_flops;
   };
-  // Two products over the keys below the diagonal: a band as wide as the window, without its first triangle.
+  // There are two products over the keys below the diagonal: a band as wide as the window, without its first triangle.
   const double each = 4 * kBatch * kHeads * kHeadDim;
   EXPECT_DOUBLE_EQ(attention(1, Pass::forward), each * kSeq * kSeq / 2);
   EXPECT_DOUBLE_EQ(attention(2, Pass::forward), each * (kWindow * kSeq - kWindow * kWindow / 2));
@@ -119,7 +119,7 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
 }
 
 // Facts that a planner uses: the first unit has no input, the last has a loss, and tables have fp32 moments.
-TEST(ModelTest, UnitsSayWhatTheyTakeAndGive) {
+TEST(ModelTest, UnitsDescribeTheirInputsAndOutputs) {
   for (const char* family : {"gpt2", "llama"}) {
     const auto model = make(tiny(family));
     for (std::size_t u = 0; u < model->units.size(); ++u) {

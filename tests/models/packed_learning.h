@@ -39,7 +39,7 @@ struct Columns {
     labels.resize(tokens.size(), device::kIgnoredLabel);
     documents.resize(tokens.size());
   }
-  // The document that starts at `row`, in a sequence of its own.
+  // The document that starts at `row`, alone in a sequence.
   Columns alone(std::size_t row) const {
     const std::size_t end = documents[row].end;
     const auto cut = [&](const auto& column) { return std::decay_t<decltype(column)>(&column[row], &column[0] + end); };
@@ -129,7 +129,7 @@ Learnt learn(const Config& config, const Columns& columns, float loss_gradient, 
     const Buffer workspace(head.loss_workspace() / sizeof(float), DType::fp32);
     Context c = context(last, workspace);
     if (shared) {
-      // Of the range that it is rounded up to, what the unit has.
+      // The part of the rounded-up range that the unit has.
       const View holder = parameters[shared->unit].view();
       const std::size_t begin = shared->elements.begin;
       c.shared = {holder.sub(begin, std::min(shared->elements.size(), holder.size - begin))};

@@ -22,7 +22,7 @@ class Recorded {
  public:
   explicit Recorded(const std::string& folder) : folder_(tests::source_dir() / "tests/golden" / folder) {}
 
-  // Empty: there is none of that name.
+  // Empty if there is no tensor of that name.
   std::vector<float> values(const std::string& name) const {
     const StoredTensor* tensor = documents_.find(name);
     if (tensor == nullptr) return {};
@@ -53,7 +53,7 @@ class Recorded {
     out.add_leftover(rows - out.tokens.size());
     return out;
   }
-  // By the recorded model; loss_rows: as learn() of packed_learning.h has them.
+  // Runs the recorded model. loss_rows: see learn() in packed_learning.h.
   Learnt learn(const Columns& columns, std::span<const std::uint32_t> loss_rows = {}) const {
     const Safetensors weights = Safetensors::open(folder_ / "model");
     const auto fill = [&](const Unit& unit, Buffer& flat) {

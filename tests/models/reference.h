@@ -26,7 +26,7 @@ inline double dot(const Doubles& a, const Doubles& b) {
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;
 }
-// |a - b| / |b|; not a number stays not a number.
+// |a - b| / |b|; NaN stays NaN.
 inline double relative_error(const Doubles& a, const Doubles& b) {
   Doubles difference(b.size(), std::numeric_limits<double>::quiet_NaN());
   if (a.size() == b.size())
@@ -38,7 +38,7 @@ inline Doubles sum(Doubles a, const Doubles& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
   return a;
 }
-// x[rows, in] W + b; W is [in, out] where input_major, else [out, in]. An empty b: none.
+// x[rows, in] W + b. W is [in, out] if input_major, otherwise [out, in]. An empty b means no bias.
 inline Doubles linear(const Doubles& x, std::size_t in, const Doubles& w, const Doubles& b, bool input_major) {
   const std::size_t rows = x.size() / in, out = w.size() / in;
   Doubles y(rows * out);
@@ -60,7 +60,7 @@ inline Doubles layernorm(Doubles x, const Doubles& gain, const Doubles& bias, do
   }
   return x;
 }
-// Over every gain.size() neighbours: whole rows, or the heads of packed rows.
+// Normalises every gain.size() neighbouring elements: complete rows, or the heads of packed rows.
 inline Doubles rmsnorm(Doubles x, const Doubles& gain, double eps) {
   const std::size_t n = gain.size();
   for (std::size_t r = 0; r < x.size(); r += n) {

@@ -17,7 +17,7 @@ std::vector<std::size_t> piece_of(std::size_t d, std::size_t segments, std::size
   return places;
 }
 
-TEST(Slice, APieceIsThePartOfEachSegment) {
+TEST(Slice, APieceTakesAPartOfEachSegment) {
   using Places = std::vector<std::size_t>;
   EXPECT_EQ(piece_of(0, 1, 2, 1),
             (Places{24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47}))
@@ -28,7 +28,7 @@ TEST(Slice, APieceIsThePartOfEachSegment) {
       << "the second half of each segment of four columns";
 }
 
-TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
+TEST(Slice, PiecesCoverTheTensorOnceAndCountEarlierElements) {
   for (const std::size_t segments : {1u, 3u}) {
     constexpr std::size_t kShards = 4;
     Parameter p{"w", {5, 24, 3}, 0, true, {}, false};
@@ -54,7 +54,7 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
 }
 
 // Four shards share two parts, which the first and the third have.
-TEST(Slice, OfShardsThatShareAPartTheFirstHasIt) {
+TEST(Slice, TheFirstShardHoldsASharedPart) {
   Parameter p{"k", {4, 12}, 0, true, {}, false};
   p.slice = {.dimension = 0, .segments = 1, .shards = 4, .sharers = 2};
   const std::size_t sizes[] = {24, 0, 24, 0};
@@ -65,7 +65,7 @@ TEST(Slice, OfShardsThatShareAPartTheFirstHasIt) {
   EXPECT_EQ(p.piece_room(), 24u);
 }
 
-// A vocabulary of 10 words: of four shards the last has one word, of eight the last three have none.
+// With a vocabulary of 10 words, the last of four shards has one word, and the last three of eight have none.
 TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
   for (const std::size_t shards : {4u, 8u}) {
     Parameter p{"w", {10, 3}, 0, true, {}, false};

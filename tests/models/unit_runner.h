@@ -16,7 +16,8 @@
 #include "models/layers/heads/table_tiles.h"
 #include "models/model.h"
 
-// One unit of a model with all it needs to run. Every call of a unit's mathematics that the tests make is in this file.
+// One unit of a model with everything that it needs to run. Every call of a unit's mathematics that the tests make is
+// in this file.
 namespace strata::models::testing {
 
 using device::DType;
@@ -123,7 +124,7 @@ class UnitRunner {
     y.poison();
     run_forward(unit_.parts().size(), y.view());
   }
-  // A forward of which only `saved` is wanted.
+  // A forward of which only `saved` is needed.
   void recompute() { run_forward(unit_.saving_parts(), {}); }
   // Uses `saved` as forward() or recompute() left it. in_place: dx takes dy's memory, from which it is then copied.
   void backward(bool in_place = false) {
@@ -150,7 +151,7 @@ class UnitRunner {
     expect_within_bounds();
     return sum.round() - kLossBefore;
   }
-  // The same step by step, with one tile of the table at hand.
+  // The same, step by step, with one tile of the table available.
   double tiled_loss() {
     for (Buffer* buffer : {&gradients, &shared_gradients, &tiled_loss_workspace_, &dx}) buffer->poison();
     device::ExactSum sum;
@@ -182,7 +183,7 @@ class UnitRunner {
     return sum.round() - kLossBefore;
   }
 
-  // The parameter whose name ends so.
+  // The parameter whose name has this ending.
   const Parameter& parameter(const std::string& ending) const {
     for (const Parameter& p : unit_.parameters())
       if (p.name.ends_with(ending)) return p;
@@ -191,7 +192,7 @@ class UnitRunner {
   Doubles tensor(const Buffer& flat, const std::string& ending) const {
     return flat.doubles(parameter(ending).offset, parameter(ending).size());
   }
-  // Every parameter, its name without `prefix`.
+  // Every parameter, with its name without `prefix`.
   Weights weights(const std::string& prefix) const {
     Weights out;
     for (const Parameter& p : unit_.parameters())
@@ -270,7 +271,7 @@ class UnitRunner {
     }
     expect_within_bounds();
   }
-  // Nothing was written out of bounds or into the gaps between parameters.
+  // Checks that nothing was written out of bounds or into the gaps between parameters.
   void expect_within_bounds() {
     for (const Buffer* buffer :
          {&parameters, &gradients, &shared, &shared_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,

@@ -16,13 +16,13 @@ TEST(Checksums, NameTheFirstWrongPage) {
   bytes[2 * kPage + 5] ^= std::byte{1};
   bytes[3 * kPage] ^= std::byte{1};
   EXPECT_EQ(checksums.mismatch(2 * kPage, bytes), 4 * kPage);
-  // A part of what was written is compared too, and what was written over counts as it is now.
+  // Partial reads are compared too, and overwritten pages are compared with their newest contents.
   EXPECT_EQ(checksums.mismatch(5 * kPage, std::span(bytes).subspan(3 * kPage)), 5 * kPage);
   checksums.record(5 * kPage, std::span(bytes).subspan(3 * kPage));
   EXPECT_EQ(checksums.mismatch(5 * kPage, std::span(bytes).subspan(3 * kPage)), std::nullopt);
 }
 
-TEST(Checksums, WhatWasNeverWrittenPasses) {
+TEST(Checksums, UnwrittenPagesPass) {
   const std::vector<std::byte> bytes(kPage, std::byte{3});
   EXPECT_EQ(Checksums(2 * kPage).mismatch(kPage, bytes), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// Every request of a short sequence fails in turn, on every mode.
+// Every request of a short sequence fails in turn, in every mode.
 #include "offload/drive.h"
 
 #include <gmock/gmock.h>
@@ -31,10 +31,10 @@ class DriveFault : public InIoMode {
     InIoMode::SetUp();
     if (IsSkipped()) return;
     options_ = spoiled_by(plan_, options_);
-    options_.folders.push_back(folder_.path());  // of two drives, one may fail
+    options_.folders.push_back(folder_.path());  // one of the two drives may fail
     fill(from_, 1);
   }
-  // Writes and reads everything, request `number` spoiled.
+  // Writes and reads everything, and spoils request `number`.
   void run(int number, bool verify = false) {
     IoOptions options = options_;
     options.verify = verify;
@@ -68,7 +68,7 @@ TEST_P(DriveFault, ErrorsNameFileOffsetAndReason) {
   EXPECT_TRUE(came_back());
 }
 
-TEST_P(DriveFault, WhatPassesIsTriedAgain) {
+TEST_P(DriveFault, RetriesTemporaryErrors) {
   for (const int error : {EINTR, EAGAIN}) {
     plan_.error = error;
     for (int number = 0; number < kRequests; ++number) {
@@ -79,13 +79,13 @@ TEST_P(DriveFault, WhatPassesIsTriedAgain) {
   }
 }
 
-TEST_P(DriveFault, WhatDoesNotPassEnds) {
+TEST_P(DriveFault, PermanentErrorsEndTheCall) {
   plan_.error = EAGAIN;
   plan_.times = 1 << 20;
   EXPECT_FAILURE(run(0), Exit::failed, HasSubstr(std::generic_category().message(EAGAIN)));
 }
 
-TEST_P(DriveFault, ShortTransfersGoOn) {
+TEST_P(DriveFault, CompletesShortTransfers) {
   plan_.fault = Fault::half;
   for (int number = 0; number < kRequests; ++number) {
     run(number);
@@ -94,12 +94,12 @@ TEST_P(DriveFault, ShortTransfersGoOn) {
   }
 }
 
-TEST_P(DriveFault, AFileThatEndsEarly) {
+TEST_P(DriveFault, ReportsAFileThatEndsEarly) {
   plan_.error = 0;
   EXPECT_FAILURE(run(kRequests - 1), Exit::failed, HasSubstr("ends early"));
 }
 
-TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
+TEST_P(DriveFault, ChecksumsDetectWrongBytes) {
   plan_.fault = Fault::bits;
   for (int number = kRequests / 2; number < kRequests; ++number) {
     EXPECT_FAILURE(run(number, true), Exit::failed,
@@ -189,7 +189,7 @@ TEST_F(DriveWithGate, CallsTakeTurns) {
   EXPECT_NEAR(static_cast<double>(writes_in(4, 44)), 20, 4);  // one more round may have gone to the first call
 }
 
-// Says which thread waits, and how often it has begun to.
+// Reports which thread waits, and how often it has begun to wait.
 class Watched final : public Submitter {
  public:
   struct State {
@@ -220,7 +220,7 @@ class Watched final : public Submitter {
 
 // A signal whose handler does not restart system calls ends a drive thread's wait early, with EINTR. A pool's wait
 // continues.
-TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
+TEST_P(DriveFault, ASignalDoesNotInterruptAWait) {
   struct sigaction interrupt {
   }, before;
   interrupt.sa_handler = [](int) {};
@@ -243,7 +243,7 @@ TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     } while (ends && state.waits == waits && !state.broken && std::chrono::steady_clock::now() < deadline);
     // A pool's thread may also begin its wait after the request of the probe that it has just completed.
-    EXPECT_TRUE(!ends || state.waits > waits) << "a signal begins the wait anew";
+    EXPECT_TRUE(!ends || state.waits > waits) << "a signal restarts the wait";
   }
   EXPECT_FALSE(state.broken);
   swap.write(0, from_);
@@ -252,7 +252,7 @@ TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
   ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-// Requests that an abandoned call left in the kernel complete later and touch nothing.
+// Requests that an abandoned call left in the kernel complete later without changing memory.
 TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
   drive_->start(shares_[0]);
   wait_for_requests(4);
@@ -268,7 +268,7 @@ TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
 }
 
 // A request never completes. The abort token ends the wait of its call, and of another call.
-TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
+TEST_P(DriveFault, AbortEndsTheWaitForAHungRequest) {
   plan_.fault = Fault::never;
   for (const bool write : {true, false}) {
     AbortToken abort;

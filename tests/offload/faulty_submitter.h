@@ -27,7 +27,7 @@ struct FaultPlan {
   }
 };
 
-// Sits between a drive and the kernel, and spoils one request on its way there or back.
+// A layer between a drive and the kernel that spoils one request or its result.
 class FaultySubmitter final : public Submitter {
  public:
   FaultySubmitter(std::unique_ptr<Submitter> kernel, FaultPlan& plan) : kernel_(std::move(kernel)), plan_(plan) {}
@@ -59,7 +59,7 @@ class FaultySubmitter final : public Submitter {
     std::size_t n = 0;
     for (const Completion& answer : answers_) done[n++] = answer;
     answers_.clear();
-    if (n > 0) kernel_->wake();  // what is queued goes to the kernel all the same
+    if (n > 0) kernel_->wake();  // other queued requests still go to the kernel
     n += kernel_->wait(done.subspan(n));
     for (Completion& completion : done.first(n)) {
       const auto same = [&](const auto& entry) { return entry.slot == completion.slot; };
@@ -86,7 +86,7 @@ class FaultySubmitter final : public Submitter {
   std::vector<Request> spoiled_;
 };
 
-// Options whose drives suffer the fault in `plan`.
+// Options for drives with the fault in `plan`.
 inline IoOptions spoiled_by(FaultPlan& plan, IoOptions options) {
   options.wrap = [&plan](std::unique_ptr<Submitter> kernel, const IoMode&) {
     return std::make_unique<FaultySubmitter>(std::move(kernel), plan);

@@ -65,12 +65,12 @@ TEST_F(Probe, SeccompForbidsIoUring) {
       ExitedWithCode(static_cast<int>(Exit::usage)), "in the recipe: io_uring: .*Operation not permitted");
 }
 
-// Enough for the probe, not for the staging.
+// The limit is enough for the probe, but not for the staging memory.
 TEST_F(Probe, TooLittleLockedMemory) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
   const auto limit_to = [](rlim_t bytes) {
     const rlimit limit{bytes, bytes};
-    // Root's memory is not counted.
+    // The limit does not apply to root.
     return ::setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && (::geteuid() != 0 || ::setuid(65534) == 0);
   };
   for (const rlim_t limit : {rlim_t{64} << 10, rlim_t{4} << 20})
@@ -90,7 +90,7 @@ TEST_F(Probe, TooLittleLockedMemory) {
 }
 
 // A mode that returns errors or wrong bytes is not used, and the reason is kept.
-TEST_F(Probe, AModeThatDoesNotDoWhatItSays) {
+TEST_F(Probe, RejectsAModeThatFails) {
   for (const Fault fault : {Fault::error, Fault::bits}) {
     FaultPlan plan;
     plan.fault = fault;
@@ -109,7 +109,7 @@ TEST_F(Probe, AModeThatDoesNotDoWhatItSays) {
   }
 }
 
-TEST_F(Probe, NothingWorks) {
+TEST_F(Probe, ReportsThatNoModeWorks) {
   FaultPlan plan;
   plan.times = 1 << 20;
   plan.arm(0);
@@ -118,7 +118,7 @@ TEST_F(Probe, NothingWorks) {
                  AllOf(HasSubstr(folder_.path().string()), HasSubstr("threads, buffered"), HasSubstr("Input/output")));
 }
 
-TEST_F(Probe, RegisteredBuffersAreIoUringsAlone) {
+TEST_F(Probe, OnlyIoUringHasRegisteredBuffers) {
   options_.engine = Engine::threads;
   options_.registered = true;
   AbortToken abort;

@@ -22,7 +22,7 @@ TEST(Stripes, OneDrivePiecesEndAtBlocks) {
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{kBlock - kPage, kBlock, 2 * kBlock}));
 }
 
-TEST(Stripes, BlocksGoRound) {
+TEST(Stripes, BlocksRotateOverDrives) {
   Stripes second(0, 7 * kBlock, 1, 3);
   EXPECT_EQ(second.next().from_start, 1 * kBlock);
   const BlockRange range = second.next();

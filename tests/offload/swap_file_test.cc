@@ -1,4 +1,4 @@
-// Folders that do not exist, are full, are memory, or lack features.
+// Folders that do not exist, are full, are in memory, or lack features.
 #include "offload/swap_file.h"
 
 #include <fcntl.h>
@@ -75,7 +75,7 @@ class SwapFileTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(SwapFileTest, TakesItsBytesAndLeavesNothing) {
+TEST_F(SwapFileTest, ReservesItsBytesAndLeavesNoFile) {
   const SwapFile file(folder_.path(), 3 * kBlock, 0);
   struct stat status {};
   ASSERT_EQ(::fstat(file.descriptor(), &status), 0);
@@ -85,7 +85,7 @@ TEST_F(SwapFileTest, TakesItsBytesAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(SwapFileTest, NoFolder) {
+TEST_F(SwapFileTest, ReportsAMissingFolder) {
   EXPECT_FAILURE(SwapFile(folder_.path() / "none", kBlock, 0), Exit::usage,
                  AllOf(HasSubstr((folder_.path() / "none").string()), HasSubstr("does not exist")));
   const auto file = folder_.write("file", "x");
@@ -93,18 +93,18 @@ TEST_F(SwapFileTest, NoFolder) {
   EXPECT_FAILURE(SwapFile(file / "below", kBlock, 0), Exit::usage, HasSubstr("Not a directory"));
 }
 
-TEST_F(SwapFileTest, NotEnoughSpaceIsRefusedAtOnce) {
+TEST_F(SwapFileTest, RefusesTooLittleSpaceAtOnce) {
   constexpr std::uint64_t kPebibyte = std::uint64_t{1} << 50;
   EXPECT_FAILURE(SwapFile(folder_.path(), kPebibyte, 5), Exit::does_not_fit,
                  AllOf(HasSubstr("rank 5"), HasSubstr(folder_.path().string()), HasSubstr("1125899906842624 bytes"),
                        HasSubstr("free there")));
 }
 
-TEST_F(SwapFileTest, NotWritable) {
+TEST_F(SwapFileTest, ReportsAnUnwritableFolder) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0555), 0);
   EXPECT_EXIT(
       {
-        // Root may write everywhere.
+        // Root may write anywhere.
         if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) std::_Exit(kNoStage);
         start_in_child(kBlock);
       },
@@ -112,7 +112,7 @@ TEST_F(SwapFileTest, NotWritable) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
 }
 
-TEST_F(SwapFileTest, ReadOnlyFileSystem) {
+TEST_F(SwapFileTest, ReportsAReadOnlyFileSystem) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {
@@ -122,7 +122,7 @@ TEST_F(SwapFileTest, ReadOnlyFileSystem) {
       ExitedWithCode(code_of(Exit::usage)), "cannot be written: Read-only file system");
 }
 
-TEST_F(SwapFileTest, TmpfsWorksAndIsSaid) {
+TEST_F(SwapFileTest, TmpfsWorksAndIsReported) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {
@@ -139,7 +139,7 @@ TEST_F(SwapFileTest, TmpfsWorksAndIsSaid) {
 }
 
 // ramfs counts no free bytes, has no fallocate and no direct I/O.
-TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
+TEST_F(SwapFileTest, SupportsAMinimalFileSystem) {
   if (!may_mount(folder_.path())) GTEST_SKIP() << "this process may not mount file systems";
   EXPECT_EXIT(
       {
@@ -159,7 +159,7 @@ TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
       ExitedWithCode(code_of(Exit::usage)), "in the recipe: O_DIRECT: Invalid argument");
 }
 
-TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {
+TEST_F(SwapFileTest, SupportsAFileSystemWithoutNamelessFiles) {
   EXPECT_EXIT(
       {
         if (!forbid_open(O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP)) std::_Exit(kNoStage);
@@ -169,7 +169,7 @@ TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(SwapFileTest, TheFileSystemFillsUpWhileItsBytesAreTaken) {
+TEST_F(SwapFileTest, ReportsAFileSystemThatFillsUpMeanwhile) {
   EXPECT_EXIT(
       {
         if (!forbid({SYS_fallocate}, ENOSPC)) std::_Exit(kNoStage);

@@ -33,7 +33,7 @@ TEST_P(SwapInIoMode, ReadsWhatWasWritten) {
 }
 
 // Reads and writes in any sequence over 1 to 3 drives, with staging registered in part, behave like plain memory.
-TEST_P(SwapInIoMode, IsLikeMemory) {
+TEST_P(SwapInIoMode, BehavesLikeMemory) {
   const bool holds = rc::check([&] {
     const std::size_t drives = *rc::gen::inRange<std::size_t>(1, 4);
     const std::size_t pages = *rc::gen::inRange<std::size_t>(1, 1500);
@@ -103,7 +103,7 @@ TEST(Swap, TakesTheBestIoModeAndLeavesNoFile) {
 }
 
 // Two runs in one folder do not share bytes.
-TEST(Swap, RunsInOneFolderDoNotMeet) {
+TEST(Swap, RunsInOneFolderAreIndependent) {
   const tests::ScratchFolder folder;
   AbortToken abort;
   IoOptions options;
@@ -120,7 +120,7 @@ TEST(Swap, RunsInOneFolderDoNotMeet) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), kBlock), 0);
 }
 
-TEST(Swap, RefusesWhatIsNotPages) {
+TEST(Swap, RefusesPartialPages) {
   const tests::ScratchFolder folder;
   AbortToken abort;
   IoOptions options;

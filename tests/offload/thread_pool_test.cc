@@ -8,7 +8,7 @@ namespace strata::offload {
 namespace {
 
 // The pool's threads belong to the drive's thread. Those that were started before the refused one are ended.
-TEST(ThreadPool, RefusedThreadsAreSaidByTheDrive) {
+TEST(ThreadPool, TheDriveReportsRefusedThreads) {
   const tests::ScratchFolder folder;
   const SwapFile file(folder.path(), kBlock, 0);
   EXPECT_REFUSED_THREAD(Drive(file, IoMode{Engine::threads, false, false}, IoOptions{}),

@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// Copies a checkpoint, with each matrix's state in boxes of a quarter of its columns, each of them over two files.
+// Copies a checkpoint so that each matrix's state is in boxes of a quarter of its columns, each split over two files.
 inline void cut_columns(const std::filesystem::path& from, const std::filesystem::path& to) {
   constexpr std::uint64_t kPieces = 4;
   const Checkpoint checkpoint(from);

@@ -14,8 +14,8 @@ struct FakeShare {
   std::size_t unit, holder, parameter;
 };
 
-// Units with sizes but without mathematics: the planner's view of a model. The first has no input, and the last ends in
-// a loss.
+// Units that have sizes but no mathematics, as the planner sees a model. The first has no input, and the last ends in a
+// loss.
 struct FakeSizes {
   std::vector<std::vector<std::int64_t>> parameters;  // per unit: lengths of its tensors
   std::size_t saved, forward_workspace, backward_workspace, loss_workspace;
@@ -24,7 +24,7 @@ struct FakeSizes {
   models::Ports first = {.input = false, .output_by_parts = true, .parameters_in_backward = false};
 };
 
-// Of micro-batches of 2 x 16 tokens.
+// The model for micro-batches of 2 x 16 tokens.
 inline constexpr std::size_t kFakeTokens = 32, kFakeVocabulary = 64, kFakeHidden = 32;
 
 class FakeUnit final : public models::Unit {

@@ -54,7 +54,7 @@ inline void make_checkpoint(const std::filesystem::path& folder, const std::vect
   std::ofstream(folder / kManifestName, std::ios::binary) << to_json(manifest);
 }
 
-// The same of `elements` elements in one dimension, cut into ranges.
+// The same for `elements` elements in one dimension, cut into ranges.
 inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
                             const std::vector<models::ElementRange>& ranges, std::uint64_t serial = 1) {
   const Box whole = Box::whole({elements});

@@ -18,7 +18,7 @@ inline Placement stage(int n) {
   return placement_of(zero);
 }
 
-// A model of no arithmetic and a request to plan its step.
+// A model without arithmetic and a request to plan its step.
 struct PlanCase {
   std::unique_ptr<FakeModel> model;
   PlanRequest request;

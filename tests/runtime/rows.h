@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// Whether a trace shows the task. The host's work between steps and for checkpoints has no row.
+// Whether a trace shows the task. Work of the host between steps and for checkpoints has no row.
 inline bool has_row(const Task& task) {
   return static_cast<std::size_t>(task.lane) < kTrainingLanes;
 }

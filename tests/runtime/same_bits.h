@@ -47,7 +47,7 @@ inline void expect_same(const Trained& trained, const Trained& first, const std:
 using TrainWith = std::function<Trained(int ranks, const std::vector<std::string>& more, std::size_t tile_bytes,
                                         std::size_t update_chunk)>;
 
-// Stages, recomputation, orders, prefetch, groups and tiles on 1, 2 and 4 ranks.
+// Runs with stages, recomputation, orders, prefetch, groups and tiles on 1, 2 and 4 ranks.
 inline void expect_same_whatever_the_plan(const Trained& first, const TrainWith& train) {
   int i = 0;
   for (const int ranks : {1, 2, 4})

@@ -55,7 +55,7 @@ class SavedRun {
     std::vector<std::string> notes;
     std::string resumed;  // the checkpoint's name; empty: from the start
     Progress progress;
-    std::vector<std::string> evaluations;  // losses, exact, of those that the recipe asks for
+    std::vector<std::string> evaluations;  // exact losses of the evaluations that the recipe requests
   };
 
   // Starts or resumes as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
@@ -81,7 +81,7 @@ class SavedRun {
       std::vector<std::string> losses, evaluations;
       std::optional<PeriodicEvaluation> evaluation;
       if (job.evaluation) evaluation.emplace(job, world, trainer);
-      std::int64_t best = -1;  // the step that was saved as such
+      std::int64_t best = -1;  // the step that was saved as the best
       const auto evaluate = [&] {
         if (!evaluation || !evaluation->due()) return;
         const auto report = evaluation->run([](std::uint64_t, std::uint64_t) { return true; });

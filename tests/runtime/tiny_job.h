@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Of a small GPT-2 with these keys, for what this machine has.
+// The job of a small GPT-2 with these keys, on this machine.
 inline Job tiny_job(std::vector<std::string> sets, int ranks) {
   sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
   const Recipe recipe = load_recipe({}, sets);

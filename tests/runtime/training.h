@@ -86,14 +86,14 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   const bool evaluates = recipe.evaluation.every > 0;
   if (workload.data.loss_rows > 0 || evaluates) settle(workload, evaluates);
   workload.nodes = nodes;
-  // On the CPU unless the test says otherwise, also where there is a GPU.
+  // The device is the CPU unless the test says otherwise, even if there is a GPU.
   const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
     Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk, world.rank());
-    // As real runs require it.
+    // Real runs require this too.
     const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", hash_of(job.plan)));
     const Mesh& mesh = job.plan.mesh();
     EXPECT_EQ(plans[index(world.rank())], plans[index(mesh.rank_of(0, 0, mesh.at(world.rank()).stage))])

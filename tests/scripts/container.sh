@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The RUN lines of the Containerfile's second stage, in a root made by debootstrap, and then the program in there: that
-# it starts, and that its sshd takes a key. As root, with the network; minutes.
+# Runs the RUN lines of the Containerfile's second stage in a root made by debootstrap, and then checks that the program
+# starts there and that its sshd accepts a key. Needs root and the network, and takes minutes.
 #   tests/scripts/container.sh STRATA FOLDER
 set -euo pipefail
 strata=$1
@@ -8,7 +8,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/scripts/debian_root.sh"
 make_root bookworm "$2"
 
-# Each RUN after the last FROM, with its continued lines; without CUDA.
+# Takes each RUN after the last FROM, with its continuation lines, without CUDA.
 awk '/^FROM /{text = ""} /^RUN /{on = 1; sub(/^RUN /, "")} on{text = text $0 "\n"} on && !/\\$/{on = 0; text = text "\n"}
   END{printf "%s", text}' "$source/launcher/container/Containerfile" >"$root/run.sh"
 grep -q openmpi-bin "$root/run.sh"
@@ -16,7 +16,7 @@ in_root sh -ex /run.sh
 
 cp "$strata" "$root/usr/local/bin/strata"
 chroot "$root" strata --version
-# Texts go through a file: a reader that ends early would leave its writer a broken pipe, which pipefail counts.
+# Texts go through a file: if a reader ended early, its writer would get a broken pipe, which pipefail reports.
 chroot "$root" strata launch --help >"$root.help"
 grep -q -- --hosts "$root.help"
 chroot "$root" /usr/sbin/sshd -t

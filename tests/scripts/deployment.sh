@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The files that users start from on clusters are what they should be: the MPIJob is one, the batch script is a script,
-# the image has every library of the program.
+# Checks the files from which users start on clusters: the MPIJob and the batch script are valid, and the image has
+# every library of the program.
 #   tests/scripts/deployment.sh STRATA
 set -euo pipefail
 strata=$(realpath "$1")
@@ -36,7 +36,7 @@ job yes
 job no TERM
 [ "$status" = 75 ] && [ ! -e "$jobs/requeued" ] || { echo "TERM: a requeue, status $status" && exit 1; }
 
-# Which program: the one on the PATH, else what was built in the folder; else a sentence.
+# The program is the one on the PATH, otherwise the one built in the folder. If there is none, the script says so.
 chosen() { # PATH FOLDER: what the script says, or which program it starts
   (cd "$2" && env -u STRATA_PROGRAM JOBS="$jobs" STOPPED=yes PATH="$1" SLURM_JOB_NAME=x SLURM_JOB_ID=7 \
     bash -x "$OLDPWD/slurm/train.sbatch" r.toml 2>&1 | grep -E ' launch --logs|there is no' || true)
@@ -54,7 +54,7 @@ import yaml
 
 job = yaml.safe_load(open("kubernetes/mpijob.yaml"))
 assert job["apiVersion"] == "kubeflow.org/v2beta1" and job["kind"] == "MPIJob", job
-# The fields of the operator's v2beta1, so that a misspelt one is found.
+# These are the fields of the operator's v2beta1, so that a misspelt one is detected.
 allowed = {
     "spec": {"slotsPerWorker", "runLauncherAsWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath",
              "launcherCreationPolicy", "mpiImplementation"},

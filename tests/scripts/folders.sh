@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The order of the folders: names file and line of every #include of a header that its folder may not see, every circle
-# of headers or of units, and every folder without a door.
+# Checks the order of the folders: reports file and line of every #include of a header that its folder may not see,
+# every cycle of headers or units, and every folder without an entry header.
 #   tests/scripts/folders.sh [DIR]      DIR: another tree than this one
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
-# What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
+# The folders that each folder may see besides itself and base, in the order of the libraries in CMakeLists.txt.
 all_rooms="runtime/recipe runtime/data runtime/plan runtime/forecast runtime/memory runtime/tasks runtime/planner
   runtime/execute runtime/weights runtime/checkpoint runtime/objective runtime/job runtime/run"
 sees() {
@@ -29,7 +29,7 @@ sees() {
   esac
 }
 
-# A test sees what its own folder sees. Tests of whole jobs see every folder.
+# A test may see what its folder sees. Tests of complete jobs may see every folder.
 test_sees() {
   case $1 in
     tests/runtime* | tests/launcher* | tests/dist* | tests/cluster* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
@@ -56,14 +56,14 @@ check() {
     { for (i = 1; i <= n; ++i) if ($3 == prefixes[i] || index($3, prefixes[i] "/") == 1) next
       print $1 ":" $2 ": " $3 }')
 }
-# Rooms that do not see the rest of their folder.
+# Subfolders that may not see the rest of their folder.
 check text/template text/template text/unicode/utf8.h base
 check base/json base/json
 check runtime/recipe/names runtime/recipe/names
 check runtime/plan/layout runtime/plan/layout base $(sees runtime/recipe) runtime/recipe
-# The proof of a plan sees nothing of how plans are made.
+# The proof of a plan may not see how plans are made.
 check runtime/plan/proof runtime/plan/proof runtime/plan/layout runtime/plan/plan.h runtime/plan/task_kind.h base
-# Rooms that the rest of their folder does not see.
+# Subfolders that the rest of their folder may not see.
 for room in runtime/plan/proof runtime/job/search runtime/weights/adapter runtime/checkpoint/export; do
   [ -d "$room" ] || continue
   folder=${room%/*}
@@ -87,14 +87,14 @@ if [ -d tests ]; then
   done
 fi
 
-# Circles of headers, which include guards hide (the order of includes then decides what is declared first), and of
-# units: a header and its source as one. Units in a circle cannot be understood, tested or linked one by one.
-# circle WHAT: prints the circle that the edges "FROM TO" on stdin have, if any.
+# Finds cycles of headers, which include guards hide (the order of includes then decides what is declared first), and of
+# units, each a header with its source. Units in a cycle cannot be understood, tested or linked separately.
+# circle WHAT: prints the cycle in the edges "FROM TO" on stdin, if there is one.
 circle() {
   local found
   found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
   [ -n "$found" ] || return 0
-  echo "these $1 include each other in a circle:"
+  echo "these $1 include each other in a cycle:"
   echo "$found"
   wrong=1
 }
@@ -105,7 +105,7 @@ circle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
 circle units < <(awk '{
   gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
 
-# The door of a folder: one header begins with "// FOLDER/ ", what it is for and what to open next.
+# The entry header of a folder begins with "// FOLDER/ ", and says what the folder is for and what to open next.
 while IFS= read -r folder; do
   doors=$(grep -lE "^// $folder/ " "$folder"/*.h | wc -l || true)
   [ "$doors" -eq 1 ] || { echo "$folder: $doors of its headers say what the folder is for (\"// $folder/ ...\")" && wrong=1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu-check.sh without a GPU: with programs that pass, fail, hang, or leave no result, the report has every part and is
-# complete in time, even if the script is stopped by a signal. An incomplete build is not packed.
+# Tests gpu-check.sh without a GPU. If programs pass, fail, hang, or leave no result, the report has every part and is
+# complete in time, even if a signal stops the script. An incomplete build is not packed.
 #   gpu_check.sh FOLDER     STRATA_PYTHON: a Python
 set -euo pipefail
 folder=$1
@@ -22,7 +22,7 @@ program path/nvidia-smi <<'P'
 #!/usr/bin/env bash
 echo "NVIDIA H200, 580.159.04, 143771 MiB"
 P
-# What it was given its own libraries for, PyTorch was not.
+# The programs get their own libraries, but PyTorch does not.
 program path/compute-sanitizer <<'P'
 #!/usr/bin/env bash
 [[ $LD_LIBRARY_PATH == "" && $* == *"/lib"* ]] || exit 1
@@ -78,13 +78,13 @@ has() {
   grep -qE "$2" "$1"/gpu-*.md || wrong "the report in $1 lacks: $2" "$(ls "$1"/gpu-*.md)"
 }
 
-# Its own text, where it is packed too.
+# The script's own text, which is packed too.
 for option in -h --help; do
   check/gpu-check.sh $option >help.log 2>&1 || wrong "$option ended with $?" help.log
   if ! grep -q -- '--pack DIR' help.log || grep -q '^#\|pipefail' help.log; then wrong "$option prints" help.log; fi
 done
 
-# Everything once: as each part ended.
+# The report shows once how each part ended.
 status=0
 FAKE_TOKENIZE=1 OUT=$PWD/all check/gpu-check.sh >all.log 2>&1 || status=$?
 [ "$status" = 1 ] || wrong "ended with $status, not 1" all.log
@@ -108,7 +108,7 @@ for line in 'twins \| took longer than [0-9]+ s' 'contract \| skipped: no time' 
   has late "$line"
 done
 
-# Told to stop, in a part.
+# The script is told to stop during a part.
 FAKE_HANG=1 OUT=$PWD/stopped check/gpu-check.sh machine twins >stopped.log 2>&1 &
 script=$!
 for ((try = 0; try < 600; ++try)); do
@@ -123,7 +123,7 @@ wait "$script" || status=$?
 has stopped 'doctor \| passed'
 has stopped 'twins \| stopped'
 
-# What is not packed.
+# These are not packed.
 mkdir build
 printf 'nothing' | program build/strata
 for lacks in 'without CUDA' 'without cuDNN'; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A client of another make: Python's grpcio, which knows the control service of a live run by reflection alone, over the
-# Unix socket and over TLS with a token; without the token, or without the certificate's authority, it learns nothing of
-# the run.
+# Tests a foreign client, Python's grpcio, which learns about the control service of a live run only by reflection, over
+# the Unix socket and over TLS with a token. Without the token, or without the certificate's authority, it learns
+# nothing about the run.
 #   grpc_client.sh STRATA FOLDER     STRATA_PYTHON: a Python with grpcio-reflection and grpcio-health-checking
 #                                    (scripts/setup.sh --dev makes .dev)
 set -euo pipefail

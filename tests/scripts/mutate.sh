@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mutate.sh on a tree of one file: which faults its test sees, which it does not, which do not compile or end; that the
-# tree stays as it is, and that a seed draws the same faults again.
+# Tests mutate.sh on a tree of one file: which faults the test detects, which it misses, and which do not compile or
+# end; that the tree stays unchanged, and that a seed selects the same faults again.
 #   mutate.sh FOLDER
 set -euo pipefail
 folder=$1
@@ -52,7 +52,7 @@ wrong() {
 has() {
   grep -qF -- "$2" "$1" || wrong "this lacks: $2" "$1"
 }
-# What became of the fault in that line of offload/limits.cc.
+# The result for the fault in that line of offload/limits.cc.
 outcome() {
   awk -v head="offload/limits.cc:$2 ($3)" '$0 == head { here = 1 } here && /^  [^<>]/ { print substr($0, 3); exit }' "$1"
 }
@@ -80,7 +80,7 @@ grep -A3 "^offload/elsewhere.cc:1 (border)" all.log | grep -q "is not built here
 total=$(grep -c '^offload/' all.log) survived=$(grep -c "^  SURVIVED" all.log) broken=$(grep -c 'does not compile' all.log)
 has all.log "$total faults: $((total - survived - broken - 1)) seen, $survived survived, $broken did not compile, 1 are not built here (seed 1)"
 diff -r before offload || wrong "the tree has changed" all.log
-# What an earlier run has built of a fault is not taken for the tree's own.
+# Objects that an earlier run built from a fault are not reused for the tree itself.
 scripts/mutate.sh 1 offload --seed 2 >again.log 2>&1 || true
 has again.log 'offload without a fault: its tests pass'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Debian package: cpack makes it, apt installs it in a bare root of this release, and the demo's commands run there
-# without the source tree. As root, with the network; a minute.
+# Tests the Debian package: cpack makes it, apt installs it in a bare root of this release, and the demo's commands run
+# there without the source tree. Needs root and the network, and takes a minute.
 #   tests/scripts/package.sh BUILD FOLDER
 set -euo pipefail
 build=$(realpath "$1")

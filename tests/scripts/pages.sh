@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The pages of `strata report` and `strata plan --html` in headless Chromium: no error in the console, everything drawn,
-# at the width of a desktop and of a phone, light and dark; and that of a 70B model on 512 ranks is small and quick.
+# Tests the pages of `strata report` and `strata plan --html` in headless Chromium: there is no error in the console,
+# and everything is drawn, at the width of a desktop and of a phone, in light and dark. The page of a 70B model on 512
+# ranks is small and fast.
 #   pages.sh STRATA FOLDER     screenshots stay in FOLDER
 set -euo pipefail
 strata=$1 folder=$2
@@ -46,7 +47,7 @@ for page in run plan large; do
       [ "$(stat -c %s "$folder/$name.png")" -gt 20000 ] || { echo "$name: next to nothing is drawn"; exit 1; }
     done
   done
-  # What the scripts made of the data, and that nothing is wider than a phone.
+  # Checks what the scripts made of the data, and that nothing is wider than a phone.
   browse "$folder/$page.html" "$page-dom" 390 4200 1 --dump-dom >"$folder/$page.dom"
   grep -q '<canvas' "$folder/$page.dom" || { echo "$page: no canvas"; exit 1; }
 done
@@ -57,7 +58,7 @@ done
 for words in 'ZeRO-0' "ZeRO-3 (the recipe's)" 'Every buffer where it lies' 'The step, simulated'; do
   grep -q "$words" "$folder/plan.dom" || { echo "the page of a plan lacks \"$words\""; exit 1; }
 done
-# Until the page is loaded and drawn, the browser's start left out: two seconds on a machine that does nothing else.
+# The time until the page is loaded and drawn, without the browser's start, is two seconds on an idle machine.
 milliseconds() {
   local begin
   begin=$(date +%s%N)

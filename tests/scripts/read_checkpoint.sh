@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/read_checkpoint.py against the program: a checkpoint of one rank and one of two (where mpirun is) read alike, as
-# `strata inspect` sees them, and where the xxhash module is there a flipped bit is noticed.
+# Compares docs/read_checkpoint.py with the program: a checkpoint of one rank and, if mpirun exists, one of two ranks
+# read like those that `strata inspect` shows. If the xxhash module is installed, a flipped bit is detected.
 #   read_checkpoint.sh STRATA FOLDER     STRATA_PYTHON: a Python with numpy
 set -euo pipefail
 strata=$1 folder=$2 python=${STRATA_PYTHON:-python3}
@@ -40,7 +40,7 @@ for line in open(folder + "/inspected"):
     assert abs(array.astype(float).mean() - mean) <= 1e-4 * abs(mean) + 1e-12, line
     seen += 1
 assert seen == len(one) and seen % 3 == 0 and seen > 10
-# A matrix of two boxes, the same columns of each of two halves, one of them in two parts.
+# A matrix in two boxes, each with the same columns of both halves. One of the boxes is in two parts.
 matrix = numpy.arange(4 * 6, dtype=numpy.float32).reshape(4, 6)
 halves = matrix.reshape(4, 2, 3)
 left, right = halves[:, :, :1].flatten(), halves[:, :, 1:].flatten()

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The bits of a few dozen runs against those of the program when they were recorded: the last step's loss and the hash of
-# the weights, over families, precisions, stages, tiers, optimizers, orders and numbers of ranks.
+# Compares the bits of a few dozen runs with the recorded ones: the last step's loss and the hash of the weights, over
+# families, precisions, stages, tiers, optimizers, orders and numbers of ranks.
 #   recorded_bits.sh STRATA FOLDER [--record]
-# tests/golden/bits/KIND.txt holds them, KIND being oneDNN's version and instruction set as `strata doctor` names them:
-# another kind may round otherwise, and is skipped until somebody records it. --record writes the file. Its lines:
+# They are in tests/golden/bits/KIND.txt, where KIND is oneDNN's version and instruction set as in `strata doctor`.
+# Another kind may round differently, and is skipped until somebody records it. --record writes the file, with lines
 # NAME LOSS_HEX WEIGHTS_HASH.
 set -euo pipefail
 strata=$1 folder=$2 record=${3:-}
@@ -63,7 +63,7 @@ if [ -n "$record" ]; then
   cp "$seen" "$recorded"
   echo "recorded $(wc -l <"$seen") runs for $kind"
 elif ! diff "$recorded" "$seen"; then
-  echo "these bits are not those that were recorded (<): a change of the numerics has to say so and record them anew" >&2
+  echo "these bits are not those that were recorded (<): a change of the numerics must say so and record them again" >&2
   exit 1
 else
   echo "$(wc -l <"$seen") runs have the recorded bits of $kind"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/test.sh: a test of several processes that fails is run once more, alone, and named if it passes then. Any other
-# failure, and a test that cannot be run at all, stay failures.
+# Tests scripts/test.sh: if a test with several processes fails, it is run again by itself, and named if it then passes.
+# Other failures, and tests that cannot be run at all, remain failures.
 #   second_attempt.sh FOLDER
 set -euo pipefail
 folder=$1
@@ -12,7 +12,7 @@ for script in setup build; do
 done
 unset STRATA_BUILD
 
-# try EXIT_CODE LAST_LINE TEST...: of which each is NAME:LABEL:SHELL COMMAND.
+# try EXIT_CODE LAST_LINE TEST...: each TEST is NAME:LABEL:SHELL COMMAND.
 try() {
   local code=$1 last=$2 status=0 name label command
   shift 2

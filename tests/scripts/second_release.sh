@@ -21,12 +21,12 @@ mount --bind "$cache" "$root/root/.cache/ccache"
 git clone -q --depth 1 "file://$source" "$root/root/strata"
 in_root apt-get install -y --no-install-recommends ccache
 in_root /root/strata/scripts/setup.sh
-# -O0 compiles in half the time. Kernels have -O3 all the same, and no flag may change a bit.
+# -O0 compiles in half the time. Kernels still have -O3, and no flag may change a bit.
 in_root env CI=true CCACHE_MAXSIZE=2G STRATA_HOST_FLAGS="-O0 -g0" /root/strata/scripts/build.sh
 in_root /root/strata/scripts/demo.sh --smoke
 grep -q 'the same bits' "$root.log"
 ! grep -n 'warning:' "$root/root/strata/build/logs/build.log" || { echo "the compiler warns" && exit 1; }
-# The bits that are recorded for this kind of processor and that release's oneDNN, if there are any.
+# Compares the bits recorded for this kind of processor and that release's oneDNN, if there are any.
 in_root bash -c 'cd /root/strata && { tests/scripts/recorded_bits.sh build/strata /root/bits || [ $? = 77 ]; }'
 echo "$suite: $(sed -n 's/^compiled: /compiled /p' "$root.log")"
 grep -A4 '^weights after 3 steps' "$root.log"

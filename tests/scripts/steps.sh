@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/steps.sh: a long step shows how far it is, in a line per minute (here a second) into a pipe and in its own line
-# on a terminal; a short one is a line; one that fails ends the script with the end of its log.
+# Tests scripts/steps.sh: a long step shows its progress, in one line per minute (here per second) into a pipe and in a
+# single line on a terminal. A short step prints one line. A step that fails ends the script with the end of its log.
 #   steps.sh FOLDER
 set -euo pipefail
 folder=$1

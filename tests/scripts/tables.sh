@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The tables of planned memory in the documents are what the program says: every figure of a row is one of the row's plan.
+# Checks the tables of planned memory in the documents: every figure in a row must be in the plan for that row.
 #   tests/scripts/tables.sh STRATA
 set -euo pipefail
 strata=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 
-# Workspaces of kernels differ a little with the instruction set.
+# Workspaces of kernels differ slightly between instruction sets.
 export STRATA_CPU_ISA=avx2
 failures=0
 # row PAGE BEGIN FIGURES: PAGE has a row of a table that begins with BEGIN and has FIGURES in its other columns.
 row() {
   grep -qF "| $2 | $3 |" "$1" || { echo "$1: the row of \"$2\" should be | $2 | $3 |" && failures=1; }
 }
-# As `plan` prints them: a tier's peak; bytes sent; bytes read from a tier, and written to it.
+# The figures are as `plan` prints them: a tier's peak; bytes sent; bytes read from a tier, and written to it.
 peak() { sed -nE "s/^$1 +([0-9.]+ [KMGT]iB).*/\1/p" <<<"$plan"; }
 sent() { sed -nE 's/^sent per rank and step: ([0-9.]+ [KMGT]iB).*/\1/p' <<<"$plan"; }
 read_from() { sed -nE "s/^moved per rank and step: ([0-9.]+ [KMGT]iB) from $1, .*/\1/p" <<<"$plan"; }

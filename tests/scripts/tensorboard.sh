@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What report.tensorboard writes, read by the tensorboard package: every step once under the tags of the documentation,
-# also of a run that was stopped, lost steps that no checkpoint holds, and went on.
+# Reads the files of report.tensorboard with the tensorboard package: every step occurs once under the documented tags,
+# even if the run was stopped, lost steps after its last checkpoint, and was resumed.
 #   tensorboard.sh STRATA FOLDER     STRATA_PYTHON: a Python with tensorboard (scripts/setup.sh --dev makes .dev)
 set -euo pipefail
 strata=$1 folder=$2 python=${STRATA_PYTHON:-$(dirname "$0")/../../.dev/bin/python}
@@ -16,7 +16,7 @@ train() {
     [ $? = 75 ] || { cat "$folder/log"; exit 1; }
 }
 train --set checkpoint.stop_after=4
-# As after a crash: the newest checkpoint is older than the newest step that was reported.
+# This is the state after a crash: the newest checkpoint is older than the newest reported step.
 train --set checkpoint.stop_after=5
 rm -r "$folder"/checkpoints/step-00000005
 train

@@ -24,7 +24,7 @@ DocumentPart first_part(const std::string& table, InputKind kind) {
   return part;
 }
 
-TEST(DocumentReaderTest, AFirstLineSaysWhatSeparatesFields) {
+TEST(DocumentReaderTest, TheFirstLineMayNameTheSeparator) {
   for (const char separator : {';', '|', '\t', ',', ':'}) {
     const std::string rest = fmt::format("text{0}label\n\"a{0}b\"{0}c\n", separator);
     for (const char* end : {"\n", "\r\n"}) {
@@ -34,12 +34,12 @@ TEST(DocumentReaderTest, AFirstLineSaysWhatSeparatesFields) {
       EXPECT_EQ(part.line, 3u);
     }
   }
-  // A header that has such a name.
+  // The header contains such a name.
   EXPECT_EQ(first_part("sep=x,label\na,b\n", InputKind::comma_table).separator, ',');
   EXPECT_EQ(first_part("sep=x\tlabel\na\tb\n", InputKind::tab_table).separator, '\t');
 }
 
-TEST(DocumentReaderTest, AFirstLineThatNamesNoSeparatorIsRefused) {
+TEST(DocumentReaderTest, RefusesAnInvalidSeparatorLine) {
   for (const char* line : {"sep=\"", "sep=", "sep=;;", "sep=\\t", "sep=\u00a6", "sep=tab"})
     for (const char* end : {"\n", "\r\n"})
       for (const InputKind kind : {InputKind::comma_table, InputKind::tab_table})

@@ -24,7 +24,7 @@ Value field(std::string name, Value value) {
 }
 
 Value answer(const Value& request) {
-  // The time that the script gives transformers, too: 2026-03-04 05:06:07, a Wednesday.
+  // The time is the one that the script gives to transformers: 2026-03-04 05:06:07, a Wednesday.
   std::tm now{
       .tm_sec = 7, .tm_min = 6, .tm_hour = 5, .tm_mday = 4, .tm_mon = 2, .tm_year = 126, .tm_wday = 3, .tm_yday = 62};
   try {

@@ -17,7 +17,7 @@ using TokenWriterIds = std::vector<std::uint32_t>;
 
 class TokenWriterTest : public testing::Test {
  protected:
-  // What `add` makes of a writer goes into files named t, d and m.
+  // Calls `add` with a writer for files named t, d and m.
   template <typename Add>
   void write(std::optional<std::uint32_t> separator, const Add& add) {
     AtomicFile tokens(folder_.path() / "t"), documents(folder_.path() / "d"), mask(folder_.path() / "m");
@@ -57,7 +57,7 @@ class TokenWriterTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
+TEST_F(TokenWriterTest, DocumentsBeginAfterThePreviousSeparator) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();  // nothing in it
     writer.begin_document();
@@ -76,7 +76,7 @@ TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
   EXPECT_EQ(mask(5), "11111");
 }
 
-TEST_F(TokenWriterTest, TheMaskHasABitOfEachTokenAndSeparatorsTakeThatBefore) {
+TEST_F(TokenWriterTest, TheMaskHasABitPerTokenAndSeparatorsCopyTheBitBefore) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();
     writer.add(TokenWriterIds{1, 2, 3, 4}, std::vector<std::uint8_t>{0, 0, 1, 1});

@@ -30,7 +30,7 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the tokenizers (or sentencepiece) library made of text.txt: tests/golden/make_tokenizers.py.
+// The results of the tokenizers (or sentencepiece) library for text.txt (tests/golden/make_tokenizers.py).
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   GoldenTest() : tokenizer_(load_tokenizer(kGolden / GetParam())), text_(read(kGolden / "text.txt")) {
@@ -51,12 +51,12 @@ class GoldenTest : public testing::TestWithParam<std::string> {
   Ids ids_;
 };
 
-TEST_P(GoldenTest, EveryIdIsTheLibrarys) {
+TEST_P(GoldenTest, EveryIdMatchesTheLibrarys) {
   EXPECT_EQ(tokenizer_->encode(text_), ids_);
   for (const std::uint32_t id : ids_) EXPECT_LT(id, tokenizer_->vocab_size());
 }
 
-TEST_P(GoldenTest, TheTemplateGoesAround) {
+TEST_P(GoldenTest, TheTemplateSurroundsTheText) {
   Ids wanted;
   const auto specials = expected_["specials"].get_array().value();
   if (specials.size() > 0) wanted = ids(specials.at(0));
@@ -72,7 +72,7 @@ TEST_P(GoldenTest, DecodesToTheLibrarysText) {
   EXPECT_EQ(tokenizer_->decode(ids_, false), text_of("decoded_all"));
 }
 
-TEST_P(GoldenTest, ACutWhereItIsSafeChangesNoId) {
+TEST_P(GoldenTest, ASafeCutChangesNoId) {
   std::string text;
   append_repaired(text_, text);
   const Ids whole = tokenizer_->encode(text);
@@ -94,8 +94,8 @@ TEST_P(GoldenTest, ACutWhereItIsSafeChangesNoId) {
   EXPECT_EQ(cuts == 0, std::count(std::begin(never), std::end(never), GetParam()) == 1) << cuts;
 }
 
-TEST_P(GoldenTest, StreamingGivesTheWholeText) {
-  if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, also before the first of a piece";
+TEST_P(GoldenTest, StreamingYieldsTheCompleteText) {
+  if (GetParam() == "words") GTEST_SKIP() << "its decoder puts spaces between ids, and before the first one of a piece";
   StreamDecoder stream(*tokenizer_);
   std::string text;
   for (const std::uint32_t id : ids_) text += stream.add(id);
@@ -114,7 +114,7 @@ std::vector<std::string> golden_names() {
 INSTANTIATE_TEST_SUITE_P(Kinds, GoldenTest, testing::ValuesIn(golden_names()),
                          [](const auto& named) { return named.param; });
 
-TEST(RepairTest, OneReplacementForEachMaximalPart) {
+TEST(RepairTest, ReplacesEachMaximalInvalidPart) {
   const auto repaired = [](std::string_view text) {
     std::string out;
     append_repaired(text, out);
@@ -132,7 +132,7 @@ TEST(RepairTest, OneReplacementForEachMaximalPart) {
   EXPECT_EQ(repaired("\x80\xff"), r + r);
 }
 
-TEST(StreamDecoderTest, HoldsBackHalfACharacter) {
+TEST(StreamDecoderTest, HoldsBackAnIncompleteCharacter) {
   const auto tokenizer = load_tokenizer(kGolden / "gpt2");
   const auto ids = tokenizer->encode("\U0001f4a0!");
   ASSERT_GT(ids.size(), 2u);  // the character is more than one token
@@ -144,7 +144,7 @@ TEST(StreamDecoderTest, HoldsBackHalfACharacter) {
   EXPECT_EQ(stream.finish(), "\ufffd");
 }
 
-TEST(TokenizerTest, ByteIsEveryByte) {
+TEST(TokenizerTest, ByteTokensAreAllBytes) {
   const auto byte = load_tokenizer("byte");
   EXPECT_THAT(byte->encode(std::string_view("a\xff\0", 3)), ElementsAre(97, 255, 0));
   EXPECT_EQ(byte->decode(Ids{97, 255, 0}), std::string("a\xff\0", 3));
@@ -152,7 +152,7 @@ TEST(TokenizerTest, ByteIsEveryByte) {
   EXPECT_EQ(byte->end_of_text(), std::nullopt);
 }
 
-TEST(TokenizerTest, AMillionBytesWithoutASpace) {
+TEST(TokenizerTest, EncodesAMillionBytesWithoutASpace) {
   // A quadratic merge would take hours.
   const auto tokenizer = load_tokenizer(kGolden / "gpt2");
   std::string word;
@@ -162,10 +162,10 @@ TEST(TokenizerTest, AMillionBytesWithoutASpace) {
   EXPECT_EQ(tokenizer->decode(ids), word);
 }
 
-TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
+TEST(TokenizerTest, TheConfigurationProvidesTheEndOfText) {
   const tests::ScratchFolder folder;
   folder.write("tokenizer.json", read(kGolden / "smollm/tokenizer.json"));
-  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a name known
+  EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 0u);  // a known name
   folder.write(
       "tokenizer_config.json",
       R"({"model_max_length": 1000000000000000019884624838656, "eos_token": {"content": "<|im_end|>", "lstrip": false}, "x": [1]})");
@@ -183,7 +183,7 @@ TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer_config.json"));
 }
 
-// tokenizer.json with one thing changed.
+// tokenizer.json with one change.
 Error failure_with(std::string what, std::string with, const char* kind = "smollm") {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / kind / "tokenizer.json");
@@ -193,7 +193,7 @@ Error failure_with(std::string what, std::string with, const char* kind = "smoll
   return tests::failure_of([&] { load_tokenizer(folder.path()); });
 }
 
-TEST(TokenizerTest, WhatIsNotSupportedIsRefusedByName) {
+TEST(TokenizerTest, RefusesUnsupportedPartsByName) {
   const auto refused = [](const Error& error, const char* name) {
     EXPECT_EQ(error.code(), Exit::usage);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("tokenizer.json: "), HasSubstr(name), HasSubstr("not supported")));
@@ -231,7 +231,7 @@ TEST(TokenizerTest, BrokenFilesAreCorrupt) {
 }
 
 // With an added token that takes the spaces after it, no place is safe. Without it, the ends of words are.
-TEST(TokenizerTest, QwenIsCutBetweenWords) {
+TEST(TokenizerTest, CutsQwenBetweenWords) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "qwen2/tokenizer.json");
   const std::string strips = R"("rstrip":true)";
@@ -265,8 +265,8 @@ TEST(TokenizerTest, AddedWordsMayForbidCuts) {
   EXPECT_EQ(cut_with("gemma", "\u2581", raw), 0u);
 }
 
-// After the mapping to GPT-2's alphabet a space is a letter, so nothing ends there.
-TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
+// After the mapping to GPT-2's alphabet a space is a letter, so no word ends there.
+TEST(TokenizerTest, PatternsAfterByteLevelEndNoWord) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "gpt2/tokenizer.json");
   const std::string was =
@@ -280,7 +280,7 @@ TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
 }
 
 // Rounding grows with the length of a text, and so does the possible effect of a cut.
-TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
+TEST(TokenizerTest, CutsUnigramsOnlyInLongTexts) {
   const auto tokenizer = load_tokenizer(tests::source_dir() / "tests/golden/unigrams.model");
   std::string text;
   while (text.size() <= (1u << 20)) text += "the waters under the firmament 1:7 ";
@@ -293,9 +293,9 @@ TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
   EXPECT_EQ(parts, tokenizer->encode("the waters under the firmament 1:7"));
 }
 
-// The library reads -9.908701741838819 a last bit lower than it is, which is twice the score of either letter: as the
-// tie that it is, the longer token would stay. (Ids of tokenizers 0.23.)
-TEST(TokenizerTest, ScoresAreRoundedAsTheLibraryReadsThem) {
+// The library reads -9.908701741838819 a last bit lower than it is, which is twice the score of either letter: as an
+// exact tie, the longer token would stay. (The IDs are those of tokenizers 0.23.)
+TEST(TokenizerTest, RoundsScoresLikeTheLibrary) {
   const auto ids = [](std::string_view letter, std::string_view both) {
     const tests::ScratchFolder folder;
     folder.write("tokenizer.json",
@@ -314,8 +314,8 @@ std::unique_ptr<Tokenizer> with_model(const std::string& model, const std::strin
   return load_tokenizer(folder.path());
 }
 
-// As tokenizers before 0.9 wrote it. (Ids of tokenizers 0.23.)
-TEST(TokenizerTest, AModelWithoutATypeIsKnownByItsKeys) {
+// Tokenizers before 0.9 wrote such files. (The IDs are those of tokenizers 0.23.)
+TEST(TokenizerTest, RecognisesAModelWithoutATypeByItsKeys) {
   const std::string words = R"("unk_token":"[UNK]","vocab":{"[UNK]":0,"a":1,"##b":2,"c":3})";
   const std::string pieces = R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,)";
   EXPECT_EQ(with_model("{" + pieces + words + "}")->encode("ab"), (Ids{1, 2}));
@@ -328,8 +328,9 @@ TEST(TokenizerTest, AModelWithoutATypeIsKnownByItsKeys) {
   EXPECT_FAILURE(with_model(R"({"vocab":{"a":0}})"), Exit::corrupt, HasSubstr("a model with its \"type\""));
 }
 
-// As CamemBERT's <unk>: the last one is found, and both have their ids. (Ids of tokenizers 0.23.)
-TEST(TokenizerTest, ATokenThatIsInTheVocabularyTwice) {
+// CamemBERT's <unk> is an example: the last one is found, and both keep their IDs. (The IDs are those of tokenizers
+// 0.23.)
+TEST(TokenizerTest, AcceptsATokenThatOccursTwice) {
   const std::string unigram = R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["a",-1.0],["b",-2.0],)"
                               R"(["<unk>",-100.0],["a",-3.0],["ab",-9.0]]})";
   const auto added = [](int id, const char* token) {
@@ -356,7 +357,7 @@ TEST(TokenizerTest, ATokenThatIsInTheVocabularyTwice) {
   EXPECT_EQ(with_model(R"({"vocab":{"a":1,"b":2,"a":3,"ab":4},"merges":["a b"]})")->encode("aab"), (Ids{3, 4}));
 }
 
-TEST(TokenizerTest, SpecialIdsStandWhereTheyWere) {
+TEST(TokenizerTest, SpecialIdsKeepTheirPlaces) {
   const auto tokenizer = load_tokenizer(kGolden / "sentencepiece");
   const Ids words = tokenizer->encode("the waters");
   const auto end = tokenizer->end_of_text();

@@ -220,7 +220,7 @@ LabelSummary LabelWriter::finish() {
   if (lists_ == Lists::vectors) {
     out.vectors = true;
     if (columns_ > kMaxClasses)
-      fail(Exit::usage, "{}: the lists have {} places, above {}: are they labels?", named, columns_, kMaxClasses);
+      fail(Exit::usage, "{}: the lists have {} entries, more than {}: are they labels?", named, columns_, kMaxClasses);
     for (std::size_t i = 0; i < columns_; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
     out.counts = of_column_;
     return out;

@@ -229,7 +229,7 @@ std::string_view name_of(Encoding encoding) {
 
 Mark byte_order_mark(std::string_view head) {
   using namespace std::string_view_literals;
-  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // UTF-16 begins alike
+  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // UTF-16 begins with the same bytes
   if (head.starts_with("\0\0\xfe\xff"sv)) return {Encoding::utf32_big, 4};
   if (head.starts_with("\xff\xfe"sv)) return {Encoding::utf16_little, 2};
   if (head.starts_with("\xfe\xff"sv)) return {Encoding::utf16_big, 2};

@@ -156,7 +156,8 @@ void InputBytes::look_at_head() {
     if (kind.empty()) kind = kind_of_ending(ending_, name_);
     if (!kind.empty()) refuse(kind);
     if (compression_of(head_) != Compression::none)
-      refuse(fmt::format("is compressed once more, by {}: decompress it first", name_of(compression_of(head_))));
+      refuse(fmt::format("is compressed twice, the second time by {}: decompress it first",
+                         name_of(compression_of(head_))));
     const Encoding looks = encoding_by_zeros(head_);
     if (looks != Encoding::utf8)
       refuse(

@@ -195,10 +195,10 @@ class JsonParser {
     if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_).starts_with("\\u")) {
       at_ += 2;
       const std::uint32_t low = unit();
-      if (low < 0xdc00 || low > 0xdfff) wrong("half a character (a surrogate) is alone");
+      if (low < 0xdc00 || low > 0xdfff) wrong("half of a surrogate pair is missing");
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (code >= 0xd800 && code < 0xe000) wrong("half a character (a surrogate) is alone");
+    if (code >= 0xd800 && code < 0xe000) wrong("half of a surrogate pair is missing");
     append_character(static_cast<char32_t>(code), out);
   }
   // Reads four hexadecimal digits.

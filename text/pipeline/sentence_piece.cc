@@ -211,7 +211,7 @@ class SentencePiece final : public Tokenizer {
       std::string text;
       const auto& processor = plain_ && !out.empty() ? *plain_ : processor_;
       const auto status = processor.Decode(known, &text);
-      if (!status.ok()) fail(Exit::failed, "the tokenizer {} gives up on ids: {}", name(), status.ToString());
+      if (!status.ok()) fail(Exit::failed, "the tokenizer {} cannot decode ids: {}", name(), status.ToString());
       out += text;
       known.clear();
     };
@@ -310,7 +310,7 @@ class SentencePiece final : public Tokenizer {
                    std::vector<std::uint32_t>& out) const {
     buffers.ids.clear();
     const auto status = processor.Encode({part.data(), part.size()}, &buffers.ids);
-    if (!status.ok()) fail(Exit::failed, "the tokenizer {} gives up on a text: {}", name(), status.ToString());
+    if (!status.ok()) fail(Exit::failed, "the tokenizer {} cannot encode a text: {}", name(), status.ToString());
     for (const int id : buffers.ids) out.push_back(numbering_.id_of(id, processor_.unk_id()));
   }
 

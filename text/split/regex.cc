@@ -197,7 +197,7 @@ bool Regex::find(std::string_view text, std::size_t from, RegexMatcher& matcher,
   const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, matcher.match_.get(), matcher.context_.get());
   if (found == PCRE2_ERROR_NOMATCH) return false;
-  if (found < 0) fail(Exit::failed, "a pattern of the tokenizer gives up on a text: {}", message_of(found));
+  if (found < 0) fail(Exit::failed, "a pattern of the tokenizer fails on a text: {}", message_of(found));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(matcher.match_.get());
   match = {range[0], range[1]};
   return true;

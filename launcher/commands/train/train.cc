@@ -47,7 +47,7 @@ std::uint64_t peak_rss() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Prints how drives are read and written, once for ranks that do it alike: there is no silent fallback.
+// Prints how drives are read and written, once for all ranks that do it in the same way: there is no silent fallback.
 void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
   const std::vector<std::string> texts = world.exchange(executor.drives());
   if (world.rank() != 0) return;
@@ -156,7 +156,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
                                                 resumed ? resumed->string() : "the beginning"));
   if (prints) describe_data(job, trainer);
   if (prints && trainer.done() && resumed && trainer.progress().updates > 0)
-    note("no step is left: raise training.max_steps to continue");
+    note("no steps remain: raise training.max_steps to continue");
   checkpoints.open(job, world, trainer, found, control);
   std::optional<runtime::TraceRecorder> trace;
   if (auto steps = runtime::agree_on_traced_steps(recipe, world))

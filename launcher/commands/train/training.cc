@@ -79,7 +79,7 @@ void Training::run() {
       evaluate();
       if (out_of_patience_ && prints() && p_.trainer.progress().best)
         note(fmt::format(
-            "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
+            "no steps remain: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
             "to continue",
             p_.job.recipe.evaluation.patience, p_.trainer.progress().best->newest));
     }

@@ -98,7 +98,8 @@ std::string read_token(const std::string& path, std::string_view name) {
     fail(Exit::usage, "{}: the secret in {} has {} characters, but needs 16: openssl rand -hex 32 makes one", name,
          path, text.size());
   for (const char c : text)
-    if (c <= ' ' || c > '~') fail(Exit::usage, "{}: {} holds more than one line of plain characters", name, path);
+    if (c <= ' ' || c > '~')
+      fail(Exit::usage, "{}: {} must hold one line of printable ASCII characters without spaces", name, path);
   return text;
 }
 

@@ -93,8 +93,8 @@ std::string read_address_file(const fs::path& path) {
          "with control.listen = off",
          path.string());
   if (status.st_uid != geteuid() && status.st_uid != 0)
-    fail(Exit::usage, "{} is another user's (number {}): name the run itself, by HOST:PORT or unix:PATH", path.string(),
-         status.st_uid);
+    fail(Exit::usage, "{} belongs to another user (UID {}): name the run itself, by HOST:PORT or unix:PATH",
+         path.string(), status.st_uid);
   std::string text(kMaxFileBytes, '\0');
   const ssize_t n = S_ISREG(status.st_mode) ? ::read(file.get(), text.data(), text.size()) : -1;
   if (n < 0) fail(Exit::failed, "{} cannot be read", path.string());

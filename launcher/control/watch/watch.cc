@@ -119,7 +119,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
       if (first < 0) first = known.ranks.front();
     }
     if (change != NodeLife::Change::silent && change != NodeLife::Change::ended) continue;
-    // Names the node's rank that is furthest behind.
+    // Names the node's rank that has made the least progress.
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
     const std::string why = change == NodeLife::Change::ended
@@ -252,7 +252,7 @@ std::optional<Watch::Stalled> Watch::stalled_rank(double now) const {
   }
   if (least == most) return *std::max_element(stalled.begin(), stalled.end(), oldest);
   if (const auto found = among([&](const Stalled& s) { return progress(s.rank) == least; })) return found;
-  return std::nullopt;  // the rank that is furthest behind still moves
+  return std::nullopt;  // the rank with the least progress still advances
 }
 
 std::vector<Watch::Finding> Watch::look(double now) {

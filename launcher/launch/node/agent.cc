@@ -190,7 +190,7 @@ std::vector<int> processes(Belongs&& belongs) {
   return out;
 }
 
-// Whether any thread of the process is left. The first one may end before the others.
+// Whether the process still has a thread. The first one may end before the others.
 bool is_left(int pid) {
   std::error_code ignored;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {

@@ -255,7 +255,7 @@ int bench_memory(const BenchOptions& options) {
       std::fflush(stdout);
     }
   } catch (const Error&) {
-    write();  // what there is so far
+    write();  // the results so far
     throw;
   }
   fmt::print("\n{}", same_bits_text(rows));

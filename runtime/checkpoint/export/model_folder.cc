@@ -182,7 +182,8 @@ Workload open_workload(Recipe recipe) {
       }
     } else if (const auto own = folder.adapter();
                own.kind != AdapterKind::none && own.lora.dora != recipe.adapter.lora.dora) {
-      fail(Exit::usage, "{}'s adapter has adapter.dora = {}, and the recipe says {}: say the same, or export it first",
+      fail(Exit::usage,
+           "{}'s adapter has adapter.dora = {}, and the recipe says {}: use the same value, or export it first",
            model.path->string(), own.lora.dora, recipe.adapter.lora.dora);
     }
   }
@@ -311,8 +312,8 @@ std::vector<std::string> frozen_of(std::vector<std::string> names, const models:
   return names;
 }
 
-// With a hash: the base of an adapter whose trained tensors a checkpoint brings. `adapter`: peft's folder over the
-// base.
+// With a hash, this is the base of an adapter whose trained tensors are in a checkpoint. `adapter`: peft's folder over
+// the base.
 std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int threads, const Note& note,
                                          const std::string& hash, const std::optional<fs::path>& adapter) {
   const Recipe& recipe = job.recipe;
@@ -343,7 +344,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
   weights = with_adapter(with_hash(std::move(weights), *recipe.model.path));
-  // Not what the adapter, or the checkpoint that the base is for, brings.
+  // Tensors of the adapter, or of the checkpoint that the base belongs to, do not count.
   const auto initialised = hash.empty() ? weights->initialised() : frozen_of(weights->initialised(), *job.model);
   if (!initialised.empty() && world.rank() == 0)
     note(fmt::format("{}{}: initialised from {}",

@@ -40,7 +40,7 @@ std::int64_t fewest_sequences(const Recipe& recipe, Purpose purpose) {
 Numbers numbers_with(const Recipe& recipe, const Changes& changes) {
   const auto has = [&](const char* key) { return has_change(changes, key); };
   if (has("training.precision")) return Numbers::other;
-  if (has("training.micro_batch_size")) return Numbers::other_dropout;  // they are drawn for each micro-batch
+  if (has("training.micro_batch_size")) return Numbers::other_dropout;  // its masks belong to a micro-batch
   // Virtual shards keep the bits, and so does the order of micro-batches, unless data ranks add up their own first.
   const bool other_shards = has("parallel.tensor_shards") || (has("parallel.tensor") && recipe.parallel.shards() == 1);
   const bool other_sums = recipe.training.reduce == Reduce::fast && (has("parallel.tensor") || has("parallel.stages"));

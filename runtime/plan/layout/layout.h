@@ -26,7 +26,7 @@ inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
 inline constexpr std::size_t kQuantisedAlignment = device::kNf4Block;
 static_assert(kQuantisedAlignment % kShardAlignment == 0);
 
-// The elements of a pool that belong to one tensor, which the optimizer treats alike.
+// The elements of a pool that belong to one tensor, which the optimizer treats in the same way.
 struct TensorRange {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters

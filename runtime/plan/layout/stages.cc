@@ -261,7 +261,7 @@ class PassTimes {
   std::vector<double> ends_;
 };
 
-// Of each chunk the slowest piece, all together: what a round of micro-batches takes if stages keep in step.
+// The sum of each chunk's slowest piece: the time of a round of micro-batches if the stages stay in step.
 double round_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
   double sum = 0;
   for (std::size_t chunk = 0; chunk < pieces.size(); chunk += index(stages))

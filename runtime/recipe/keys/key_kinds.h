@@ -142,7 +142,7 @@ RecipeKey choice(std::string name, Choices<T> choices, At at, std::string meanin
 // The system would cut a path at a zero byte.
 inline void refuse_zero_bytes(const std::string& key, const std::string& path) {
   if (path.find('\0') != std::string::npos)
-    fail(Exit::usage, "{} = {}: no path has a zero byte", key, json_string(path));
+    fail(Exit::usage, "{} = {}: a path cannot contain a zero byte", key, json_string(path));
 }
 
 template <typename At>

@@ -37,7 +37,7 @@ class RowGather {
   // Ends a round. If there is no room for another one, sends what was not sent yet, and `take` receives the rows.
   // Collective.
   void end_round(const Take& take);
-  // Does the same for the remaining rounds, if there are any (on all ranks alike). Collective.
+  // Does the same for the remaining rounds, if there are any (the same on all ranks). Collective.
   void flush(const Take& take);
   // Forgets rows that were added and not sent.
   void clear();

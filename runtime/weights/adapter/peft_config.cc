@@ -185,7 +185,7 @@ constexpr std::string_view kKnown[] = {"peft_type",
 constexpr std::string_view kOfTraining[] = {"velora_config",  "megatron_config", "lora_dtype",
                                             "lorap_lr_ratio", "lorap_emb_lr",    "swift_version"};
 
-// Keys whose mathematics is not built. Off, empty and null change nothing.
+// Keys whose mathematics is not supported. They are accepted if they are off, empty or null.
 struct Foreign {
   std::string_view key, what;
   bool merges = true;  // peft can merge such an adapter into its model
@@ -359,7 +359,7 @@ std::string peft_config_json(const PeftConfig& config, const std::string& task) 
       .add("task_type", JsonText{text_or_null(task)})
       .add("use_dora", a.dora)
       .add("use_rslora", a.rslora);
-  // Only if it is set: peft before 0.18 refuses the key.
+  // Written only if it is set, because peft before 0.18 refuses the key.
   if (a.ensure_weight_tying) out.add("ensure_weight_tying", true);
   return out.text() + "\n";
 }

@@ -39,7 +39,7 @@ class AtomicFileTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
+TEST_F(AtomicFileTest, AppearsCompleteOrNotAtAll) {
   both_ways([&] {
     {
       AtomicFile file(path());
@@ -57,7 +57,7 @@ TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
 }
 
 // This holds even if others may write to the folder: the link is replaced, and its target stays.
-TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
+TEST_F(AtomicFileTest, ReplacesALinkInsteadOfFollowingIt) {
   both_ways([&] {
     fs::create_symlink(folder_.write("precious", "mine"), path());
     AtomicFile file(path());
@@ -70,7 +70,7 @@ TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
 }
 
 // Meanwhile somebody has created a folder at the target. Only that folder remains.
-TEST_F(AtomicFileTest, AFailedRenameLeavesNothing) {
+TEST_F(AtomicFileTest, AFailedRenameLeavesNoFile) {
   both_ways([&] {
     AtomicFile file(path());
     file.write("text");
@@ -81,7 +81,7 @@ TEST_F(AtomicFileTest, AFailedRenameLeavesNothing) {
   });
 }
 
-TEST_F(AtomicFileTest, AnErrorOfFsyncPublishesNothing) {
+TEST_F(AtomicFileTest, AnFsyncErrorPublishesNoFile) {
   folder_.write("out", "before");
   tests::with_failing({SYS_fsync, SYS_fdatasync}, EIO, [&] {
     AtomicFile file(path());

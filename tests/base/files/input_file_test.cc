@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-TEST(InputFile, OnlyRegularFilesAreRead) {
+TEST(InputFile, ReadsOnlyRegularFiles) {
   const tests::ScratchFolder folder;
   const std::string text(200'000, 'x');
   EXPECT_EQ(read_input(folder.write("file", text), "the file", 1 << 20), text);
@@ -40,7 +40,7 @@ TEST(InputFile, OnlyRegularFilesAreRead) {
                      testing::StrEq("the file is not a regular file"));
 }
 
-TEST(InputFile, APipeThatAShellHandsOverIsWaitedFor) {
+TEST(InputFile, WaitsForAPipeFromTheShell) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Descriptor from(ends[0]), to(ends[1]);

@@ -14,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(MappedFileTest, ALinkToNothingAndAnLfsPointerHaveTheirOwnSentences) {
+TEST(MappedFileTest, ExplainsBrokenLinksAndLfsPointers) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("../../blobs/0123abcd", folder.path() / "model.safetensors");
   EXPECT_FAILURE(MappedFile(folder.path() / "model.safetensors"), Exit::usage,

@@ -20,7 +20,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(OutputFile, IsMadeThroughNoLink) {
+TEST(OutputFile, IsNeverCreatedThroughALink) {
   const tests::ScratchFolder folder;
   const fs::path target = folder.write("target", "mine"), link = folder.path() / "link",
                  dangling = folder.path() / "to";
@@ -37,7 +37,7 @@ TEST(OutputFile, IsMadeThroughNoLink) {
   EXPECT_FALSE(fs::exists(folder.path() / "nothing"));
 }
 
-TEST(OutputFile, AnOwnFileMayBeThere) {
+TEST(OutputFile, MayReplaceTheUsersOwnFile) {
   const tests::ScratchFolder folder;
   const fs::path path = folder.path() / "log";
   for (const char* text : {"a", "b"}) EXPECT_EQ(::write(open_own_file(path, O_WRONLY | O_APPEND).get(), text, 1), 1);
@@ -45,7 +45,7 @@ TEST(OutputFile, AnOwnFileMayBeThere) {
   EXPECT_LT(create_new_file(path).get(), 0);
 }
 
-TEST(OutputFile, APipeThatNobodyReadsIsNotWaitedFor) {
+TEST(OutputFile, DoesNotWaitForAPipeWithoutAReader) {
   const tests::ScratchFolder folder;
   const fs::path path = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -53,7 +53,7 @@ TEST(OutputFile, APipeThatNobodyReadsIsNotWaitedFor) {
   EXPECT_EQ(errno, ENXIO);
 }
 
-TEST(OutputFile, ALinkToADeviceDestroysNothing) {
+TEST(OutputFile, ALinkToADeviceLeavesTheDeviceIntact) {
   const tests::ScratchFolder folder;
   const fs::path path = folder.path() / "log";
   fs::create_symlink("/dev/full", path);
@@ -63,12 +63,12 @@ TEST(OutputFile, ALinkToADeviceDestroysNothing) {
   EXPECT_EQ(errno, ENOSPC);
 }
 
-TEST(OutputFile, NamesAreNotGuessed) {
+TEST(OutputFile, HasUnguessableTemporaryNames) {
   EXPECT_NE(name_next_to("a/b"), name_next_to("a/b"));
   EXPECT_EQ(name_next_to("a/b").parent_path(), "a");
 }
 
-TEST(OutputFile, WhatIsHandedOver) {
+TEST(OutputFile, RecognisesHandedOverFiles) {
   for (const char* path : {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", "/dev/tty", "/dev/fd/63",
                            "/proc/self/fd/5", "/dev//fd/3", "/dev/x/../stdout"})
     EXPECT_TRUE(is_handed_over(path)) << path;
@@ -77,7 +77,7 @@ TEST(OutputFile, WhatIsHandedOver) {
     EXPECT_FALSE(is_handed_over(path)) << path;
 }
 
-TEST(FileLock, IsHeldByOneAndEndsWithItsFile) {
+TEST(FileLock, HasOneHolderAndEndsWithItsFile) {
   const tests::ScratchFolder folder;
   const auto path = folder.write("lock", "");
   const auto open = [&] { return Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)); };
@@ -89,7 +89,7 @@ TEST(FileLock, IsHeldByOneAndEndsWithItsFile) {
   EXPECT_EQ(lock_file(second), 0);
 }
 
-TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
+TEST(FileLock, KnowsWhetherItsFileStillExists) {
   const tests::ScratchFolder folder;
   const auto path = folder.write("lock", "");
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -97,11 +97,11 @@ TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
   fs::rename(path, folder.path() / "other");
   EXPECT_FALSE(lies_at(file, path));
   fs::create_symlink(folder.path() / "other", path);
-  EXPECT_FALSE(lies_at(file, path)) << "a link is not the file";
+  EXPECT_FALSE(lies_at(file, path)) << "a link does not count as the file";
   EXPECT_FALSE(lies_at(Descriptor(), path));
 }
 
-TEST(RefusedWrite, NoRoomDoesNotFitAndSaysWhatToDo) {
+TEST(RefusedWrite, LackOfSpaceIsDoesNotFitWithAdvice) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     EXPECT_FAILURE(
         refused_write("f cannot be written", error), Exit::does_not_fit,
@@ -109,17 +109,17 @@ TEST(RefusedWrite, NoRoomDoesNotFitAndSaysWhatToDo) {
   }
 }
 
-TEST(RefusedWrite, AnythingElseFailed) {
+TEST(RefusedWrite, OtherErrorsAreFailed) {
   EXPECT_FAILURE(refused_write("f cannot be written", EIO), Exit::failed, EndsWith("Input/output error (errno 5)"));
 }
 
-TEST(RefusedWrite, PermissionsSayWhatToDo) {
+TEST(RefusedWrite, PermissionErrorsGiveAdvice) {
   EXPECT_FAILURE(refused_write("f cannot be written", EACCES), Exit::failed,
                  EndsWith("(errno 13): give this user the right to write there, or name another place"));
   EXPECT_FAILURE(refused_write("f cannot be written", EROFS), Exit::failed, EndsWith("in another file system"));
 }
 
-TEST(RefusedWrite, AFolderThatTakesNoFiles) {
+TEST(RefusedWrite, NamesAFolderThatCannotHoldFiles) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(no_folder_for(folder.path() / "none/f"), Exit::usage, HasSubstr("there is no folder"));
   EXPECT_FAILURE(AtomicFile("/proc/x.bin"), Exit::usage,

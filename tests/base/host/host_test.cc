@@ -13,7 +13,7 @@
 namespace strata {
 namespace {
 
-TEST(HostName, IsWhatTheKernelSays) {
+TEST(HostName, IsTheKernelsHostName) {
   utsname name{};
   ASSERT_EQ(::uname(&name), 0);
   EXPECT_EQ(host_name(), name.nodename);
@@ -26,7 +26,7 @@ sockaddr_in first_of(const Found& found) {
   return out;
 }
 
-TEST(LookUp, FindsWhereStreamsGo) {
+TEST(LookUp, FindsStreamAddresses) {
   const Found found = look_up("127.0.0.2", 4711);
   ASSERT_TRUE(found.addresses);
   EXPECT_EQ(found.why, "");
@@ -38,13 +38,13 @@ TEST(LookUp, FindsWhereStreamsGo) {
 }
 
 // With this flag no resolver is asked, so a name is not an address.
-TEST(LookUp, SaysWhyThereIsNone) {
+TEST(LookUp, GivesTheReasonIfThereIsNoAddress) {
   const Found found = look_up("localhost", 80, AI_NUMERICHOST);
   EXPECT_FALSE(found.addresses);
   EXPECT_EQ(found.why, gai_strerror(EAI_NONAME));
 }
 
-TEST(OwnProgram, IsTheFileThatRuns) {
+TEST(OwnProgram, IsTheRunningExecutable) {
   ASSERT_TRUE(std::filesystem::exists(own_program()));
   EXPECT_TRUE(std::filesystem::equivalent(own_program(), "/proc/self/exe"));
 }
@@ -59,13 +59,13 @@ class CpuQuota : public testing::Test {
   tests::ScratchFolder root_;
 };
 
-TEST_F(CpuQuota, ASystemWithoutGroupsHasNone) {
+TEST_F(CpuQuota, IsAbsentWithoutControlGroups) {
   EXPECT_EQ(found(), std::nullopt);
   plant("proc/self/cgroup", "0::/\n");
   EXPECT_EQ(found(), std::nullopt);
 }
 
-TEST_F(CpuQuota, OfVersion2) {
+TEST_F(CpuQuota, ReadsCgroupVersion2) {
   plant("proc/self/cgroup", "0::/\n");
   plant("sys/fs/cgroup/cpu.max", "150000 100000\n");
   EXPECT_EQ(found(), 1.5);
@@ -73,7 +73,7 @@ TEST_F(CpuQuota, OfVersion2) {
   EXPECT_EQ(found(), std::nullopt);
 }
 
-TEST_F(CpuQuota, OfVersion1) {
+TEST_F(CpuQuota, ReadsCgroupVersion1) {
   plant("proc/self/cgroup", "5:memory:/other\n4:cpu,cpuacct:/docker/a\n3:cpuset:/\n");
   plant("sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "200000\n");
   plant("sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "50000\n");
@@ -82,7 +82,7 @@ TEST_F(CpuQuota, OfVersion1) {
   EXPECT_EQ(found(), std::nullopt);
 }
 
-TEST_F(CpuQuota, TheLeastOfAllAbove) {
+TEST_F(CpuQuota, IsTheLowestOfAllParentGroups) {
   plant("proc/self/cgroup", "0::/pods/pod/container\n");
   plant("sys/fs/cgroup/pods/pod/container/cpu.max", "max 100000\n");
   plant("sys/fs/cgroup/pods/pod/cpu.max", "300000 100000\n");
@@ -94,7 +94,7 @@ TEST_F(CpuQuota, TheLeastOfAllAbove) {
   EXPECT_EQ(found(), 0.25) << "another process's group";
 }
 
-TEST_F(CpuQuota, TheLeastOfBothVersions) {
+TEST_F(CpuQuota, IsTheLowerOfBothVersions) {
   plant("proc/self/cgroup", "4:cpuacct,cpu:/a\n1:name=systemd:/a\n0::/a\n");
   plant("proc/self/mountinfo",
         "30 25 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n"
@@ -109,7 +109,7 @@ TEST_F(CpuQuota, TheLeastOfBothVersions) {
 }
 
 // A container sees the groups from its own downwards, but its group's name is the host's.
-TEST_F(CpuQuota, OfAContainerWhoseGroupIsMounted) {
+TEST_F(CpuQuota, ReadsTheGroupMountedInAContainer) {
   plant("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc/inner\n");
   plant("proc/self/mountinfo", "33 30 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");
   plant("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n");

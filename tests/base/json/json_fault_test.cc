@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-TEST(JsonFault, WhatIsJsonHasNone) {
+TEST(JsonFault, ValidJsonHasNone) {
   for (const char* text :
        {"1", " {} ", "[]", "\xef\xbb\xbf{\"a\": [1, -0.5e+3, 1e-999, true, false, null, \"\\u00e4\\n\\\"\"]}\r\n",
         "{\"\xc3\xa4\xf0\x9f\x98\x80\": \"\x7f\"}", "\"\""}) {
@@ -22,7 +22,7 @@ TEST(JsonFault, WhatIsJsonHasNone) {
   EXPECT_EQ(found_in_json("[]"), "another value");
 }
 
-TEST(JsonFault, NamesWhatAndWhere) {
+TEST(JsonFault, NamesTheFaultAndItsLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "nothing in line 1"},
       {" \n\n", "nothing in line 3"},
@@ -58,7 +58,7 @@ TEST(JsonFault, NamesWhatAndWhere) {
 }
 
 // Valid JSON that parsers may still refuse. It is not mentioned if there is a real fault.
-TEST(JsonFault, NamesWhatParsersRefuseAllTheSame) {
+TEST(JsonFault, NamesValidJsonThatParsersRefuse) {
   const std::pair<const char*, const char*> cases[] = {
       {"\xef\xbb\xbf{}", "a byte order mark before its beginning in line 1"},
       {"{\n\"a\": \"\\ud800\"}", "\\ud800, half of a character, in a string in line 2"},
@@ -84,7 +84,7 @@ TEST(JsonFault, NamesWhatParsersRefuseAllTheSame) {
 }
 
 // A file that is cut off at any place has a fault.
-TEST(JsonFault, EveryCutIsFound) {
+TEST(JsonFault, DetectsEveryTruncation) {
   const std::string text = "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5}";
   ASSERT_FALSE(find_json_fault(text));
   for (std::size_t size = 0; size < text.size(); ++size)
@@ -93,7 +93,7 @@ TEST(JsonFault, EveryCutIsFound) {
 
 // A text has a fault exactly if a parser refuses it. (An integer of more than 64 bits is JSON, but simdjson does not
 // read it.)
-TEST(JsonFault, IsFoundWhereAParserFindsOne) {
+TEST(JsonFault, AgreesWithAParser) {
   const std::string whole =
       "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5, \"d\": [null, [], {}, \"\"]}";
   constexpr std::string_view kPieces[] = {"{", "}",  "[",    "]", ",",  ":",    "\"",   "\\",   "0", "-",

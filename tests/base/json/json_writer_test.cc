@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-TEST(JsonWriter, EscapesWhatJsonDoesNotAllowInAString) {
+TEST(JsonWriter, EscapesCharactersThatStringsMayNotContain) {
   EXPECT_EQ(json_string("a \"b\" \\ \n\x01\x7f é"), "\"a \\\"b\\\" \\\\ \\u000a\\u0001\\u007f é\"");
 }
 
@@ -21,7 +21,7 @@ TEST(JsonWriter, NumbersReadBackTheSame) {
   EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "null");
 }
 
-TEST(JsonWriter, MembersComeInTheirOrder) {
+TEST(JsonWriter, KeepsTheOrderOfMembers) {
   const std::string name = "loss \"x\"";
   EXPECT_EQ(JsonObject()
                 .add("step", 3)
@@ -44,7 +44,7 @@ TEST(JsonWriter, MembersComeInTheirOrder) {
   EXPECT_EQ(JsonArray().text(), "[]");
 }
 
-TEST(JsonWriter, TheLayoutSaysWhatStandsBetweenMembers) {
+TEST(JsonWriter, TheLayoutDeterminesSeparators) {
   const auto object = [](JsonLayout layout) {
     return JsonObject(layout).add("a", 1).add("b", JsonArray(layout).add(2).add(3)).text();
   };
@@ -53,7 +53,7 @@ TEST(JsonWriter, TheLayoutSaysWhatStandsBetweenMembers) {
   EXPECT_EQ(object(JsonLayout::lines), "{\n\"a\":1,\n\"b\":[\n2,\n3]}");
 }
 
-TEST(JsonWriter, AnObjectTakesTheMembersOfAnother) {
+TEST(JsonWriter, AppendsTheMembersOfAnotherObject) {
   const JsonObject other = JsonObject().add("b", 2).add("c", 3);
   EXPECT_EQ(JsonObject().add("a", 1).add_all(other).add_all(JsonObject()).text(), "{\"a\":1,\"b\":2,\"c\":3}");
   EXPECT_EQ(JsonObject().add_all(other).members(), "\"b\":2,\"c\":3");

@@ -30,7 +30,7 @@ TEST(ControlLine, ANoticeEndsTheWaitsOfAllOthers) {
 }
 
 // The wait continues while the notice is on its way, and ends when it arrives.
-TEST(ControlLine, ALateNoticeEndsAWaitThatHasBegun) {
+TEST(ControlLine, ALateNoticeEndsAWaitInProgress) {
   Gate failed(2);
   fake_mpi::run_well(
       2,
@@ -46,7 +46,7 @@ TEST(ControlLine, ALateNoticeEndsAWaitThatHasBegun) {
       {}, [] { fake_mpi::delay_notices(1, 0, 25); });
 }
 
-// Nobody is waiting. A look outside of waits finds the notice, and so does the end.
+// No rank is waiting. A check outside of waits finds the notice, and so does the end of the run.
 TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
   for (const bool at_the_end : {false, true}) {
     Gate failed(2);
@@ -70,7 +70,7 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
 
 // Two ranks fail before they have heard of each other. If the lower one's notice comes soon, its failure counts,
 // otherwise the rank's own. Later notices change nothing, because a rank has then said why.
-TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
+TEST(ControlLine, TheSimultaneousFailureOfTheLowestRankCounts) {
   for (const bool soon : {true, false}) {
     Gate both(2);
     fake_mpi::run_well(
@@ -103,7 +103,7 @@ TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
 }
 
 // The order in which notices arrive does not matter.
-TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
+TEST(ControlLine, TheNoticeOfTheLowestRankCounts) {
   Gate all(3);
   fake_mpi::run_well(
       3,
@@ -123,7 +123,7 @@ TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
 
 // A failure whose notice had already arrived here, even unread, was first, so this rank is silent. `in_a_lane`: the
 // rank's own work has set the token by then.
-TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {
+TEST(ControlLine, ARankThatFailsAfterANoticeIsSilent) {
   for (const bool in_a_lane : {false, true}) {
     Gate failed(2);
     fake_mpi::run_well(2, [&](int number) {
@@ -141,7 +141,7 @@ TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {
   }
 }
 
-TEST(ControlLine, AFailureIsToldOnceAndItsLongCauseIsCut) {
+TEST(ControlLine, AFailureIsReportedOnceAndALongCauseIsTruncated) {
   const std::string cause(3'000, 'x');
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
@@ -158,7 +158,7 @@ TEST(ControlLine, AFailureIsToldOnceAndItsLongCauseIsCut) {
   EXPECT_EQ(fake_mpi::calls(1, "Isend"), 1U);
 }
 
-// Otherwise the others would wait for ever. They need no notice of a farewell.
+// Otherwise the others would wait forever. They need no notice after a farewell.
 TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   for (const bool fails : {true, false}) {
     fake_mpi::run_well(2, [&](int number) {
@@ -178,8 +178,8 @@ TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   }
 }
 
-// MPI itself may be the cause.
-TEST(ControlLine, AFailureIsToldThoughMpiFails) {
+// The cause may be MPI itself.
+TEST(ControlLine, AFailureIsReportedEvenIfMpiFails) {
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
     if (number == 1) {
@@ -192,7 +192,7 @@ TEST(ControlLine, AFailureIsToldThoughMpiFails) {
   });
 }
 
-// All others wait for a farewell that is long on its way.
+// All others wait for a farewell that takes long to arrive.
 TEST(ControlLine, TheEndWaitsForALateFarewell) {
   fake_mpi::run_well(
       3,
@@ -211,8 +211,8 @@ TEST(ControlLine, TheEndWaitsForALateFarewell) {
   }
 }
 
-// Requests in flight may point at memory that is gone.
-TEST(ControlLine, MpiIsNotTouchedAfterAFailure) {
+// Requests in flight may point to memory that has been freed.
+TEST(ControlLine, MpiIsNotCalledAfterAFailure) {
   fake_mpi::run_well(2, [](int number) {
     std::size_t before = 0;
     {

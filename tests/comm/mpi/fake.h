@@ -30,7 +30,7 @@ void belong_to(int rank);
 void set_bytes_per_call(std::size_t bytes, bool newest_first = false);
 // Data from one rank to another stops once this many bytes have arrived there.
 void stop_data(int from, int to, std::size_t after);
-// The receiver does not see notices from the other rank in its next `calls` looks after one was sent.
+// After a notice was sent, the receiver does not see it in its next `calls` checks.
 void delay_notices(int from, int to, std::size_t calls);
 // From now on this call fails on the rank. `name`: without "MPI_".
 void fail_calls(int rank, const std::string& name);

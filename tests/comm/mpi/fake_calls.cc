@@ -13,7 +13,7 @@ namespace {
 
 using namespace fake_mpi;
 
-// A collective that runs in messages of its own.
+// A collective that uses separate messages.
 template <typename Post>
 int together(MPI_Comm of, MPI_Request* out, const char* name, Post post) {
   const Comm& comm = comm_of(of);
@@ -89,7 +89,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int, int, MPI_Info, MPI_Comm* out) {
   std::vector<int> members;
   const auto node = [](int rank) { return fake->nodes[static_cast<std::size_t>(rank)]; };
   std::ranges::copy_if(of.members, std::back_inserter(members), [&](int rank) { return node(rank) == node(of.rank); });
-  // One node's ranks only, so that other nodes' ranks do not join its collectives.
+  // It has the ranks of one node only, so that ranks of other nodes do not join its collectives.
   Comm* const made = make(meeting.context * 1'000 + node(of.rank), of.rank, members, Carries::set_up);
   fake->open.insert(made);
   *out = reinterpret_cast<MPI_Comm>(made);

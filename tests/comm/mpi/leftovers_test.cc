@@ -45,7 +45,7 @@ class Leftovers : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(Leftovers, SegmentsThatNobodyHasOpenGo) {
+TEST_F(Leftovers, UnusedSegmentsAreRemoved) {
   segment(own("vader_segment", "0.2de10001.0"));
   segment(own("sm_segment", "1000.5.1"));
   EXPECT_EQ(clear(), 2U);
@@ -67,7 +67,7 @@ TEST_F(Leftovers, SegmentsInUseStay) {
   EXPECT_THAT(there("shm"), ElementsAre(open_one));
 }
 
-TEST_F(Leftovers, WhatIsNotOwnStays) {
+TEST_F(Leftovers, FilesOfOtherUsersStay) {
   const auto mine = folder_.write("mine", "precious");
   const std::set<std::string> names = {"vader_segment.elsewhere.0.1.0", "vader_segment", own("other_segment", "0.1.0"),
                                        own("vader_segment", "0.1.link"), own("sm_segment", "0.1.folder")};
@@ -87,7 +87,7 @@ TEST_F(Leftovers, WhatIsNotOwnStays) {
   EXPECT_EQ(folder_.read("mine"), "precious");
 }
 
-TEST_F(Leftovers, SessionFoldersOfEndedStartsGo) {
+TEST_F(Leftovers, SessionFoldersOfEndedRunsAreRemoved) {
   const std::string ended = ended_process();
   folder_.write(sessions() + "/pid." + ended + "/contact.txt", "");
   folder_.write(sessions() + "/pid." + ended + "/pmix_dstor/lock", "");
@@ -97,7 +97,7 @@ TEST_F(Leftovers, SessionFoldersOfEndedStartsGo) {
   EXPECT_THAT(there("tmp"), IsEmpty());
 }
 
-TEST_F(Leftovers, SessionFoldersOfOthersAndOfWhatRunsStay) {
+TEST_F(Leftovers, SessionFoldersOfOtherUsersAndOfActiveRunsStay) {
   const std::string ended = ended_process(), running = std::to_string(getpid()), user = std::to_string(geteuid());
   folder_.write(sessions() + "/pid." + running + "/contact.txt", "");
   const auto held = folder_.write(sessions() + "/pid." + ended + "/lock", "");

@@ -12,10 +12,10 @@
 
 namespace strata::comm {
 
-// A rank with its end of the line.
+// A rank with its end of the control line.
 struct LineEnd {
   explicit LineEnd(std::chrono::seconds patience = std::chrono::minutes(10)) : line(session, token, patience) {}
-  // The cause with which a call ends; "" if it ends without one.
+  // The cause of a call's failure; "" if the call succeeds.
   template <typename F>
   static std::string cause_of(F&& f) {
     try {

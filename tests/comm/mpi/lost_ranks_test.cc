@@ -1,4 +1,4 @@
-// Ranks that are lost without a message: how a ControlLine finds them, and which rank prints it.
+// Ranks that are lost without a message: how a ControlLine detects them, and which rank prints the loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-// A process that has ended: a neighbour as rank `number`.
+// A process that has ended, as a neighbour with rank `number`.
 Process ended_process(int number) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
@@ -25,7 +25,7 @@ Process ended_process(int number) {
   return {number, child, 1};
 }
 
-TEST(LostRanks, ADeadNeighbourIsNamedToAllOthers) {
+TEST(LostRanks, ADeadNeighbourIsReportedToAllRanks) {
   fake_mpi::run_well(3, [&](int number) {
     LineEnd rank;
     if (number == 1) return;
@@ -43,8 +43,8 @@ TEST(LostRanks, ADeadNeighbourIsNamedToAllOthers) {
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";
 }
 
-// Its farewell may come between the look for messages and the look at its process.
-TEST(LostRanks, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
+// Its farewell may arrive between the check for messages and the check of its process.
+TEST(LostRanks, ANeighbourThatLeftAtTheLastMomentIsNotDead) {
   for (const bool at_the_end : {false, true}) {
     fake_mpi::run_well(
         2,
@@ -64,7 +64,7 @@ TEST(LostRanks, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
 }
 
 // A departed rank's last data may still be on their way. What has not arrived after three seconds never will.
-TEST(LostRanks, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
+TEST(LostRanks, RanksThatWaitForADepartedRankReportIt) {
   Gate done(2);
   fake_mpi::run_well(2, [&](int number) {
     LineEnd rank;
@@ -86,7 +86,7 @@ TEST(LostRanks, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
   });
 }
 
-// Nobody here sees the process of a rank on another node.
+// The process of a rank on another node is not visible here.
 TEST(LostRanks, ARankOfAnotherNodeThatDoesNotLeaveIsNamed) {
   Gate said(3);
   fake_mpi::run_well(
@@ -113,7 +113,7 @@ TEST(LostRanks, ARankOfAnotherNodeThatDoesNotLeaveIsNamed) {
 
 // Two ranks of its node notice the loss before they hear of each other. One of them prints it at once, and the rank on
 // another node is silent. In the second round the dead rank has printed its own failure.
-TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
+TEST(LostRanks, TheFirstRankThatNoticesALossPrintsIt) {
   for (const bool lost : {true, false}) {
     std::atomic<int> printed{0};
     Gate failed(3);
@@ -125,7 +125,7 @@ TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
             EXPECT_EQ(failure.rank, 1);
             EXPECT_NE(number, 3);
             EXPECT_THAT(failure.cause, HasSubstr("ended without a message"));
-            EXPECT_EQ(fake_mpi::calls(number, "Isend"), 0U) << "before MPI may end this process";
+            EXPECT_EQ(fake_mpi::calls(number, "Isend"), 0U) << "before MPI can end this process";
             ++printed;
           });
           if (number == 1) {
@@ -152,7 +152,7 @@ TEST(LostRanks, ALossIsPrintedByTheFirstThatNotices) {
 }
 
 // Nodes cannot agree in time: one rank of each prints what it missed.
-TEST(LostRanks, ARankThatIsMissedOnTwoNodesIsPrintedByOneRankOfEach) {
+TEST(LostRanks, OneRankPerNodePrintsALoss) {
   std::atomic<int> printed[2] = {0, 0};
   Gate gave_up(4), done(5);
   fake_mpi::run_well(5,

@@ -33,7 +33,7 @@ std::unique_ptr<World> messages() {
   return mpi_messages_world(std::make_unique<MpiSession>(), "", 2s);
 }
 
-// The data of a gather of one shard per rank, in a lane.
+// The data of a gather in a lane, with one shard per rank.
 class Gather {
  public:
   Gather(World& world, std::size_t shard)
@@ -86,7 +86,7 @@ void expect_all_ended_well(int ranks) {
 
 // Every collective of two lanes at once, over a world, its groups, and nodes, whose ranks pass pieces on as they
 // arrive. Bytes arrive in small parts, and messages do not end in the order in which they began.
-TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
+TEST(MpiMessages, CollectivesWithPartialArrivals) {
   const std::vector<std::vector<int>> places = {{0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
   for (const auto& nodes : places) {
     const auto ranks = static_cast<int>(nodes.size());
@@ -97,8 +97,9 @@ TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
   }
 }
 
-// One byte arrives per call: of messages shorter and longer than MPI's eager limit, with a broadcast in another lane.
-TEST(MpiMessages, AMessageThatArrivesByteByByte) {
+// One byte arrives per call, for messages shorter and longer than MPI's eager limit, during a broadcast in another
+// lane.
+TEST(MpiMessages, AMessageArrivesByteByByte) {
   fake_mpi::run_well(
       2,
       [](int) {
@@ -126,8 +127,8 @@ TEST(MpiMessages, AMessageThatArrivesByteByByte) {
   expect_all_ended_well(2);
 }
 
-// One large message would block the other direction; many at once would take the memory of all.
-TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreOnTheirWay) {
+// One large message would block the other direction, and many at once would need memory for all of them.
+TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreInFlight) {
   fake_mpi::run_well(
       2,
       [](int) {
@@ -181,11 +182,11 @@ void fail_amid_a_message(int failing, bool late) {
       [&] {
         if (late) fake_mpi::delay_notices(failing, 0, fake_mpi::kAll);
       });
-  for (const int rank : {0, 1, 2}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 0U) << "it would wait for the others";
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 0U) << "it would wait for other ranks";
 }
 
 // The failing rank may also be the receiver.
-TEST(MpiMessages, ARankThatFailsAmidAMessage) {
+TEST(MpiMessages, ARankFailsInTheMiddleOfAMessage) {
   for (const bool late : {false, true})
     for (const int failing : {1, 2}) fail_amid_a_message(failing, late);
   fail_amid_a_message(0, false);
@@ -193,7 +194,7 @@ TEST(MpiMessages, ARankThatFailsAmidAMessage) {
 
 // A notice that arrives after a collective has ended does not affect its data. Later collectives end with the cause,
 // and so do waits in other lanes.
-TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
+TEST(MpiMessages, ANoticeArrivesAfterACollectiveHasEnded) {
   std::latch ended(2), waiting(2);
   fake_mpi::run_well(
       2,
@@ -225,7 +226,7 @@ TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
 }
 
 // A departed rank's last data may arrive later than its farewell.
-TEST(MpiMessages, AFarewellThatOvertakesData) {
+TEST(MpiMessages, AFarewellOvertakesData) {
   std::latch left(2);
   fake_mpi::run_well(2, [&](int number) {
     const auto world = messages();
@@ -249,8 +250,8 @@ TEST(MpiMessages, AFarewellThatOvertakesData) {
   expect_all_ended_well(2);
 }
 
-// Ranks whose MPI call fails report that call, and the others report their own.
-TEST(MpiMessages, AnErrorOfMpiIsThatOfItsRank) {
+// A rank whose MPI call fails reports that call, and the other ranks report theirs.
+TEST(MpiMessages, AnMpiErrorIsReportedByItsRank) {
   for (const char* call : {"Testsome", "Irecv"}) {
     std::latch fails(2);
     fake_mpi::run_well(2, [&](int number) {

@@ -36,7 +36,7 @@ TEST(MpiSession, KnowsTheNodesByTheirLowestRanks) {
 }
 
 // MPI_Finalize waits for ranks that never call it.
-TEST(MpiSession, AnAbandonedOneDoesNotFinalize) {
+TEST(MpiSession, AnAbandonedSessionDoesNotFinalize) {
   fake_mpi::run_well(2, [](int rank) {
     MpiSession session;
     if (rank == 1) session.abandon();
@@ -45,7 +45,7 @@ TEST(MpiSession, AnAbandonedOneDoesNotFinalize) {
   EXPECT_EQ(fake_mpi::calls(1, "Finalize"), 0U);
 }
 
-TEST(MpiSession, RefusesASecondOneAndAnMpiForOneThread) {
+TEST(MpiSession, RefusesASecondSessionAndASingleThreadedMpi) {
   fake_mpi::run_well(1, [](int) {
     const MpiSession session;
     EXPECT_FAILURE(MpiSession(), Exit::usage, testing::HasSubstr("initialised already"));

@@ -1,4 +1,4 @@
-// How ranks that share memory meet, and how they end; ranks are threads.
+// How ranks that share memory connect and end. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 std::unique_ptr<World> shared_memory(std::string& why_not) {
   auto session = std::make_unique<MpiSession>();
   auto world = mpi_shared_memory_world(session, why_not);
-  EXPECT_EQ(session == nullptr, world != nullptr) << "the session is left for another world";
+  EXPECT_EQ(session == nullptr, world != nullptr) << "the session stays for another world";
   return world;
 }
 
@@ -70,7 +70,7 @@ TEST(MpiSharedMemory, RanksOfANodeReadEachOthersArenas) {
   }
 }
 
-TEST(MpiSharedMemory, RanksOfDifferentNodesDoNot) {
+TEST(MpiSharedMemory, RanksOfDifferentNodesDoNotShareMemory) {
   fake_mpi::run_well(3,
                      [](int) {
                        std::string why_not = "of before";
@@ -81,7 +81,7 @@ TEST(MpiSharedMemory, RanksOfDifferentNodesDoNot) {
 }
 
 // All ranks get the same reason, whichever rank failed.
-TEST(MpiSharedMemory, OneRankThatCannotMapIsEnough) {
+TEST(MpiSharedMemory, OneRankThatCannotMapDisablesSharing) {
   const std::string error = std::strerror(EACCES);
   const auto refused = [](long call, int of, int ranks) {
     std::vector<std::string> why(static_cast<std::size_t>(ranks));
@@ -101,7 +101,7 @@ TEST(MpiSharedMemory, OneRankThatCannotMapIsEnough) {
   };
   EXPECT_THAT(refused(SYS_readlink, 1, 3), Each(HasSubstr("cannot be read (" + error + ")")));
   EXPECT_THAT(refused(SYS_memfd_create, 0, 2), Each(HasSubstr("of shared memory (" + error + ")")))
-      << "rank 0's reason, not what follows from it";
+      << "rank 0's reason, not its consequences";
 }
 
 TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
@@ -119,10 +119,10 @@ TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
     EXPECT_EQ(world->prints_failure(), rank == 1);
     EXPECT_THROW(world->leave(), Aborted);
   });
-  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
+  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all ranks have left";
 }
 
-// A notice arrives after the last collective, when this rank does not look any more. leave() finds it.
+// A notice arrives after the last collective, when this rank no longer checks for notices. leave() finds it.
 TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
   fake_mpi::run_well(2, [](int rank) {
     std::string why_not;
@@ -136,11 +136,11 @@ TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
     EXPECT_THROW(world->leave(), Aborted);
     EXPECT_EQ(world->failure().rank, 1);
   });
-  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
+  for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all ranks have left";
 }
 
-// MPI_Finalize would wait for a rank that has failed and does not come.
-TEST(MpiSharedMemory, NobodyFinalizesWhereAFailedRankHangs) {
+// MPI_Finalize would wait for a failed rank that never calls it.
+TEST(MpiSharedMemory, NoRankFinalizesIfAFailedRankHangs) {
   std::latch ended(2);
   fake_mpi::run_well(2, [&](int rank) {
     std::string why_not;
@@ -157,7 +157,7 @@ TEST(MpiSharedMemory, NobodyFinalizesWhereAFailedRankHangs) {
   EXPECT_EQ(fake_mpi::calls(0, "Finalize"), 0U);
 }
 
-TEST(MpiSharedMemory, OneRankSharesWithNobody) {
+TEST(MpiSharedMemory, OneRankHasNobodyToShareWith) {
   fake_mpi::run_well(1, [](int) {
     std::string why_not;
     const auto world = shared_memory(why_not);

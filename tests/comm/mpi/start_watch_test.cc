@@ -33,13 +33,13 @@ TEST_F(StartWatchTest, EndsAProcessThatWaitsTooLong) {
   EXPECT_EXIT(wait_as(1, 3, 60s), testing::ExitedWithCode(1), "strata: rank 1 of 3 has waited 1 s for the others");
 }
 
-TEST_F(StartWatchTest, LeavesAProcessThatConnectedOrIsAlone) {
+TEST_F(StartWatchTest, IgnoresProcessesThatConnectedOrAreAlone) {
   EXPECT_EXIT(wait_as(0, 2, 0ms), testing::ExitedWithCode(0), "");
   EXPECT_EXIT(wait_as(0, 1, 1500ms), testing::ExitedWithCode(0), "");
   EXPECT_EXIT(wait_as(1, 2, 1500ms), testing::ExitedWithCode(0), "") << "the lower rank prints first";
 }
 
-TEST_F(StartWatchTest, RefusesWhatIsNoNumberOfSeconds) {
+TEST_F(StartWatchTest, RefusesAnInvalidNumberOfSeconds) {
   for (const char* text : {"0", "-1", "soon", "5s", "86401", "99999999999"}) {
     setenv("STRATA_CONNECT_SECONDS", text, 1);
     EXPECT_FAILURE(StartWatch(0, 2), Exit::usage, HasSubstr("STRATA_CONNECT_SECONDS is \"" + std::string(text)));

@@ -1,6 +1,6 @@
 // A fake of NCCL between threads of one process, as far as comm/nccl*.cc calls it, built as the library's file. As
-// documented, it is non-blocking; kernels are work in streams of the fake CUDA, where they wait for each other. Use of
-// a freed communicator, or freeing one under an open group, ends the process: the real one does not survive it.
+// documented, it is non-blocking; kernels are work in streams of the fake CUDA, where they wait for each other. Using a
+// freed communicator, or freeing one in an open group, ends the process, because the real library would crash.
 #include "tests/comm/nccl/fake.h"
 
 #include <atomic>
@@ -28,7 +28,7 @@ using fake_nccl::Operation;
 
 constexpr auto kStuck = 1s;
 
-// The ranks that share an id.
+// The ranks that share an ID.
 struct Clique {
   int joined = 0, finalized = 0;
   fake_nccl::Offers offers;
@@ -81,7 +81,7 @@ ncclComm& alive(ncclComm* comm) {
   die("a communicator is used that there is not, or no more");
 }
 
-// The real library would start another GPU for this thread, or work on that one.
+// The real library would initialise another GPU for this thread, or use the wrong one.
 void check_device(const ncclComm& comm) {
   int device = -1;
   (void)cudaGetDevice(&device);
@@ -137,7 +137,7 @@ void launch(ncclComm& comm) {
   });
 }
 
-// Tells them to stop; what frees them waits for the whole GPU.
+// Tells the operations to stop. Freeing them waits for the whole GPU.
 void stop(ncclComm& comm) {
   if (comm.in_group) die("a communicator is freed under an open group");
   comm.aborted = true;
@@ -160,7 +160,7 @@ void free(Lock& lock, ncclComm& comm) {
   if (!changed.wait_for(lock, kStuck, idle)) ++stuck_calls;
 }
 
-// One call in a group or outside of one, which then is its own.
+// One call, in a group or alone, which is then a group of its own.
 ncclResult_t in_group(ncclComm* comm, cudaStream_t stream, const std::function<void(ncclComm&)>& add) {
   ncclGroupStart();
   ncclResult_t result = ncclSuccess;

@@ -1,8 +1,8 @@
 #pragma once
 #include <nccl.h>
 
-// What tests tell the fake of NCCL (fake.cc) and ask it. Ranks are threads, each with a GPU of the fake of CUDA whose
-// number is the rank's.
+// How tests control and query the fake of NCCL (fake.cc). Ranks are threads, and each has the GPU with its number in
+// the fake of CUDA.
 namespace fake_nccl {
 
 // A fault in later calls: it happens at the `at`-th such event, counted from 0 over all communicators of a rank.
@@ -20,7 +20,7 @@ void set(int rank, Fault fault, int at = 0);
 void slow_down(int microseconds);
 // The version that ncclGetVersion returns on the calling thread; 0: 2.29.3.
 void set_version(int version);
-// Nothing goes wrong any more. Called between tests, when no communicator is left.
+// Clears all faults. Called between tests, when no communicator exists.
 void reset();
 
 // The numbers of communicators that were neither destroyed nor aborted, and of those that have registered buffers.

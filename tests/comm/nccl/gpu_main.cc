@@ -1,5 +1,5 @@
-// The real NCCL on a real GPU, by one rank: what it takes and returns, not what ranks make of each other. Skipped, with
-// the reason, if there is no GPU or no NCCL.
+// Tests the real NCCL on a real GPU with one rank, so only its calls and results, and no exchange between ranks.
+// Skipped, with the reason, if there is no GPU or no NCCL.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ std::vector<std::byte> numbered(std::size_t bytes, int seed) {
   return out;
 }
 
-TEST(NcclOnAGpu, MovesBytesRegistersAndTakesLeave) {
+TEST(NcclOnAGpu, MovesBytesRegistersBuffersAndLeaves) {
   run_ranks(1, std::chrono::seconds(60), [](Rank& rank) {
     device::Arena arena(3 * kBytes, rank.device);
     device::Lane gather_lane = rank.lane("gather"), reduce_lane = rank.lane("reduce");

@@ -1,5 +1,5 @@
-// What the watch, the communicators and their destructors do when NCCL fails, hangs, or goes while it is used. The fake
-// ends the process where the real one would crash, and counts what it would wait for.
+// How the watch, the communicators and their destructors react if NCCL fails, hangs, or is destroyed while in use. The
+// fake ends the process when the real library would crash, and counts calls in which it would wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class NcclFailure : public ::testing::Test {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// A lane with its communicator and what a gather needs.
+// A lane with its communicator and the buffers of a gather.
 struct Gather {
   Gather(Rank& rank, const char* name)
       : arena(3000, rank.device), lane(rank.lane(name)), communicator(rank.open(lane)) {}
@@ -98,7 +98,7 @@ TEST_F(NcclFailure, ACollectiveThatHangsEndsAllRanks) {
 }
 
 // A thread that waits for room in a stream blocks other CUDA calls, so the watch must make none.
-TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
+TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForQueueSpace) {
   const std::string text = failure(kShort, [](Rank& rank) {
     Gather gather(rank, "gather");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -109,8 +109,8 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// The patience applies to each collective, not to all that were issued together.
-TEST_F(NcclFailure, ALongRowOfCollectivesIsNoHang) {
+// The time limit applies to each collective, not to all collectives that were issued together.
+TEST_F(NcclFailure, ManyQueuedCollectivesAreNotAHang) {
   constexpr auto kPatience = 500ms;
   const auto slow = [](void*) { std::this_thread::sleep_for(120ms); };
   const std::string text = failure(kPatience, [&](Rank& rank) {
@@ -157,7 +157,7 @@ TEST_F(NcclFailure, AnAbortWhileItConnectsLeavesNothingBehind) {
   EXPECT_THAT(text, HasSubstr("told to stop"));
 }
 
-TEST_F(NcclFailure, LeaveThatOthersDoNotTakeIsNoticed) {
+TEST_F(NcclFailure, NoticesThatOtherRanksDoNotLeave) {
   fake_nccl::set(1, Fault::finalize_hangs);
   const std::string text = failure(kShort, [](Rank& rank) {
     { const Gather gather(rank, "gather"); }
@@ -166,7 +166,7 @@ TEST_F(NcclFailure, LeaveThatOthersDoNotTakeIsNoticed) {
   EXPECT_THAT(text, HasSubstr("has not reached the other ranks for 0.2 s"));
 }
 
-TEST_F(NcclFailure, TwoThatHangAreAbortedTogether) {
+TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
   const std::string text = failure(kShort, [](Rank& rank) {
     Gather gather(rank, "gather"), reduce(rank, "reduce");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -177,8 +177,8 @@ TEST_F(NcclFailure, TwoThatHangAreAbortedTogether) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// This happens before the watch has looked.
-TEST_F(NcclFailure, TwoThatHangAreAbortedTogetherByADestructor) {
+// This happens before the watch's first check.
+TEST_F(NcclFailure, ADestructorAbortsTwoHungCommunicatorsTogether) {
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     std::optional<Gather> gather(std::in_place, rank, "gather"), reduce(std::in_place, rank, "reduce");
     if (rank.world.rank() == 1) wait_for_abort(rank);
@@ -218,7 +218,7 @@ TEST_F(NcclFailure, NothingIsUsedAfterTheAbort) {
   }
 }
 
-TEST_F(NcclFailure, ACallThatIsRefusedSaysWhichAndLeavesNoGroupOpen) {
+TEST_F(NcclFailure, ARefusedCallIsNamedAndLeavesNoGroupOpen) {
   fake_nccl::set(0, Fault::call_is_refused, 2);
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     Gather gather(rank, "gather");

@@ -216,7 +216,7 @@ std::array<std::string, 2> connect(std::array<device::Device, 2> devices, int ve
 
 constexpr device::Device kFirst{device::Kind::cuda, 0}, kSecond{device::Kind::cuda, 1};
 
-TEST_F(Nccl, AWorldOfGpusGathersByIt) {
+TEST_F(Nccl, AWorldOfGpusUsesNccl) {
   connect({kFirst, kSecond}, 0, Backend::automatic, [](World& world) {
     require(world.describe() == "nccl 2.29.3 over threads", "describe()");
     const ShardedRange range{100, 0, 200};
@@ -233,7 +233,7 @@ TEST_F(Nccl, AWorldOfGpusGathersByIt) {
 }
 
 // Ranks with registered buffers cannot communicate with ranks without.
-TEST_F(Nccl, BuffersAreRegisteredOnAllRanksOrOnNone) {
+TEST_F(Nccl, BuffersAreRegisteredOnAllRanksOrNone) {
   const auto registered = [] {
     int count = -1;
     connect({kFirst, kSecond}, 0, Backend::automatic, [&](World& world) {
@@ -252,13 +252,13 @@ TEST_F(Nccl, BuffersAreRegisteredOnAllRanksOrOnNone) {
   EXPECT_EQ(registered(), 0);
 }
 
-TEST_F(Nccl, OtherVersionsOnOtherRanksAreRefusedWithBoth) {
+TEST_F(Nccl, DifferentVersionsAreRefusedAndBothAreNamed) {
   EXPECT_FAILURE(connect({kFirst, kSecond}, 22703, Backend::automatic, [](World&) {}), Exit::usage,
                  AllOf(HasSubstr("rank 0 found NCCL 2.29.3 and rank 1 NCCL 2.27.3"),
                        HasSubstr("install the same version on all nodes")));
 }
 
-TEST_F(Nccl, AVersionThatCannotEndAHangIsLeftOut) {
+TEST_F(Nccl, AVersionThatCannotEndAHangIsNotUsed) {
   EXPECT_FAILURE(connect({kFirst, kSecond}, 22105, Backend::nccl, [](World&) {}), Exit::usage,
                  AllOf(HasSubstr("2.21.5"), HasSubstr("install 2.22 or newer")));
   const auto told = connect({kFirst, kSecond}, 22105, Backend::automatic,
@@ -272,11 +272,11 @@ TEST_F(Nccl, RanksThatShareAGpuAreRefused) {
   EXPECT_THAT(connect({kFirst, kFirst}, 0, Backend::automatic, [](World&) {}), Each(kShared));
 }
 
-TEST_F(Nccl, RanksOfTheCpuAreToldNothing) {
+TEST_F(Nccl, CpuRanksGetNoNote) {
   EXPECT_THAT(connect({}, 0, Backend::automatic, [](World&) {}), Each(""));
 }
 
-TEST_F(Nccl, AGpuThatThereIsNotEndsAllRanks) {
+TEST_F(Nccl, AMissingGpuEndsAllRanks) {
   EXPECT_FAILURE(connect({kFirst, {device::Kind::cuda, 9}}, 0, Backend::automatic, [](World&) {}), Exit::usage,
                  HasSubstr("rank 1: there is no GPU with that number"));
 }

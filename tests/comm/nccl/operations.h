@@ -7,7 +7,8 @@
 #include <tuple>
 #include <vector>
 
-// The operations of which a kernel of the fake NCCL consists. Ranks meet over the data that each gives to others.
+// The operations of which a kernel of the fake NCCL consists. Ranks synchronize through the data that each gives to
+// others.
 namespace fake_nccl {
 
 [[noreturn]] inline void die(const char* why) {
@@ -16,7 +17,7 @@ namespace fake_nccl {
 }
 
 using Key = std::tuple<int, int, std::uint64_t>;  // from, to (-1: all), the how manieth
-// Bytes that a rank gives, until all takers have them.
+// Bytes that a rank gives, kept until all receivers have them.
 struct Offer {
   const void* data;
   std::size_t bytes;
@@ -34,7 +35,7 @@ struct Operation {
   int takers;
 };
 
-// wait(reached) blocks until reached(); false if the kernel has to stop first: then all is over.
+// wait(reached) blocks until reached() is true. Returns false if the kernel has to stop first; then the run is over.
 template <typename Wait, typename Notify>
 void run(const std::vector<Operation>& operations, Offers& offers, const Wait& wait, const Notify& notify) {
   // A rank's own copy is made before others may read it.
@@ -52,7 +53,7 @@ void run(const std::vector<Operation>& operations, Offers& offers, const Wait& w
     if (--offer.takers == 0) offers.erase(op.key);
     notify();
   }
-  // Given data stays unchanged until all takers have it.
+  // Given data stays unchanged until all receivers have it.
   for (const Operation& op : operations)
     if (op.kind == Operation::give && !wait([&] { return offers.count(op.key) == 0; })) return;
 }

@@ -11,7 +11,7 @@
 
 namespace strata::comm {
 
-// One rank, a thread with a GPU of its own: what a world makes of NCCL, in pieces that a test can hold.
+// One rank, a thread with its own GPU: the NCCL objects of a world, as separate parts that a test can control.
 class Rank {
  public:
   Rank(World& of, std::chrono::milliseconds patience)

@@ -1,5 +1,5 @@
-// Collectives of the host for lanes of GPUs, through staging memory: ranks are threads, their GPUs those of the fake of
-// CUDA, where a copy is work of the stream.
+// Host collectives for GPU lanes, through staging memory. Ranks are threads with GPUs of the fake of CUDA, in which a
+// copy is work of the stream.
 #include "comm/staged.h"
 
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ TEST(Check, NamesTheCallAndTheError) {
   EXPECT_NO_THROW(STRATA_CUDA(cudaSuccess));
 }
 
-TEST(Check, WhatLiesWithTheMachineIsExplained) {
+TEST(Check, ExplainsErrorsOfTheMachine) {
   for (const cudaError_t error :
        {cudaErrorInsufficientDriver, cudaErrorNoDevice, cudaErrorInvalidDevice, cudaErrorNoKernelImageForDevice,
         cudaErrorUnsupportedPtxVersion, cudaErrorDevicesUnavailable, cudaErrorSystemNotReady}) {
@@ -30,7 +30,7 @@ TEST(Check, WhatLiesWithTheMachineIsExplained) {
   EXPECT_THAT(explain(cudaErrorNoKernelImageForDevice), HasSubstr("STRATA_CUDA_ARCHITECTURES"));
 }
 
-TEST(Check, VersionsAreWrittenAsPeopleDo) {
+TEST(Check, FormatsVersions) {
   EXPECT_EQ(version_text(13000), "13.0");
   EXPECT_EQ(version_text(12080), "12.8");
 }

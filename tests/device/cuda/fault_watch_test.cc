@@ -16,8 +16,8 @@ namespace {
 
 using testing::kDevice;
 
-// The lane waits for something that never comes, without asking the driver.
-TEST(FaultWatch, EndsWhatWaitsForADeviceThatFailed) {
+// The lane waits for an event that never occurs, without querying the driver.
+TEST(FaultWatch, EndsWaitsForAFailedDevice) {
   AbortToken abort;
   {
     const FaultWatch watch(kDevice, 3, abort);
@@ -33,7 +33,7 @@ TEST(FaultWatch, EndsWhatWaitsForADeviceThatFailed) {
   EXPECT_THAT(abort.failure().cause, ::testing::HasSubstr("work of GPU 0 failed"));
 }
 
-TEST(FaultWatch, SaysNothingOfADeviceThatIsWell) {
+TEST(FaultWatch, IsSilentAboutAHealthyDevice) {
   AbortToken abort;
   {
     const FaultWatch watch(kDevice, 0, abort), none({}, 0, abort);

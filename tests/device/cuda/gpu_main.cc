@@ -1,5 +1,6 @@
-// The tests of operations on a real GPU, unchanged: they hand the stack's and the heap's memory to operations, so here
-// both lie in memory that the GPU addresses. Without a GPU it says so and exits with 77, which counts as skipped.
+// Runs the tests of operations unchanged on a real GPU. They pass memory of the stack and the heap to operations, so
+// here both lie in memory that the GPU can address. Without a GPU, the program says so and exits with 77, which counts
+// as skipped.
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -26,14 +27,14 @@ constexpr std::size_t kHeap = std::size_t{3} << 30, kStack = std::size_t{64} << 
 // Precedes each block, because not every delete knows the size.
 struct Header {
   std::size_t bytes;      // asked for, with this
-  std::size_t unused[7];  // what follows lies at a multiple of 64
+  std::size_t unused[7];  // the data after it starts at a multiple of 64
 };
 
 std::size_t order_of(std::size_t bytes) {
   return static_cast<std::size_t>(std::countr_zero(std::bit_ceil(bytes)));
 }
 
-// Gives out blocks of powers of two and reuses those that come back. Without the heap, or if it is full: malloc.
+// Allocates blocks of powers of two, and reuses freed ones. Uses malloc if the heap does not exist or is full.
 class Heap {
  public:
   void begin(std::byte* memory, std::size_t bytes) {
@@ -105,8 +106,8 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace strata::device {
 namespace {
 
-// A planted error that compute-sanitizer must find, which proves that it looks: a write after the end of a block of GPU
-// memory. It does not find writes after the end of pinned memory, which holds the other tests' operands.
+// A deliberate error that proves that compute-sanitizer works: a write beyond the end of a block of GPU memory. The
+// tool does not detect writes beyond the end of pinned memory, which holds the other tests' operands.
 TEST(Planted, DISABLED_WritesAfterABlock) {
   const Arena from(1040 * sizeof(float), testing::kDevice), to(1024 * sizeof(bf16), testing::kDevice);
   testing::in_lane(1, [&](Lane& lane) {

@@ -15,7 +15,7 @@ namespace {
 
 using testing::kDevice;
 
-// The stream waits for a host lane, which first waits for the stream. A CUDA call in between would wait for ever.
+// The stream waits for a host lane, which first waits for the stream. A CUDA call in between would wait forever.
 TEST(Loading, WaitsForAStreamThatWaitsForTheHost) {
   AbortToken abort;
   Event there(kDevice), back(kDevice);

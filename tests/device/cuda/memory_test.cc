@@ -21,14 +21,14 @@ using ::testing::HasSubstr;
 
 constexpr Device kGpu{Kind::cuda};
 
-TEST(Memory, MoreThanIsFreeIsRefusedWithBothNumbers) {
+TEST(Memory, RefusesMoreThanIsFreeAndNamesBothSizes) {
   EXPECT_FAILURE(Arena((std::size_t{1} << 30) + 1, kGpu), Exit::does_not_fit,
                  AllOf(HasSubstr("1073741825 bytes"), HasSubstr("1073741824 bytes"), HasSubstr("Fake GPU"),
                        HasSubstr("memory.device")));
   EXPECT_EQ(Arena(4096, kGpu).size(), 4096u);
 }
 
-TEST(Memory, WhatCannotBePinnedIsRefusedWithTheLimit) {
+TEST(Memory, RefusesMemoryThatCannotBePinnedAndNamesTheLimit) {
   EXPECT_FAILURE((void)Arena::host(std::size_t{1} << 33, kGpu), Exit::does_not_fit,
                  AllOf(HasSubstr("8589934592 bytes"), HasSubstr("ulimit -l"), HasSubstr("memory.host")));
 }
@@ -43,7 +43,7 @@ TEST(Memory, IsReadAndWrittenThroughTheDevice) {
 }
 
 // Pinning memory during a step could wait for a stream that waits for this thread.
-TEST(Memory, OfFlagsIsTakenWhenALaneIsMade) {
+TEST(Memory, AllocatesFlagsWhenALaneIsMade) {
   AbortToken abort;
   Lane twin("twin", 1, 0, abort, kGpu), host("host", 1, 0, abort);
   Event reached(kGpu);

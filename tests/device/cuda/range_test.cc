@@ -45,7 +45,7 @@ NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = inject;
 namespace strata::device {
 namespace {
 
-TEST(Range, IsSeenByAProfilerUnderItsName) {
+TEST(Range, AppearsInAProfilerUnderItsName) {
   AbortToken abort;
   Lane lane("lane", 1, 0, abort, Device{.kind = Kind::cuda}), host("host", 1, 0, abort);
   seen().clear();

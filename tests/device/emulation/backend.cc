@@ -11,7 +11,8 @@
 namespace strata::device {
 namespace {
 
-// Aligned like pinned memory. Blocks are separate, so that AddressSanitizer finds accesses beyond one.
+// Memory is aligned like pinned memory. Blocks are separate, so that AddressSanitizer detects accesses beyond their
+// ends.
 constexpr std::align_val_t kAlignment{4096};
 
 std::byte* allocate_host(Device, std::size_t bytes) {

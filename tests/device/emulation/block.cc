@@ -85,7 +85,7 @@ class Machine {
     uint3 index{};
     Fiber* fiber = nullptr;
     std::source_location where;  // it waits
-    // The exchange it waits in.
+    // The exchange in which the thread waits.
     unsigned mask = 0, from = 0;
     WarpOp op{};
     std::uint64_t value = 0, result = 0;

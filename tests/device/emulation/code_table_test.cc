@@ -43,7 +43,7 @@ void expect_same() {
     around(above);
   }
 }
-TEST(CodeTable, IsTheDynamicMap) {
+TEST(CodeTable, AgreesWithTheDynamicMap) {
   expect_same<true>();
   expect_same<false>();
 }

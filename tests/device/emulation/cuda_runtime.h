@@ -7,7 +7,7 @@
 //   ninja device_emulated_test && tests/device_emulated_test --gtest_filter='X*'
 // A name of CUDA's that is not declared here is added here. What has no counterpart in C++ (inline PTX) belongs into a
 // small header of device/cuda/ that a header of the same path in this folder replaces, as dynamic_shared.cuh.
-// Not emulated: a block that waits for another one, which would wait for ever.
+// A block that waits for another block is not emulated: it would wait forever.
 #include <bit>
 #include <climits>
 #include <cmath>
@@ -25,7 +25,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// The objects compiled from .cu files have no other variables: shared_memory.ld makes one region of them.
+// Objects compiled from .cu files have no other variables. shared_memory.ld combines these into one region.
 #define __shared__ static
 
 // Vector types.

@@ -23,7 +23,7 @@ TEST(Emulation, ShufflesBarriersAndSharedMemory) {
   for (unsigned b = 0; b < 9; ++b) EXPECT_EQ(out[b], 200 * (200 * b) + 200 * 201 / 2) << "block " << b;
 }
 
-TEST(Emulation, BlocksRunInNoOrder) {
+TEST(Emulation, RunsBlocksInRandomOrder) {
   std::vector<std::uint32_t> order(64), rising(64);
   std::iota(rising.begin(), rising.end(), 0u);
   unsigned count = 0;
@@ -38,7 +38,7 @@ TEST(Emulation, SharedMemoryIsFreshInEveryBlock) {
   EXPECT_THAT(out, ::testing::Each(0xffffffffu));
 }
 
-TEST(Emulation, MissingBarrierShows) {
+TEST(Emulation, DetectsAMissingBarrier) {
   std::vector<float> in(256, 1.0f), out(256);
   in_lane(1, [&](Lane& lane) { reverse_without_barrier(lane, 256, in.data(), out.data()); });
   EXPECT_THAT(out, ::testing::Contains(::testing::IsNan()));
@@ -77,7 +77,7 @@ TEST(Emulation, WrongKernelsAreRefused) {
   EXPECT_THAT(report(Wrong::trap), HasSubstr("thread (5, 0, 0) traps"));
 }
 
-// Kernels check what the CPU's operations check when they run.
+// Kernels make the same checks as the CPU's operations when they run.
 TEST(Emulation, IndicesOutsideTheTableTrap) {
   testing::Array table(DType::fp32, 4), out(DType::fp32, 2), workspace(DType::fp32, 64);
   const std::uint32_t indices[] = {1, 4};
@@ -90,14 +90,14 @@ TEST(Emulation, IndicesOutsideTheTableTrap) {
               HasSubstr("thread (1, 0, 0) traps"));
 }
 
-TEST(Emulation, GoesOnAfterAFailure) {
+TEST(Emulation, ContinuesAfterAFailure) {
   EXPECT_NE(failure_of([](Lane& lane) { misbehave(lane, Wrong::lane_stays_away); }), "no failure");
   std::vector<std::uint32_t> in(200, 1), out(1);
   in_lane(1, [&](Lane& lane) { sum_blocks(lane, 1, in.data(), out.data()); });
   EXPECT_EQ(out[0], 200u);
 }
 
-TEST(Emulation, LaunchesThatNoGpuTakesAreRefused) {
+TEST(Emulation, RefusesLaunchesThatNoGpuAccepts) {
   EXPECT_THAT(failure_of([](Lane& lane) { too_many_threads(lane); }), HasSubstr("no GPU has such a grid"));
   EXPECT_THAT(failure_of([](Lane& lane) { too_much_shared(lane); }), HasSubstr("invalid value"));
 }

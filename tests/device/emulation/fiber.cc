@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kStackBytes = 256 * 1024, kGuardBytes = 4096;
 
-// swapcontext() would ask the kernel for the signal mask each time; a context is only entered so.
+// swapcontext() would query the kernel's signal mask each time, so it is only used to enter a context.
 [[gnu::noinline]] void change(jmp_buf& from, jmp_buf& to) {
   if (_setjmp(from) == 0) _longjmp(to, 1);
 }

@@ -6,8 +6,8 @@
 
 namespace strata::device::emulation {
 
-// Runs body() on a stack of its own, which it owns, again and again. Each resume() continues from the last stop: at
-// pause(), or between two runs.
+// Runs body() repeatedly on a separate stack, which it owns. Each resume() continues from the last stop: at pause(), or
+// between two runs.
 class Fiber {
  public:
   // `body` and `context` outlive the fiber. body never returns; it calls pause() after each run.
@@ -28,7 +28,7 @@ class Fiber {
   bool entered_ = false;
   jmp_buf here_, caller_;
   ucontext_t entry_, unused_;
-  // What AddressSanitizer knows of the two stacks.
+  // AddressSanitizer's state of the two stacks.
   void *fake_stack_ = nullptr, *caller_fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;
   std::size_t caller_stack_bytes_ = 0;

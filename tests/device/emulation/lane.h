@@ -40,7 +40,7 @@ class EmulatedLane final : public Lane::Impl, public CUstream_st {
 
   // Runs with access to device memory. During a capture, work is recorded instead.
   void submit(std::function<void()> work) override;
-  // A host lane with as many threads, in which submitted work runs the CPU's operations and waits for them.
+  // A host lane with the same number of threads. Submitted work runs the CPU's operations there and waits for them.
   Lane& host_lane();
 
   // The lane is in this capture until the capture is over.
@@ -55,7 +55,7 @@ class EmulatedLane final : public Lane::Impl, public CUstream_st {
   std::shared_ptr<Capture> capture_;
   std::size_t last_ = 0;  // of this lane, in it
 
-  // Owned here and not by the host lane's queue, which holds plain bytes and drops them after a failure.
+  // Owned here rather than by the host lane's queue, which holds plain bytes and drops them after a failure.
   std::mutex mutex_;
   std::deque<std::function<void()>> queued_;
   std::unique_ptr<Lane> inner_;  // host_lane(); before the lane that uses it

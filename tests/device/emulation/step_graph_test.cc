@@ -1,4 +1,5 @@
-// When the executor launches a step as a graph and when it issues its tasks, seen by the ranges that a profiler sees.
+// Tests when the executor launches a step as a graph and when it issues single tasks, by the ranges that a profiler
+// sees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,7 +127,7 @@ class SlowSaver final : public Saver {
   std::atomic<bool>& gate_;
 };
 
-TEST_F(StepGraph, AStepThatMeetsACheckpointIsIssuedTaskByTask) {
+TEST_F(StepGraph, AStepDuringACheckpointIsIssuedTaskByTask) {
   const std::vector<std::string> saves = {"checkpoint.dir=" + (folder_.path() / "checkpoints").string()};
   std::optional<SlowSaver> saver;
   const Trained run = train(saves, [&](Trainer& trainer) {

@@ -51,13 +51,13 @@ void expect_published() {
   EXPECT_EQ(own[255], 1.0f);
   EXPECT_EQ(own[kSigned ? 127 : 0], 0.0f);
 }
-TEST(DynamicMap, IsThePublishedOne) {
+TEST(DynamicMap, HasThePublishedValues) {
   expect_published<true>();
   expect_published<false>();
 }
 
 // Values that bitsandbytes 0.50.2 returned, in fp32.
-TEST(DynamicMap, IsBitsandbytes) {
+TEST(DynamicMap, HasBitsandbytesValues) {
   const struct {
     int code;
     float signed_value, unsigned_value;
@@ -82,7 +82,7 @@ TEST(DynamicMap, IsBitsandbytes) {
   }
 }
 
-// No other code's value is nearer, but for the rounding of encode()'s one fma (1e-6 of the value), and but for small
+// No other code's value is nearer, except for the rounding of encode()'s one fma (1e-6 of the value), and for small
 // numbers of the unsigned map, which never become zero.
 template <bool kSigned>
 void expect_nearest(float x) {
@@ -95,7 +95,7 @@ void expect_nearest(float x) {
             least + 1e-6 * std::abs(static_cast<double>(x)))
       << x << " as " << kept;
 }
-TEST(DynamicMap, EncodesToTheNearest) {
+TEST(DynamicMap, EncodesToTheNearestValue) {
   std::mt19937 engine(1);
   std::uniform_real_distribution<float> exponent(-9, 0);
   for (int i = 0; i < 40000; ++i) {
@@ -104,7 +104,7 @@ TEST(DynamicMap, EncodesToTheNearest) {
     expect_nearest<true>(-x);
     expect_nearest<false>(x);
   }
-  // Around every border between two codes.
+  // Checks numbers around every border between two codes.
   const auto around = [](const std::vector<float>& map, auto&& expect) {
     for (std::size_t k = 1; k < 256; ++k)
       for (const float factor : {0.99999f, 1.0f, 1.00001f}) expect((map[k - 1] + map[k]) / 2 * factor);
@@ -124,14 +124,14 @@ TEST(DynamicMap, ErrorIsHalfAStep) {
 }
 
 TEST(DynamicMap, Borders) {
-  EXPECT_EQ(encode<true>(2e-7f), 0) << "nearer to zero than to 5.5e-7";
+  EXPECT_EQ(encode<true>(2e-7f), 0) << "closer to zero than to 5.5e-7";
   EXPECT_EQ(encode<true>(-2e-7f), 0);
   EXPECT_EQ(encode<true>(-0.0f), 0);
   EXPECT_EQ(decode<true>(encode<true>(1.0f)), 1.0f);
   EXPECT_EQ(decode<true>(encode<true>(1 + 0x1p-23f)), 1.0f);
-  EXPECT_EQ(encode<true>(-1.0f), byte_of<true>(0)) << "there is no -1";
+  EXPECT_EQ(encode<true>(-1.0f), byte_of<true>(0)) << "the map has no -1";
   EXPECT_EQ(encode<false>(0.0f), 0);
-  EXPECT_EQ(encode<false>(1e-44f), 1) << "what is not zero is not kept as zero";
+  EXPECT_EQ(encode<false>(1e-44f), 1) << "a nonzero value is not stored as zero";
   EXPECT_EQ(encode<false>(1.0f), 255);
   EXPECT_EQ(encode<false>(1 + 0x1p-23f), 255);
 }

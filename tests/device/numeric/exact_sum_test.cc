@@ -35,24 +35,24 @@ std::vector<double> any_doubles(std::size_t count, unsigned seed) {
   return out;
 }
 
-TEST(ExactSum, SingleTermsComeBack) {
+TEST(ExactSum, ASingleTermIsReturned) {
   for (double x : any_doubles(20000, 1)) {
     EXPECT_EQ(bits(sum_of({x}).round()), bits(x));
     EXPECT_EQ(bits(sum_of({std::ldexp(x, -1000) * 0x1p-60}).round()), bits(std::ldexp(x, -1000) * 0x1p-60 + 0.0));
   }
   for (const double x : {0.0, 1.0, -1.0, kTiny, -kTiny, kMax, -kMax, 0x1p-1022, 0x1p-1022 - kTiny})
     EXPECT_EQ(bits(sum_of({x}).round()), bits(x)) << x;
-  EXPECT_EQ(bits(sum_of({-0.0}).round()), bits(0.0)) << "zero has one form";
+  EXPECT_EQ(bits(sum_of({-0.0}).round()), bits(0.0)) << "zero has a single form";
 }
 
-// Two terms: the processor's own addition is rounded correctly; three: so is fp80's or fp128's where exponents are
-// near.
+// For two terms, the processor's addition is rounded correctly. For three, so is that of fp80 or fp128 if exponents are
+// close.
 TEST(ExactSum, TwoTermsRoundAsTheProcessor) {
   const auto x = any_doubles(40000, 2);
   std::mt19937_64 engine(3);
   for (std::size_t i = 0; i + 1 < x.size(); ++i) {
     EXPECT_EQ(bits(sum_of({x[i], x[i + 1]}).round()), bits(x[i] + x[i + 1]));
-    // Near in exponent, so that bits meet; often halfway.
+    // Exponents are close, so that bits overlap, and sums are often halfway between two doubles.
     const int e = static_cast<int>(engine() % 120) - 60;
     double near = std::ldexp(static_cast<double>(engine() % 8 + 1), std::clamp(std::ilogb(x[i]) + e, -1074, 1020));
     if (i % 2) near = -near;
@@ -77,7 +77,7 @@ TEST(ExactSum, ManyTermsAgainstWideArithmetic) {
   }
 }
 
-TEST(ExactSum, Cancellation) {
+TEST(ExactSum, CancelledTermsKeepTheirSmallRest) {
   EXPECT_EQ(sum_of({kMax, 1.0, kTiny, -kMax, -1.0}).round(), kTiny);
   EXPECT_EQ(sum_of({1e300, 1.0, -1e300}).round(), 1.0);
   EXPECT_EQ(sum_of({-1e300, 0x1p-1000, 1e300, -0x1p-1000}).round(), 0.0);
@@ -89,7 +89,7 @@ TEST(ExactSum, Cancellation) {
   EXPECT_EQ(sum_of({1.0, 0x1p-53, -kTiny}).round(), 1.0);
 }
 
-TEST(ExactSum, OverflowIsOfTheSumAlone) {
+TEST(ExactSum, OnlyTheFinalSumOverflows) {
   EXPECT_EQ(sum_of({kMax, kMax, -kMax}).round(), kMax);
   EXPECT_EQ(sum_of({kMax, kMax}).round(), kInf);
   EXPECT_EQ(sum_of({-kMax, -kMax}).round(), -kInf);
@@ -133,7 +133,7 @@ TEST(ExactSum, CarriesBeforeChunksOverflow) {
   EXPECT_LE(s.uncarried, 1ull << 29);
 }
 
-TEST(ExactSum, NotFiniteTermsAreCounted) {
+TEST(ExactSum, CountsNonFiniteTerms) {
   ExactSum s = sum_of({1.0, kInf, std::nan(""), -kInf});
   EXPECT_EQ(s.nonfinite, 3u);
   EXPECT_TRUE(std::isnan(s.round()));

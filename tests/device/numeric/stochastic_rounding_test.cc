@@ -7,7 +7,7 @@
 namespace strata::device {
 namespace {
 
-// Over all 65,536 random numbers: only the two neighbours, and their mean is the number itself.
+// Over all 65,536 random numbers, only the two neighbours occur, and their mean is the number itself.
 TEST(StochasticRounding, TheMeanIsTheNumber) {
   for (const float x : {1.0f, 1.001f, -3.14159f, 1e-30f, -1e-40f, 65504.3f, 0.0f, -0.0f, 3.1e-41f}) {
     double mean = 0;
@@ -23,7 +23,7 @@ TEST(StochasticRounding, TheMeanIsTheNumber) {
   }
 }
 
-TEST(StochasticRounding, WhatIsNotFiniteStays) {
+TEST(StochasticRounding, KeepsNonFiniteValues) {
   for (const std::uint16_t random : {0, 1, 0x8000, 0xffff}) {
     EXPECT_EQ(to_float(round_stochastically(INFINITY, random)), INFINITY);
     EXPECT_EQ(to_float(round_stochastically(-INFINITY, random)), -INFINITY);

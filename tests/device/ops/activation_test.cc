@@ -67,7 +67,7 @@ TEST(Gelu, ForwardAndBackward) {
   expect_elementwise(Activation::gelu_tanh, exact_gelu, gelu_slope);
 }
 
-TEST(Gelu, LimitsAndNaN) {
+TEST(Gelu, HandlesLimitsAndNaN) {
   const float inf = std::numeric_limits<float>::infinity();
   Array x(DType::fp32, 5), y(DType::fp32, 5), dx(DType::fp32, 5);
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f};
@@ -91,8 +91,8 @@ TEST(GeluErf, ForwardAndBackward) {
   expect_elementwise(Activation::gelu_erf, gelu_erf, gelu_erf_slope);
 }
 
-// Below 0 too it is right to a few units in its own last place, down to where e^(-x^2 / 2) has an error of its own:
-// its argument's, half a unit of 50.
+// Below 0, too, it is correct to a few units in the last place, until e^(-x^2 / 2) has an error of its own: that of its
+// argument, half a unit of 50.
 TEST(GeluErf, DoesNotCancel) {
   const std::size_t n = 4000;
   Array x(DType::fp32, n), y(DType::fp32, n);
@@ -104,7 +104,7 @@ TEST(GeluErf, DoesNotCancel) {
   }
 }
 
-TEST(GeluErf, LimitsAndNaN) {
+TEST(GeluErf, HandlesLimitsAndNaN) {
   const float inf = std::numeric_limits<float>::infinity();
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f, -inf, 1e-40f, -1e-40f};
   const std::size_t n = std::size(values);
@@ -153,7 +153,7 @@ double silu_slope(double x) {
   return (silu(x + h) - silu(x - h)) / (2 * h);
 }
 
-// Rows of a gate and what it opens: y = f(gate) * up.
+// Rows of gates and gated values: y = f(gate) * up.
 void expect_gated(Gate function, double (*f)(double), double (*slope)(double)) {
   for (const DType dtype : kDTypes)
     for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {

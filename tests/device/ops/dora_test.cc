@@ -15,7 +15,8 @@ using testing::Array;
 using testing::in_lane;
 using testing::kDTypes;
 
-// Against double precision, for outputs and inputs that no vector divides; the last output is all zeros.
+// Compares with double precision, for numbers of outputs and inputs that no vector divides. The last output is all
+// zeros.
 TEST(Dora, ScalesAreMagnitudesOverNorms) {
   for (const DType dtype : kDTypes)
     for (const bool major : {false, true}) {

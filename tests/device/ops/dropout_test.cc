@@ -19,7 +19,7 @@ StepScalars scalars_of(std::uint64_t seed, std::uint64_t first_micro_batch) {
   return s;
 }
 
-// Every element against the scalar generator, at the documented counter.
+// Compares every element with the scalar generator at the documented counter.
 TEST(Dropout, FollowsTheStream) {
   const StepScalars scalars = scalars_of(0x123456789abcdef0ull, (3ull << 32) + 5);
   const float p = 0.1f;
@@ -70,7 +70,7 @@ TEST(Dropout, CountsFromTheOperandsFirstElement) {
 }
 
 // Some columns of a matrix lose the same elements as in the whole matrix, whether or not they are whole packs.
-TEST(Dropout, CountsColumnsOfAWholeMatrix) {
+TEST(Dropout, CountsColumnsOfACompleteMatrix) {
   constexpr std::size_t kRows = 37, kStride = 88;
   const StepScalars scalars = scalars_of(5, 3);
   const Dropout use{.probability = 0.4f, .site = 2, .micro_batch = 1, .scalars = &scalars};
@@ -92,7 +92,7 @@ TEST(Dropout, CountsColumnsOfAWholeMatrix) {
     }
 }
 
-TEST(Dropout, KeepsTheShareItShould) {
+TEST(Dropout, KeepsTheExpectedShare) {
   const StepScalars scalars = scalars_of(1, 0);
   for (const float p : {0.1f, 0.5f, 0.9f}) {
     Array x(DType::fp32, 1 << 18);
@@ -122,7 +122,7 @@ TEST(Dropout, ProbabilityZeroNeedsNoScalars) {
 
 TEST(DropoutKernels, SameBitsOnBothInstructionSets) {
   const std::size_t n = 4096 + 23;
-  // Past 2^32 blocks, so that the counter's high half takes part.
+  // Numbers beyond 2^32 blocks, so that the counter's high half is used.
   const std::uint64_t index = (5ull << 34) + 8;
   const RandomStream stream{.seed = 99, .micro_batch = 1ull << 33, .site = 3};
   testing::expect_same_bits_on_both_isas(

@@ -13,10 +13,10 @@ using testing::in_lane;
 using testing::kDTypes;
 
 constexpr float kElementwiseInf = std::numeric_limits<float>::infinity();
-// Several tasks and an odd tail.
+// Enough elements for several tasks and an odd tail.
 constexpr std::size_t kElementwiseOdd = 3 * 32768 + 37;
 
-// Random bits: every class of float, with halfway cases of both 16-bit formats put in.
+// Random bits, for every class of float, with halfway cases of both 16-bit formats.
 Array any_floats(std::size_t size) {
   Array a(DType::fp32, size);
   std::mt19937 engine(7);
@@ -33,7 +33,7 @@ Array any_floats(std::size_t size) {
   return a;
 }
 
-// NaN need only stay NaN: hardware keeps its payload.
+// NaN only has to stay NaN, because hardware keeps its payload.
 void expect_equal_floats(float a, float b) {
   if (std::isnan(b)) {
     EXPECT_TRUE(std::isnan(a));
@@ -72,8 +72,8 @@ TEST(Cast, WidensEvery16BitNumber) {
   }
 }
 
-// Several tasks, and gaps that stay.
-TEST(Cast, OfColumnsRoundsOnceAndLeavesTheOthers) {
+// There are several tasks, and gaps that must not change.
+TEST(Cast, CastsOnlyTheGivenColumnsAndRoundsOnce) {
   constexpr std::size_t kRows = 700, kColumns = 130, kFrom = 131, kTo = 140;
   const Array source = any_floats(kRows * kFrom);
   for (const DType first : kDTypes)

@@ -13,7 +13,7 @@ using testing::kDTypes;
 std::vector<std::uint32_t> indices_below(std::size_t rows, std::uint32_t limit) {
   std::mt19937 engine(3);
   std::vector<std::uint32_t> out(rows);
-  // Half of them one word, as in text; some words never.
+  // Half of the tokens are one word, as in text, and some words never occur.
   for (auto& i : out) i = engine() % 2 ? 2 : static_cast<std::uint32_t>(engine() % limit) / 2 * 2 % limit;
   return out;
 }
@@ -48,7 +48,8 @@ TEST(Embedding, ForwardAddsPositions) {
     }
 }
 
-// Exactly the fp32 sum in rising i, rounded once. Rows that no index names become zero, whatever they contained.
+// The result is exactly the fp32 sum in ascending i, rounded once. Rows without an index become zero, whatever they
+// contained.
 TEST(Embedding, BackwardSumsInOrder) {
   for (const DType dtype : kDTypes)
     for (const DType out_dtype : {dtype, DType::fp32})

@@ -17,7 +17,7 @@ struct NormCase {
   bool centred;
   NormShape shape;
 };
-// Odd widths and strides, several vectors a row, one row, many blocks of rows.
+// Cases: odd widths and strides, several vectors per row, a single row, many blocks of rows.
 const NormCase kCases[] = {
     {true, {3, 1, 1, 1, 1, kEps}},       {true, {5, 37, 1, 40, 39, kEps}},      {true, {70, 129, 1, 129, 129, kEps}},
     {true, {600, 64, 1, 64, 64, kEps}},  {false, {1, 16, 1, 16, 16, kEps}},     {false, {5, 37, 1, 40, 39, kEps}},
@@ -69,7 +69,7 @@ class Norm : public ::testing::TestWithParam<std::tuple<int, DType>> {
   struct Backward {
     Array dx, dgain, dbias;
   };
-  // In place over the residual's gradient if there is one, as models use it.
+  // Runs in place over the residual's gradient if there is one, as in models.
   Backward backward(int threads, bool with_residual) {
     Forward f = forward(threads);
     Backward b{residual, Array(DType::fp32, s.width), Array(dtype, s.width)};
@@ -166,8 +166,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                                   std::string(name_of(std::get<1>(test.param)));
                          });
 
-// Vectors as wide as models', and wider than a GPU's registers hold, against the formulas in fp64. Bits do not depend
-// on where in memory they start.
+// Compares vectors as wide as those of models, and too wide for a GPU's registers, with the formulas in fp64. Bits do
+// not depend on where in memory they start.
 struct Wide {
   bool centred;
   std::size_t rows, groups, width;
@@ -215,7 +215,7 @@ class WideNorm : public ::testing::TestWithParam<std::tuple<int, DType>> {
   }
 };
 
-TEST_P(WideNorm, IsTheFormula) {
+TEST_P(WideNorm, MatchesTheFormula) {
   const Outputs out = run(0);
   const std::size_t xs = s.rows * s.x_stride;
   const Array x = Array::random(dtype, xs, 1, 2.0f), gain = Array::random(dtype, s.width, 2, 2.0f),
@@ -250,7 +250,7 @@ TEST_P(WideNorm, IsTheFormula) {
   }
 }
 
-TEST_P(WideNorm, SameBitsWhereverItLies) {
+TEST_P(WideNorm, SameBitsAtAnyAddress) {
   const Outputs a = run(0), b = run(1);
   EXPECT_TRUE(a.y == b.y && a.mean == b.mean && a.rstd == b.rstd);
   EXPECT_TRUE(a.dx == b.dx);

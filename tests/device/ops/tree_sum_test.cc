@@ -58,7 +58,7 @@ TEST(TreeSum, SameBitsOnAnyThreadsAndOnTheCpu) {
 }
 
 // The tree over all partials equals the tree over its halves' trees. Ranks rely on this.
-TEST(TreeSum, SumsOfHalvesAddUpToTheBitsOfTheWhole) {
+TEST(TreeSum, SumsOfHalvesHaveTheBitsOfTheTotal) {
   const std::size_t size = 1000, count = 8;
   Array partials = Array::random(DType::fp32, count * size, 5), halves(DType::fp32, 2 * size), both(DType::bf16, size),
         whole(DType::bf16, size);
@@ -73,7 +73,7 @@ TEST(TreeSum, SumsOfHalvesAddUpToTheBitsOfTheWhole) {
 }
 
 // The pieces of an all-to-all lie in several places.
-TEST(TreeSum, OfPiecesHasTheBitsOfAStack) {
+TEST(TreeSum, PiecesHaveTheBitsOfAStack) {
   const std::size_t rows = 37, columns = 29, size = rows * columns;
   for (const DType dtype : testing::kDTypes)
     for (const std::size_t count : {1u, 2u, 8u, 64u}) {

@@ -45,7 +45,7 @@ float value_at(StorageFormat format, const std::vector<std::byte>& bytes, std::s
   return kNf4Values[i % 2 == 0 ? pair / 16 : pair % 16] * scale;
 }
 
-TEST(Unpack, IsCodeTimesScaleRoundedOnce) {
+TEST(Unpack, MultipliesCodeByScaleAndRoundsOnce) {
   for (const StorageFormat format : {StorageFormat::nf4, StorageFormat::nf4_plain}) {
     const std::vector<std::byte> bytes = any_blocks(format);
     for (const DType dtype : kDTypes) {

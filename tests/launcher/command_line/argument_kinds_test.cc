@@ -61,8 +61,8 @@ std::string taken(CLI::Option& option, const std::string& text, std::string* why
   }
 }
 
-// A file after an option and its value does not belong to the option: strata tokenize --labels label train.csv.
-TEST(ArgumentKinds, NoOptionTakesTheArgumentsBehindItsValue) {
+// A file after an option's value does not belong to the option: strata tokenize --labels label train.csv.
+TEST(ArgumentKinds, NoOptionTakesArgumentsAfterItsValue) {
   Program program;
   int options = 0;
   for (CLI::App* command : program.app.get_subcommands([](const CLI::App*) { return true; }))
@@ -78,7 +78,7 @@ TEST(ArgumentKinds, NoOptionTakesTheArgumentsBehindItsValue) {
   EXPECT_THAT(labels.as<std::vector<std::string>>(), testing::ElementsAre("toxic", "threat"));
 }
 
-TEST(ArgumentKinds, EveryIntegerOfACommandIsDecimal) {
+TEST(ArgumentKinds, IntegersAreDecimal) {
   Program program;
   int options = 0;
   program.for_each_of({"INT", "UINT"}, [&](const std::string& command, CLI::Option& option) {
@@ -98,7 +98,7 @@ TEST(ArgumentKinds, EveryIntegerOfACommandIsDecimal) {
   EXPECT_GT(options, 10);
 }
 
-TEST(ArgumentKinds, EveryOtherNumberOfACommandIsDecimal) {
+TEST(ArgumentKinds, OtherNumbersAreDecimal) {
   Program program;
   int options = 0;
   program.for_each_of({"FLOAT"}, [&](const std::string& command, CLI::Option& option) {
@@ -112,7 +112,7 @@ TEST(ArgumentKinds, EveryOtherNumberOfACommandIsDecimal) {
   EXPECT_GT(options, 2);
 }
 
-TEST(ArgumentKinds, IntegersReachTheirLimitsAndNoFurther) {
+TEST(ArgumentKinds, IntegersHaveTheirLimits) {
   CLI::App app;
   std::int64_t x = 0;
   CLI::Option& option = *app.add_option("--x", x)->check(integer(0, 9223372036854775807));

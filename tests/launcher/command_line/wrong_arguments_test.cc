@@ -9,7 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-// What `strata plan` says of these words.
+// The error of `strata plan` for these words.
 std::string said(std::vector<std::string> words) {
   CLI::App command("", "plan");
   std::vector<std::string> sets;
@@ -32,7 +32,7 @@ TEST(WrongArguments, NamesTheOptionThatWasMeant) {
             "strata plan has no option --rank-per-node: did you mean --ranks-per-node?");
 }
 
-TEST(WrongArguments, SayHowAKeyOfTheRecipeIsSet) {
+TEST(WrongArguments, ExplainHowToSetARecipeKey) {
   EXPECT_EQ(said({"a.toml", "--training.max_steps", "3"}),
             "strata plan has no option --training.max_steps: it is a key of the recipe, --set training.max_steps=3");
   EXPECT_EQ(said({"--max-steps=3"}),
@@ -47,7 +47,7 @@ TEST(WrongArguments, GiveTheKeyForAnotherProgramsOption) {
   EXPECT_THAT(said({"--per_device_train_batch_size", "4"}), testing::HasSubstr("use training.micro_batch_size"));
 }
 
-TEST(WrongArguments, OfOtherWordsPointToTheHelp) {
+TEST(WrongArguments, PointOtherWordsToTheHelp) {
   EXPECT_EQ(said({"--qqqq"}), "strata plan has no option --qqqq (see strata plan --help)");
   EXPECT_EQ(said({"a.toml", "b.toml"}), "strata plan takes no further argument b.toml (see strata plan --help)");
   EXPECT_EQ(said({"--json"}), "--json needs a value (see strata plan --help)");

@@ -5,7 +5,7 @@
 namespace strata::launcher::control {
 namespace {
 
-TEST(RingTest, WhatFindsNoRoomIsDropped) {
+TEST(RingTest, DropsEntriesThatDoNotFit) {
   Ring<int, 2> ring;
   EXPECT_EQ(ring.pop(), std::nullopt);
   for (const int item : {1, 2, 3}) ring.push(item);
@@ -29,7 +29,7 @@ class BoardTest : public testing::Test {
   Board board_;
 };
 
-TEST_F(BoardTest, StepsAreKnownOnceTheyAreTakenIn) {
+TEST_F(BoardTest, StepsAreKnownOnceCollected) {
   post(11, 2.5);
   post(12, 2.25);
   EXPECT_EQ(board_.steps_done(), 10);
@@ -41,16 +41,16 @@ TEST_F(BoardTest, StepsAreKnownOnceTheyAreTakenIn) {
   EXPECT_FALSE(board_.step_after(12));
 }
 
-TEST_F(BoardTest, ACheckpointIsAskedForOnce) {
+TEST_F(BoardTest, ACheckpointIsRequestedOnce) {
   EXPECT_EQ(board_.take_requests(), 0U);
   board_.ask_checkpoint();
   EXPECT_EQ(board_.take_requests(), runtime::kCheckpoint);
   EXPECT_EQ(board_.take_requests(), 0U);
 }
 
-TEST_F(BoardTest, AStopNamesTheStepThatSeesIt) {
+TEST_F(BoardTest, AStopNamesTheStepThatAcceptsIt) {
   (void)board_.take_requests();  // step 11 begins
-  EXPECT_EQ(board_.ask_stop(false).last, 12) << "step 11 has looked already";
+  EXPECT_EQ(board_.ask_stop(false).last, 12) << "step 11 has already looked";
   EXPECT_EQ(board_.take_requests(), runtime::kStop);
   const Board::Stop again = board_.ask_stop(true);
   EXPECT_EQ(again.last, 12);
@@ -58,13 +58,13 @@ TEST_F(BoardTest, AStopNamesTheStepThatSeesIt) {
   EXPECT_EQ(board_.stop_asked(), runtime::kStop);
 }
 
-TEST_F(BoardTest, AnEarlierStopBecomesOneAtOnceUntilItIsSeen) {
+TEST_F(BoardTest, APendingStopCanBecomeImmediate) {
   (void)board_.ask_stop(false);
   EXPECT_TRUE(board_.ask_stop(true).at_once);
   EXPECT_EQ(board_.take_stop(), runtime::kStop | runtime::kStopAtOnce);
 }
 
-TEST_F(BoardTest, CheckpointsThatAreDurableAreCounted) {
+TEST_F(BoardTest, CountsDurableCheckpoints) {
   board_.post_saved(20, "/ck/step-20");
   board_.post_saved(40, "/ck/step-40");
   board_.collect();

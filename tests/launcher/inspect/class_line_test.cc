@@ -10,7 +10,7 @@ std::string of_model(const std::string& more) {
   return classes_line(models::Config::parse(R"({"model_type": "bert", )" + more + "}", "config.json"));
 }
 
-TEST(ClassLineTest, OfATokenFile) {
+TEST(ClassLineTest, DescribesATokenFile) {
   EXPECT_EQ(labels_line({.count = 1, .problem = "single_label_classification", .names = {"no", "a\nb"}}),
             "labels: single_label_classification of 1 document, 2 classes (no, a\\nb)\n");
   EXPECT_EQ(labels_line({.count = 2, .problem = "regression", .pairs = true, .max_length = 64}),
@@ -20,7 +20,7 @@ TEST(ClassLineTest, OfATokenFile) {
   EXPECT_THAT(labels_line(many), testing::HasSubstr("20 classes (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...)"));
 }
 
-TEST(ClassLineTest, OfAModel) {
+TEST(ClassLineTest, DescribesAModel) {
   const std::string classes = R"("id2label": {"0": "no", "1": "yes"})";
   EXPECT_EQ(of_model(R"("architectures": ["BertForSequenceClassification"], )" + classes),
             "predicts: 2 classes (no, yes), one per text\n");

@@ -89,7 +89,7 @@ TEST(InspectCheckpointTest, ListsTheCheckpointsOfAFolder) {
   EXPECT_THAT(out.str(), Not(HasSubstr("checkpoints in")));
 }
 
-TEST(InspectCheckpointTest, SaysWhichOneWasTheBest) {
+TEST(InspectCheckpointTest, NamesTheBestCheckpoint) {
   const runtime::SavedRun run;
   run.folder().write("v.bin", run.folder().read("tokens.bin").substr(0, 400));
   const std::string data = "data.validation=" + (run.folder().path() / "v.bin").string();
@@ -103,7 +103,7 @@ TEST(InspectCheckpointTest, SaysWhichOneWasTheBest) {
 }
 
 // After one step, 8-bit moments are the fp32 ones rounded to codes, which changes large values by up to a twentieth.
-TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
+TEST(InspectCheckpointTest, ShowsTheValuesOf8BitMoments) {
   const auto shown = [](const std::string& moments) {
     const runtime::SavedRun run;
     run.run(2, run.sets(2, {"zero.stage=3", "optimizer.moments=" + moments}), 1, {1});
@@ -142,7 +142,7 @@ TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
       << "the largest magnitude of the first block";
 }
 
-TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
+TEST(InspectCheckpointTest, NamesDamagedTensors) {
   const runtime::SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3"}), 2, {2});
   const auto file = run.checkpoints() / "step-00000002/rank-00001-of-00002.safetensors";
@@ -157,7 +157,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
                  HasSubstr("(1 line above is damaged)"));
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
-  // A folder means its newest undamaged checkpoint; here there is none.
+  // A folder stands for its newest undamaged checkpoint. Here there is none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
                  HasSubstr("its only checkpoint is not complete"));
@@ -165,7 +165,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }
 
-TEST(StatisticsTest, PiecesAreMerged) {
+TEST(StatisticsTest, MergesPieces) {
   Statistics all;
   std::vector<float> piece;
   double mean = 0, squares = 0;

@@ -75,20 +75,20 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 
-// peft's folders and models in 4 bits: what they are, and what would prevent reading them.
+// Describes peft's folders and models in 4 bits, and what would prevent reading them.
 TEST(InspectTest, AdaptersAndQuantisedModels) {
   namespace fs = std::filesystem;
   const fs::path golden = tests::source_dir() / "tests/golden";
   EXPECT_THAT(inspected(golden / "adapters/llama/adapter"),
               AllOf(HasSubstr("adapter (LoRA) of llama: rank 4, alpha 8, dropout 0\n"), HasSubstr("q_proj"),
                     HasSubstr("lora_A.weight"), Not(HasSubstr("broken")), Not(HasSubstr("zeros"))));
-  EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("trained whole: classifier"));
+  EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("fully trained: classifier"));
   EXPECT_THAT(inspected(golden / "nf4/llama/model"),
               AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
 
   const tests::ScratchFolder folder;
   fs::copy(golden / "adapters/llama/adapter", folder.path() / "beside");
-  folder.write("beside/config.json", R"({"model_type": "llama"})");  // as trainers leave it there
+  folder.write("beside/config.json", R"({"model_type": "llama"})");  // left there by trainers
   EXPECT_THAT(inspected(folder.path() / "beside"), HasSubstr("adapter (LoRA) of llama: rank 4"));
   const auto changed = [&](const char* name, const char* file, const std::string& old, const std::string& other) {
     const fs::path copy = folder.path() / "copy";
@@ -125,8 +125,8 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(changed(model, "config.json", "\"bitsandbytes\"", "\"gptq\""), HasSubstr("no quantization_config"));
 }
 
-// Files that are not tokens or text for strata tokenize: what they are, and what to do with them.
-TEST(InspectTest, SaysWhatElseAFileIs) {
+// Describes files that are neither tokens nor text for strata tokenize, and says what to do with them.
+TEST(InspectTest, DescribesOtherKindsOfFiles) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
   const auto is = [&](const std::string& name, const std::string& text, const std::string& kind,
@@ -158,7 +158,7 @@ TEST(InspectTest, SaysWhatElseAFileIs) {
   is("it's.model", "pieces", "is a tokenizer", "it'\\''s.model' makes");
 }
 
-TEST(InspectTest, RefusesWhatIsCorruptOrMissing) {
+TEST(InspectTest, RefusesCorruptAndMissingFiles) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
   EXPECT_FAILURE(inspect(folder.path() / "none", Tensors::all, out), Exit::usage, HasSubstr("none"));

@@ -35,7 +35,7 @@ class ShowDocumentsTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(ShowDocumentsTest, LabelsStandInBracketsOrInColour) {
+TEST_F(ShowDocumentsTest, ShowsLabelsInBracketsOrInColour) {
   make("byte",
        "{\"prompt\": \"a\\n\\u001b[31m\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n");
   EXPECT_EQ(shown(1), "document 1 of 2: 9 tokens, 2 of them labels\na\n?[31m[b$]\n");
@@ -45,7 +45,7 @@ TEST_F(ShowDocumentsTest, LabelsStandInBracketsOrInColour) {
   EXPECT_THAT(shown(9, std::nullopt, true), HasSubstr("c\x1b[1;32md$\x1b[0m\n"));
 }
 
-TEST_F(ShowDocumentsTest, ClassesStandBesideTheText) {
+TEST_F(ShowDocumentsTest, ShowsClassesNextToTheText) {
   folder_.write("c.jsonl", "{\"text\": \"p\", \"label\": \"good\"}\n{\"text\": \"q\", \"label\": \"bad\"}\n");
   TokenizeOptions options{.tokenizer = "byte", .out = folder_.path() / "a.bin"};
   options.inputs = {(folder_.path() / "c.jsonl").string()};
@@ -57,7 +57,7 @@ TEST_F(ShowDocumentsTest, ClassesStandBesideTheText) {
   EXPECT_FAILURE(shown(2), Exit::corrupt, HasSubstr("a.bin.labels.jsonl has no line for each document"));
 }
 
-TEST_F(ShowDocumentsTest, TheTokenizerIsTheOneThatMadeIt) {
+TEST_F(ShowDocumentsTest, NeedsTheTokenizerThatMadeTheFile) {
   make(kSmollm, "{\"prompt\": \"Who is it?\", \"completion\": \" Na\\u00efve \\ud83d\\ude00 one\"}\n");
   EXPECT_THAT(shown(1, kSmollm), HasSubstr("Who is it?[ Na\xc3\xafve \xf0\x9f\x98\x80 one<|endoftext|>]\n"));
   EXPECT_FAILURE(shown(1), Exit::usage, AllOf(HasSubstr("which is smollm"), HasSubstr("--tokenizer DIR")));

@@ -17,10 +17,10 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that no machine has
+const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses reserved for documentation
 
-// Agents of two nodes, started by a stand-in for ssh. It prints an agent's facts, keeps what it receives, and ends once
-// a file named "end" exists. The second node never answers.
+// Agents of two nodes, started by a fake ssh. It prints an agent's facts, keeps what it receives, and ends once a file
+// named "end" exists. The second node never answers.
 struct AgentsOfTwo : testing::Test {
   AgentsOfTwo() : path_(std::getenv("PATH")) {
     folder_.write("facts", to_json(NodeFacts{}) + "\n");
@@ -44,14 +44,14 @@ struct AgentsOfTwo : testing::Test {
   Allocation allocation_;
 };
 
-TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
+TEST_F(AgentsOfTwo, AnAgentThatEndsDuringTheWaitHasAProblem) {
   bool ends = false;
   Agents agents(allocation_, "run", 300, {}, [&] {
     if (ends) folder_.write("end", "");
   });
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
-  // It ends while launch waits for the second agent.
+  // The first agent ends while launch waits for the second one.
   ends = true;
   agents.start({kFirst, kSecond}, 5);
   EXPECT_FALSE(agents.answers(kFirst.name));
@@ -60,8 +60,8 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("198.51.100.2 does not respond within 5 s"));
 }
 
-// A program of another version reports other facts. That is an error of its node, and nothing else ends.
-TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
+// A program of another version reports other facts. That is an error of its node, and no other agent ends.
+TEST_F(AgentsOfTwo, AnAgentOfAnotherVersionIsADifferentBuild) {
   folder_.write("facts", "{\"greeting\":1}\n{\"name\":\"n\",\"program\":\"1234\"}\n");
   Agents agents(allocation_, "run", 300, {}, [] {});
   agents.start({kFirst}, 60);
@@ -70,8 +70,8 @@ TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
               HasSubstr("198.51.100.1 has a different build of strata than the node that launches"));
 }
 
-// An agent may end even later, when no wait would notice it.
-TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
+// An agent may end even later, when no wait notices it.
+TEST_F(AgentsOfTwo, AnAgentThatEndsLaterHasAProblemToo) {
   Agents agents(allocation_, "run", 300, {}, [] {});
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
@@ -82,7 +82,7 @@ TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
 }
 
 // The node sent its facts, but nothing else. With a gap in the table, launch would start a run that this node blocks.
-TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
+TEST_F(AgentsOfTwo, ANodeWithoutMeasurementsIsRefusedByName) {
   const std::string all = folder_.read("ssh");
   folder_.write("ssh", all.substr(0, all.find("[ $1")) + all.substr(all.find("cat ")));
   Agents agents(allocation_, "run", 300, {}, [] {});
@@ -99,8 +99,8 @@ TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
                                      testing::StartsWith("198.51.100.2: it opened no port for its link in")}));
 }
 
-// With ControlPersist, an ssh that stays for the next call holds the pipes of one that has ended.
-TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
+// With ControlPersist, an ssh process that stays for the next call holds the pipes of one that has ended.
+TEST_F(AgentsOfTwo, DoesNotWaitForAnEndedAgentWhosePipesAreHeld) {
   folder_.write("ssh", "#!/bin/bash\necho 'a@b: Permission denied (publickey).' >&2\nsleep 60 & exit 255\n");
   Agents agents(allocation_, "run", 300, {}, [] {});
   const auto begin = std::chrono::steady_clock::now();
@@ -110,7 +110,7 @@ TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
 }
 
 // control.timeout = 0.
-TEST_F(AgentsOfTwo, WithoutATimeoutNoneIsLostOrAskedAllTheTime) {
+TEST_F(AgentsOfTwo, WithoutATimeoutNoAgentIsLostOrPolled) {
   Agents agents(allocation_, "run", 0, {}, [] {});
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);

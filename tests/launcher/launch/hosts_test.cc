@@ -25,7 +25,7 @@ std::vector<Host> lines(std::string_view text) {
   return parse_host_file(text, "hosts");
 }
 
-TEST(Hosts, OpenMpiDeepSpeedAndMpiJobFiles) {
+TEST(Hosts, ReadsOpenMpiDeepSpeedAndMpiJobFiles) {
   EXPECT_THAT(lines("# ours\nn1 slots=8\n\nn2 slots=4 max_slots=8   # small\nn3\r\n"),
               ElementsAre(Host{"n1", 8}, Host{"n2", 4}, Host{"n3", {}}));
   EXPECT_THAT(lines("train-worker-0.train.default.svc slots=2"),
@@ -35,12 +35,12 @@ TEST(Hosts, OpenMpiDeepSpeedAndMpiJobFiles) {
   EXPECT_THAT(lines("\xEF\xBB\xBFn1 slots=2\r\n"), ElementsAre(Host{"n1", 2})) << "with a byte order mark";
 }
 
-TEST(Hosts, ANameThatComesAgainAddsItsSlots) {
+TEST(Hosts, ARepeatedNameAddsItsSlots) {
   EXPECT_THAT(lines("n1 slots=2\nn2 slots=1\nn1 slots=3"), ElementsAre(Host{"n1", 5}, Host{"n2", 1}));
   EXPECT_THAT(read_hosts("n1:2,n2,n1:3"), ElementsAre(Host{"n1", 5}, Host{"n2", {}}));
 }
 
-// As PBS_NODEFILE and LSF write them.
+// PBS_NODEFILE and LSF write names in this way.
 TEST(Hosts, EachMentionWithoutANumberIsASlot) {
   EXPECT_THAT(lines("n1\nn1"), ElementsAre(Host{"n1", 2}));
   EXPECT_THAT(lines("n1\nn2\nn1\nn2\nn1\nn3\n"), ElementsAre(Host{"n1", 3}, Host{"n2", 2}, Host{"n3", {}}));
@@ -51,11 +51,11 @@ TEST(Hosts, EachMentionWithoutANumberIsASlot) {
   EXPECT_THAT(read_hosts("n1:2, n1, n2"), ElementsAre(Host{"n1", 3}, Host{"n2", {}}));
 }
 
-TEST(Hosts, WordsBetweenCommas) {
+TEST(Hosts, ReadsWordsBetweenCommas) {
   EXPECT_THAT(read_hosts("n1:8, n2"), ElementsAre(Host{"n1", 8}, Host{"n2", {}}));
 }
 
-TEST(Hosts, AFileByItsName) {
+TEST(Hosts, ReadsAFileByName) {
   const tests::ScratchFolder folder;
   EXPECT_THAT(read_hosts(folder.write("hosts", "n1 slots=2\n").string()), ElementsAre(Host{"n1", 2}));
   EXPECT_FAILURE(read_hosts((folder.path() / "nowhere").string()), Exit::usage, HasSubstr("there is no such file"));
@@ -83,7 +83,7 @@ TEST(Hosts, ALineThatContradictsItselfIsRefused) {
 }
 
 // A zero byte would end a message.
-TEST(Hosts, AFileThatIsNoTextIsSaidToBeNone) {
+TEST(Hosts, RefusesABinaryFile) {
   using namespace std::string_literals;
   for (const auto& [text, byte] : {std::pair("n1\nlocalhost\0x\n"s, "0x00"), std::pair("n1\nn\0002\0"s, "0x00"),
                                    std::pair("n1\nn2\x1b[31m"s, "0x1b"), std::pair("n1\n# a\x01"s, "0x01")})
@@ -91,7 +91,7 @@ TEST(Hosts, AFileThatIsNoTextIsSaidToBeNone) {
                    AllOf(HasSubstr("hosts line 2 has the byte "s + byte), testing::EndsWith("(ASCII or UTF-8)")));
 }
 
-TEST(Hosts, AFolderIsNoHostFile) {
+TEST(Hosts, RefusesAFolder) {
   const tests::ScratchFolder folder;
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
@@ -106,7 +106,7 @@ TEST(Hosts, AFolderIsNoHostFile) {
   fs::current_path(before);
 }
 
-// Puts a stand-in for scontrol, which runs this script, into PATH while it exists.
+// During its lifetime, a fake scontrol that runs this script is in PATH.
 class FakeScontrol {
  public:
   explicit FakeScontrol(const std::string& script) : path_(std::getenv("PATH")) {
@@ -121,7 +121,7 @@ class FakeScontrol {
   std::string path_;
 };
 
-TEST(Hosts, WhatScontrolSaysIsPassedOn) {
+TEST(Hosts, PassesOnScontrolsError) {
   {
     const FakeScontrol slurm("echo n1; echo n2");
     EXPECT_THAT(read_hosts("n[1-2]:4"), ElementsAre(Host{"n1", 4}, Host{"n2", 4}));
@@ -138,20 +138,20 @@ TEST(Hosts, WhatScontrolSaysIsPassedOn) {
 }
 
 // Names are used in command lines of ssh.
-TEST(Hosts, WhatIsNoNameIsRefused) {
+TEST(Hosts, RefusesInvalidNames) {
   for (const char* wrong : {"-oProxyCommand=x", "-v", "n1;reboot", "$(id)", "`id`", "n1'", ".n1", "n/1"})
     EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not a node's name"));
   EXPECT_FAILURE(lines("me@n1"), Exit::usage, HasSubstr("User in ~/.ssh/config"));
   EXPECT_FAILURE(read_hosts("n1,,n2"), Exit::usage, HasSubstr("is not a node's name"));
 }
 
-TEST(Hosts, WithoutAnAddressANodeIsNamed) {
+TEST(Hosts, NamesANodeWithoutAnAddress) {
   require_addresses({{"localhost", 1}}, "--hosts", 0);
   EXPECT_FAILURE(require_addresses({{"localhost", 1}, {"no-such-node.invalid", 1}}, "--hosts", 0), Exit::usage,
                  AllOf(HasSubstr("no-such-node.invalid has no address"), HasSubstr("--hosts")));
 }
 
-TEST(Hosts, ThisMachineByAnyOfItsNames) {
+TEST(Hosts, RecognisesThisMachineByAnyName) {
   EXPECT_TRUE(is_this_machine(host_name()));
   EXPECT_TRUE(is_this_machine("localhost"));
   EXPECT_TRUE(is_this_machine("127.0.0.1"));
@@ -165,7 +165,7 @@ TEST(Hosts, LocalhostNextToOthersIsRefused) {
                  AllOf(HasSubstr("--hosts names localhost next to other nodes"), HasSubstr("write ")));
 }
 
-TEST(Hosts, AWordWithoutAnAddressMayHaveBeenAFile) {
+TEST(Hosts, AnUnresolvedWordMayBeAMissingFile) {
   EXPECT_FAILURE(require_addresses({{"nodes.invalid", 1}}, "--hosts", 0), Exit::usage,
                  HasSubstr("has no address, and there is no file of that name: "));
 }

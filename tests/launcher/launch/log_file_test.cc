@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// While it exists, no file can grow beyond `bytes`. This stands in for a full disk, with another errno.
+// During its lifetime, no file can grow beyond `bytes`. This simulates a full disk, with another errno.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -36,7 +36,7 @@ class FullDisk {
   void (*handler_)(int);
 };
 
-TEST(LogFile, SaysHowManyLinesItLacksOnceThereIsRoomAgain) {
+TEST(LogFile, ReportsMissingLinesOnceThereIsSpace) {
   const tests::ScratchFolder folder;
   LogFile file(folder.path() / "log");
   EXPECT_EQ(file.write("first\n"), 0);
@@ -51,8 +51,8 @@ TEST(LogFile, SaysHowManyLinesItLacksOnceThereIsRoomAgain) {
             "first\nseco\nstrata: missing here, because the disk was full or failed: 2 lines\nfourth\nfifth\n");
 }
 
-// At a restart, a removed folder is created again. If that fails, only lines are lost.
-TEST(LogFile, OpenedLaterItRefusesNothing) {
+// A restart creates a removed folder again. If that fails, only lines are lost.
+TEST(LogFile, AFailedReopenOnlyLosesLines) {
   const tests::ScratchFolder folder;
   folder.write("logs", "a file in the place of the folder");
   LogFile file(folder.path() / "logs/log", LogFile::Refused::count, LogFile::Open::later);
@@ -64,7 +64,7 @@ TEST(LogFile, OpenedLaterItRefusesNothing) {
   EXPECT_FAILURE(LogFile(folder.path() / "logs/log/more"), Exit::usage, HasSubstr("more cannot be written"));
 }
 
-TEST(LogFile, IsMadeAnewIfItWasRemoved) {
+TEST(LogFile, IsRecreatedIfRemoved) {
   const tests::ScratchFolder folder;
   std::filesystem::create_directory(folder.path() / "logs");
   LogFile file(folder.path() / "logs/log"), events(folder.path() / "logs/events", LogFile::Refused::keep);
@@ -80,7 +80,7 @@ TEST(LogFile, IsMadeAnewIfItWasRemoved) {
   EXPECT_EQ(folder.read("logs/events"), "one\ntwo\n");
 }
 
-TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
+TEST(LogFile, ARefusedLineLeavesNoEmptyLine) {
   const tests::ScratchFolder folder;
   LogFile file(folder.path() / "log");
   EXPECT_EQ(file.write("first\n"), 0);
@@ -92,7 +92,7 @@ TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
   EXPECT_EQ(folder.read("log"), "first\nstrata: missing here, because the disk was full or failed: a line\nthird\n");
 }
 
-TEST(LogFile, WhatAProgramReadsWaitsAndIsWhole) {
+TEST(LogFile, MachineReadableLinesWaitAndStayComplete) {
   const tests::ScratchFolder folder;
   LogFile file(folder.path() / "log", LogFile::Refused::keep);
   EXPECT_EQ(file.write("{1}\n"), 0);
@@ -110,7 +110,7 @@ TEST(LogFile, AFileThatCannotBeOpenedIsNamedWithTheReason) {
   EXPECT_FAILURE(LogFile(folder.path() / "no" / "log"), Exit::usage, HasSubstr("no/log cannot be written: No such"));
 }
 
-TEST(LogFailure, IsToldOnceWithItsFirstReason) {
+TEST(LogFailure, IsReportedOnceWithItsFirstReason) {
   LogFailure failure;
   failure.set(0);
   EXPECT_EQ(failure.take("logs"), "");
@@ -123,7 +123,7 @@ TEST(LogFailure, IsToldOnceWithItsFirstReason) {
 
 using testing::MatchesRegex;
 
-TEST(Events, ALineEachBehindWhatIsThere) {
+TEST(Events, AppendsALinePerEvent) {
   const tests::ScratchFolder folder;
   Events(folder.path() / "logs").write({"start", {"n1", "n2"}, 4});
   Events again(folder.path() / "logs");
@@ -137,7 +137,7 @@ TEST(Events, ALineEachBehindWhatIsThere) {
   Events(std::nullopt).write({"start", {}});
 }
 
-TEST(Events, AFullDiskIsSaidOnceAndEndsNothing) {
+TEST(Events, AFullDiskIsReportedOnceAndEndsNothing) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "events.jsonl");
   Events events(folder.path());
@@ -149,7 +149,7 @@ TEST(Events, AFullDiskIsSaidOnceAndEndsNothing) {
   EXPECT_EQ(said.find("cannot be written"), said.rfind("cannot be written")) << said;
 }
 
-TEST(Events, AFolderThatCannotBeIsNamed) {
+TEST(Events, NamesAFolderThatCannotBeMade) {
   const tests::ScratchFolder folder;
   const auto file = folder.write("file", "x");
   EXPECT_FAILURE(Events(file / "logs"), Exit::usage, HasSubstr("--logs"));

@@ -43,24 +43,24 @@ struct Preflight : testing::Test {
   }
 };
 
-TEST_F(Preflight, NodesThatAreAlikeAreFine) {
+TEST_F(Preflight, AcceptsIdenticalNodes) {
   EXPECT_THAT(remarks(), IsEmpty());
   nodes.resize(1);
   EXPECT_THAT(remarks(), IsEmpty());
 }
 
-TEST_F(Preflight, AnotherBuildIsRefused) {
+TEST_F(Preflight, RefusesADifferentBuild) {
   nodes[2].facts.program = "5678";
   EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has a different build"), HasSubstr("install")))));
 }
 
-TEST_F(Preflight, ASecondNameOfANodeIsRefused) {
+TEST_F(Preflight, RefusesASecondNameOfANode) {
   nodes[0].facts.machine = nodes[2].facts.machine = "a boot and a network";
   nodes[1].facts.machine = "another network";
   EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1 and n3 are names of one node: use one name"))));
 }
 
-TEST_F(Preflight, WhatBitsDependOnIsNamed) {
+TEST_F(Preflight, WarnsOfDifferencesThatAffectBits) {
   nodes[0].facts.processor = "an older one";
   nodes[1].facts.libraries = "another library";
   nodes[3].facts.gpus = {"a GPU"};
@@ -71,7 +71,7 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
 }
 
 // Below 0.8 of the median, a node is slow.
-TEST_F(Preflight, SlowNodesAreNamed) {
+TEST_F(Preflight, NamesSlowNodes) {
   nodes[1].gflop_per_s = 81;
   nodes[2].gbit_per_s = 8.1;
   nodes[3].facts.memory = std::uint64_t{52} << 30;
@@ -85,14 +85,14 @@ TEST_F(Preflight, SlowNodesAreNamed) {
                           warning(AllOf(HasSubstr("n3 has 7.9 Gbit/s over its links, 79%"), HasSubstr("cable")))));
 }
 
-TEST_F(Preflight, ClocksApart) {
-  for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own is the one that is wrong
+TEST_F(Preflight, WarnsOfWrongClocks) {
+  for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own clock is the wrong one
   EXPECT_THAT(remarks(), IsEmpty());
   nodes[1].clock_ahead = 97;
   EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
 }
 
-TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
+TEST_F(Preflight, RefusesUnusableDrivesGpusAndLinks) {
   nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is not a folder", "", 0}};
   nodes[1].problems = {"no connection to 10.0.0.1 port 5: refused"};
   EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is not a folder")),
@@ -105,7 +105,7 @@ TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
 }
 
 // A file that no node sees does not exist. A file that only some nodes see is not shared.
-TEST_F(Preflight, FilesThatANodeDoesNotSeeAreRefused) {
+TEST_F(Preflight, RefusesFilesThatANodeCannotSee) {
   nodes[1].unseen = {"data.train: no file matches a", "model.path: no file matches m"};
   nodes[3].unseen = {"data.train: no file matches a"};
   EXPECT_THAT(remarks(),
@@ -116,20 +116,20 @@ TEST_F(Preflight, FilesThatANodeDoesNotSeeAreRefused) {
   EXPECT_THAT(remarks(), ElementsAre(refusal("data.train: no file matches a")));
 }
 
-TEST_F(Preflight, ALimitOfLockedMemoryCountsForDrives) {
+TEST_F(Preflight, WarnsOfALowLockedMemoryLimit) {
   nodes[1].facts.memlock = 65536;
   EXPECT_THAT(remarks(), IsEmpty());
   recipe.memory.nvme = {"/scratch"};
   EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2 lets a process lock"), HasSubstr("ulimit -l")))));
 }
 
-TEST_F(Preflight, AnInterfaceThatANodeLacksIsRefused) {
+TEST_F(Preflight, RefusesAMissingInterface) {
   interface = "eth0";
   nodes[3].facts.interfaces = {{"eno1", "10.0.0.4"}, {"ib0", "10.1.0.4"}};
   EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
 }
 
-TEST_F(Preflight, TheTableHasALinePerNode) {
+TEST_F(Preflight, PrintsALinePerNode) {
   nodes[1].facts.drives = {{"/a", "", "", std::uint64_t{3} << 30}, {"/b", "", "", std::uint64_t{1} << 30}};
   nodes[1].gflop_per_s.reset();
   nodes[1].clock_ahead = -0.0123;
@@ -140,7 +140,7 @@ TEST_F(Preflight, TheTableHasALinePerNode) {
                           HasSubstr("4.00 GiB"), HasSubstr("-12 ms"), HasSubstr("unlimited"), Not(HasSubstr("-0 ms"))));
 }
 
-TEST_F(Preflight, TheInterfaceThatNamesLeadTo) {
+TEST_F(Preflight, FindsTheInterfaceOfTheNodesNames) {
   std::vector<NodeCheck> here = {node("127.0.0.1"), node("127.0.0.2")};
   EXPECT_EQ(common_interface(here), std::nullopt);
   here[0].facts.interfaces = {{"eth0", "10.0.0.1"}, {"lo", "127.0.0.1"}};
@@ -148,7 +148,7 @@ TEST_F(Preflight, TheInterfaceThatNamesLeadTo) {
   EXPECT_EQ(common_interface(here), "lo");
   here[1].facts.interfaces = {{"eth1", "127.0.0.2"}};
   EXPECT_EQ(common_interface(here), std::nullopt);
-  // As Debian's installer has it.
+  // Debian's installer writes this line.
   here[1] = node("127.0.1.1");
   here[0].facts.interfaces = {{"eth0", "127.0.0.1"}};
   EXPECT_EQ(common_interface(here), "eth0");

@@ -18,7 +18,7 @@ Outcome ended(Exit code, EndReason reason = {}) {
   return {static_cast<int>(code), "stopped on request: the loss is not finite", true, {}, {}, reason};
 }
 
-TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
+TEST(WhyFinal, RecurringFailuresAreFinal) {
   for (const Exit code : {Exit::done, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
     EXPECT_THAT(why_final(ended(code), std::nullopt), Not(IsEmpty())) << static_cast<int>(code);
   EXPECT_THAT(why_final(ended(Exit::failed), std::nullopt), IsEmpty());
@@ -27,7 +27,7 @@ TEST(WhyFinal, WhatWouldComeAgainIsNotStartedAgain) {
     EXPECT_THAT(why_final(ended(Exit::failed, {kind, 3}), std::nullopt), HasSubstr("on request"));
 }
 
-TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
+TEST(WhyFinal, ARepeatedNonFiniteLossIsFinal) {
   const Outcome at7 = ended(Exit::failed, {EndReason::Kind::not_finite, 7}),
                 at9 = ended(Exit::failed, {EndReason::Kind::not_finite, 9});
   EXPECT_THAT(why_final(at7, std::nullopt), IsEmpty());
@@ -35,11 +35,11 @@ TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
   EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));
 }
 
-TEST(WhyFinal, FP16OverflowsAgain) {
+TEST(WhyFinal, AnFp16OverflowIsFinal) {
   EXPECT_THAT(why_final(ended(Exit::failed, {EndReason::Kind::overflow, 7}), std::nullopt), HasSubstr("fp16"));
 }
 
-TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
+TEST(StoppedBetweenStarts, NamesTheCheckpointToResumeFrom) {
   for (const bool started : {false, true}) {
     const BetweenStarts kept = stopped_between_starts(true, started, 1);
     EXPECT_EQ(kept.code, Exit::requeue);
@@ -50,7 +50,7 @@ TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
   EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
   EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
   EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("a second request to stop"));
-  // The command as typed begins anew. After a start, the text says how to resume; before one, beginning anew is right.
+  // The command as typed starts over. After a start, the text says how to resume; before one, starting over is right.
   EXPECT_THAT(stopped_between_starts(true, true, 1, "none").text,
               HasSubstr("run the same command with --set checkpoint.resume=auto to resume from"));
   EXPECT_THAT(stopped_between_starts(true, false, 1, "none").text, HasSubstr("run the same command to start"));
@@ -92,7 +92,7 @@ TEST(MostRanks, DivideTheBatchAndFit) {
 }
 
 // The ranks of a replica are lost together, and a step is divided evenly over replicas.
-TEST(MostRanks, AreWholeReplicas) {
+TEST(MostRanks, FormCompleteReplicas) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}};
@@ -105,13 +105,13 @@ TEST(MostRanks, AreWholeReplicas) {
   EXPECT_THAT(most_ranks({{"a", 4}, {"b", 3}}, 1, recipe, 3, any), ElementsAre(Share{"a", 4}, Share{"b", 2}))
       << "a tensor group lies on one node";
   EXPECT_THAT(most_ranks({{"a", 1}, {"b", 1}}, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}))
-      << "but for lack of room";
+      << "a tensor group spans nodes only for lack of room";
   recipe.parallel.stages = 4;
   EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
 }
 
 // With 12 sequences, four replicas would take three micro-batches each, which two interleaved stages cannot.
-TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
+TEST(MostRanks, FormCompleteGroupsOfMicroBatchesIfInterleaved) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const auto any = [](const auto&) { return true; };
@@ -122,7 +122,7 @@ TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
   EXPECT_THAT(most_ranks({{"a", 8}}, 1, recipe, 3, any), IsEmpty());
 }
 
-TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
+TEST(MostRanks, ReportIdleAndMissingRanks) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}, {"c", std::nullopt}};
@@ -132,18 +132,18 @@ TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}, {"c", 1}}, recipe, 4), "");
   recipe.parallel.tensor = 4;
   EXPECT_EQ(why_no_ranks(hosts, 1, recipe, 4),
-            "on the 3 nodes that are left there is room for 6 ranks, and one replica of the model (parallel.tensor = "
-            "4, parallel.stages = 2) needs 8 ranks: start again on as many, or with other parallel.* keys, which its "
-            "checkpoints allow");
+            "the 3 remaining nodes have room for 6 ranks, and one replica of the model (parallel.tensor = "
+            "4, parallel.stages = 2) needs 8 ranks: start again with as many ranks, or with other parallel.* keys, "
+            "which its checkpoints allow");
   recipe.parallel = {};
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}}, recipe, 5),
             "1 rank stays idle, on c (1): a run has as many ranks as divide a step of 5 sequences and fit");
   EXPECT_EQ(why_no_ranks({{"a", 3}}, 1, recipe, 4),
-            "on the 1 node that is left, no number of ranks that divides a step of 4 sequences fits");
+            "on the 1 remaining node, no number of ranks that divides a step of 4 sequences fits");
 }
 
 // checkpoint.resume applies to the first start. A restart resumes from what this launch has written, if anything.
-TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
+TEST(ResumeSets, ResumeFromThisLaunchsCheckpoints) {
   const tests::ScratchFolder folder;
   folder.write("step-00000001/manifest.json", "{}");
   Recipe recipe;
@@ -159,7 +159,7 @@ TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   EXPECT_THAT(checkpoints_in(std::nullopt), IsEmpty());
 }
 
-TEST(FrontSets, AreOfAddressesThatOneNodeHas) {
+TEST(FrontSets, ReplaceAddressesOfASingleNode) {
   Recipe recipe;
   EXPECT_THAT(front_sets(recipe), IsEmpty());
   for (const char* everywhere : {"0.0.0.0:9000", "[::]:9000", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"}) {

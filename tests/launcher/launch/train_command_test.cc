@@ -17,7 +17,7 @@ TrainCommand read(const std::vector<std::string>& words) {
   return read_train_command(words);
 }
 
-TEST(TrainCommand, WordsComeBackWithMoreKeysBehind) {
+TEST(TrainCommand, AppendsKeysToTheWords) {
   const TrainCommand command = read({"train", "r.toml", "--set", "a.b=1", "--force", "--set=c.d=x=y"});
   const std::string more[] = {"e.f=2"};
   EXPECT_THAT(command.words(more),
@@ -25,14 +25,14 @@ TEST(TrainCommand, WordsComeBackWithMoreKeysBehind) {
   EXPECT_THAT(read({"train", "--set", "a=1"}).words(), ElementsAre("train", "--set", "a=1"));
 }
 
-TEST(TrainCommand, WhatIsNotTrainIsRefused) {
+TEST(TrainCommand, RefusesOtherCommands) {
   EXPECT_FAILURE(read({}), Exit::usage, HasSubstr("nothing to launch"));
   EXPECT_FAILURE(read({"eval", "r.toml"}), Exit::usage, AllOf(HasSubstr("not eval"), HasSubstr("mpirun -n N")));
   EXPECT_FAILURE(read({"train", "--nope"}), Exit::usage, HasSubstr("--nope"));
   EXPECT_FAILURE(read({"train", "a.toml", "b.toml"}), Exit::usage, HasSubstr("strata train --help"));
 }
 
-TEST(TrainCommand, TheRecipeIsReadBeforeAnythingStarts) {
+TEST(TrainCommand, ReadsTheRecipeBeforeTheStart) {
   EXPECT_FAILURE(read({"train", "--set", "model.preset=tiny-gpt2"}).load(), Exit::usage,
                  HasSubstr("training.max_steps and data.train are missing"));
   const runtime::Recipe recipe =

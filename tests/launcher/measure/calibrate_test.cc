@@ -18,7 +18,7 @@
 namespace strata::launcher {
 namespace {
 
-// As little as can be measured: what the figures are does not matter here.
+// Measures as little as possible, because the figures do not matter here.
 CalibrateOptions tiny() {
   CalibrateOptions options;
   options.seconds = 0;
@@ -80,8 +80,8 @@ TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
   EXPECT_TRUE(spread) << "no two calls take the same time";
 }
 
-// These are figures of a busy machine. Commands that plan with the file say so.
-TEST_F(Calibrate, TheFileSaysHowFarItsFiguresLayApart) {
+// These figures come from a busy machine, and commands that plan with the file say so.
+TEST_F(Calibrate, TheFileRecordsTheSpreadOfItsFigures) {
   const std::vector<Figure> figures = {{"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}, {"norm", "us", 4, 2.65}};
   runtime::Machine machine = runtime::even_machine();
   machine.processor = "none";
@@ -134,7 +134,7 @@ TEST_F(Calibrate, MeasuresTheNetworkBetweenNodes) {
 
 // In shared memory, an all-to-all's bytes are moved by the ordered sum: one thread moves 12 for 2 that a rank of two
 // sends. Without the sum they would seem to travel at hundreds of GB/s.
-TEST_F(Calibrate, AnAllToAllIsMeasuredWithTheSumThatMovesItsBytes) {
+TEST_F(Calibrate, MeasuresAnAllToAllWithItsSum) {
   std::mutex mutex;
   std::vector<runtime::Machine> machines;
   comm::run_threads(2, [&](comm::World& world) {
@@ -147,17 +147,17 @@ TEST_F(Calibrate, AnAllToAllIsMeasuredWithTheSumThatMovesItsBytes) {
   for (const runtime::Machine& m : machines) EXPECT_LT(m.collectives->all_to_all_gb_per_s, m.sum_gb_per_s);
 }
 
-TEST_F(Calibrate, WritesTheFileWholeOrNotAtAll) {
+TEST_F(Calibrate, WritesTheFileCompleteOrNotAtAll) {
   CalibrateOptions options = tiny();
   options.out = folder_.path() / "none" / "machine.toml";
-  EXPECT_NE(calibrate(options), 0) << "a folder that is not there";
+  EXPECT_NE(calibrate(options), 0) << "the folder does not exist";
   options.out = path_;
   EXPECT_EQ(calibrate(options), 0);
-  EXPECT_EQ(calibrate(options), 0) << "over its own";
+  EXPECT_EQ(calibrate(options), 0) << "over its own file";
   EXPECT_EQ(runtime::read_machine(path_).ranks, 1);
 }
 
-// A machine whose products slow down during any other work, and whose drive does.
+// A machine whose products and drive both slow down during any other work.
 runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
   runtime::Machine m;
   m.processor = "none";
@@ -179,7 +179,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_F(Calibrate, PlanSaysWhatBoundsTheStep) {
+TEST_F(Calibrate, PlanNamesTheBottleneck) {
   PlanOptions options;
   options.machine = path_;
   options.json = folder_.path() / "plan.json";
@@ -204,7 +204,7 @@ TEST_F(Calibrate, PlanSaysWhatBoundsTheStep) {
   EXPECT_EQ(advice(runtime::Bound::disk), "another drive in memory.nvme");
 }
 
-TEST_F(Calibrate, PlanWithoutAMachinePromisesNothing) {
+TEST_F(Calibrate, PlanWithoutAMachinePredictsNoTime) {
   PlanOptions options;
   options.json = folder_.path() / "plan.json";
   options.sets = {"model.preset=tiny-gpt2", "data.seq_len=64", "memory.device=4GiB"};
@@ -212,13 +212,13 @@ TEST_F(Calibrate, PlanWithoutAMachinePromisesNothing) {
   EXPECT_THAT(text_of(*options.json), testing::Not(testing::ContainsRegex("step_ms\":[^n]")));
 }
 
-TEST(Figure, TheMedianOfTheSpreadsIsTheMachines) {
+TEST(Figure, TheMachinesSpreadIsTheMedian) {
   EXPECT_EQ(median_spread({}), std::nullopt);
   EXPECT_EQ(median_spread({{"triad", "GB/s", 20, 0.02}}), 0.02);
   EXPECT_EQ(median_spread({{"norm", "us", 4, 2.65}, {"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}}), 0.21);
 }
 
-TEST(Figure, CommentsNameThoseThatAreWide) {
+TEST(Figure, CommentsNameWideSpreads) {
   EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, kWideSpread}}), "");
   EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, 0.02}, {"norm", "us", 4, 2.65}}),
             "\n# Measured with a wide spread, probably because the machine was busy with other work:\n"

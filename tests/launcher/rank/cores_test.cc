@@ -14,7 +14,7 @@
 namespace strata::launcher {
 namespace {
 
-// The text that rank 0 prints if the ranks have these shares and threads.
+// The text that rank 0 prints for these shares and threads of the ranks.
 std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& threads) {
   std::string text;
   comm::run_threads(static_cast<int>(shares.size()), [&](comm::World& world) {
@@ -25,7 +25,7 @@ std::string said(const std::vector<CoreShare>& shares, const std::vector<int>& t
   return text;
 }
 
-TEST(ThreadsText, IsOfAllRanks) {
+TEST(ThreadsText, DescribesAllRanks) {
   EXPECT_EQ(said({{4, "4 cores that this process may use"}}, {4}),
             "4 threads per rank (4 cores that this process may use)");
   EXPECT_EQ(said({{1, "1 core each"}, {1, "1 core each"}}, {1, 1}), "1 thread per rank (1 core each)");
@@ -49,34 +49,34 @@ std::vector<int> shared_out(double quota, int cores_each, int ranks) {
   return out;
 }
 
-TEST(WithinQuota, IsSharedOutBetweenTheRanksOfANode) {
+TEST(WithinQuota, IsSharedByTheRanksOfANode) {
   using testing::ElementsAre;
   EXPECT_THAT(shared_out(4, 16, 1), ElementsAre(4));
   EXPECT_THAT(shared_out(4, 8, 2), ElementsAre(2, 2));
   EXPECT_THAT(shared_out(5, 8, 2), ElementsAre(2, 3));
   EXPECT_THAT(shared_out(2.5, 16, 1), ElementsAre(2));
   EXPECT_THAT(shared_out(1.99999, 16, 1), ElementsAre(2));
-  EXPECT_THAT(shared_out(0.25, 16, 1), ElementsAre(1)) << "a rank has one thread at least";
+  EXPECT_THAT(shared_out(0.25, 16, 1), ElementsAre(1)) << "a rank has at least one thread";
   EXPECT_THAT(shared_out(2, 4, 4), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(shared_out(64, 8, 2), ElementsAre(8, 8)) << "no more than the cores";
   EXPECT_THAT(shared_out(1e12, 8, 2), ElementsAre(8, 8));
 }
 
-TEST(WithinQuota, IsSaidIfItBounds) {
+TEST(WithinQuota, IsReportedIfItLimitsThreads) {
   EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1, "a quota of the control group").note,
             "all 8 cores; a quota of the control group allows 1.5 on the node");
   EXPECT_EQ(within_quota({8, "all 8 cores"}, 8, 0, 1, "").note, "all 8 cores");
   EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1, "").cores, 8);
 }
 
-TEST(SlurmProcessors, AreThoseOfEachNodeIfAllHaveAsMany) {
+TEST(SlurmProcessors, AreKnownPerNodeIfAllNodesHaveTheSame) {
   EXPECT_EQ(slurm_processors("16"), 16);
   EXPECT_EQ(slurm_processors("16(x4)"), 16);
   for (const char* differ : {"16,8", "16(x2),8", "", "x", "0"})
     EXPECT_EQ(slurm_processors(differ), std::nullopt) << differ;
 }
 
-TEST(CoresHere, AreBoundedByAQuota) {
+TEST(CoresHere, AreLimitedByAQuota) {
   const int all = cores_here({});
   EXPECT_GE(all, 1);
   EXPECT_EQ(cores_here(1.5), 1);

@@ -65,7 +65,7 @@ TEST(ReadRecipe, AllRanksHaveTheSameCommand) {
   EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("a different recipe or command")));
 }
 
-TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {
+TEST(ReadRecipe, AllRanksThrowOneRanksError) {
   EXPECT_THAT(refusals({kTrains, with(kTrains, "training.sede=7")}),
               Each(AllOf(HasSubstr("training.sede"), HasSubstr("rank 1"))));
 }
@@ -91,7 +91,7 @@ TEST(ReadRecipe, AFileThatOtherNodesLackIsNamed) {
   EXPECT_THAT(said, Each(AllOf(HasSubstr(missing.string()), HasSubstr("a file system that all nodes share"))));
 }
 
-TEST(AgreeOnSeat, TheCpuIsSharedByNobody) {
+TEST(AgreeOnSeat, CpuRanksShareNoDevice) {
   runtime::Recipe recipe;
   recipe.device.kind = runtime::DeviceKind::cpu;
   comm::run_threads(2, [&](comm::World& world) {
@@ -122,7 +122,7 @@ class PlannedRunTest : public testing::Test {
     sets.insert(sets.end(), more.begin(), more.end());
     return runtime::load_recipe(std::nullopt, sets);
   }
-  // Rank 0's result, of two ranks.
+  // The result of rank 0, of two ranks.
   static PlannedRun planned(const Recipe& recipe, const RunPlanning& planning = {}) {
     PlannedRun out;
     comm::run_threads(2, [&](comm::World& world) {
@@ -134,7 +134,7 @@ class PlannedRunTest : public testing::Test {
   tests::TokenFolder folder_{130};
 };
 
-TEST_F(PlannedRunTest, IsTheJobOfTheSettledRecipe) {
+TEST_F(PlannedRunTest, PlansTheSettledRecipe) {
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
     runtime::Workload settled = runtime::open_workload(recipe());
     (void)runtime::settle(settled, purpose == Purpose::evaluate);
@@ -150,7 +150,7 @@ TEST_F(PlannedRunTest, IsTheJobOfTheSettledRecipe) {
 }
 
 // Neither a generation nor a benchmark reads data, so missing files do not matter.
-TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
+TEST_F(PlannedRunTest, IgnoresDataThatItDoesNotRead) {
   const Recipe elsewhere = recipe({"data.train=" + path("gone.bin"), "data.packing=documents"});
   for (const Purpose purpose : {Purpose::train, Purpose::generate}) {
     const PlannedRun run = planned(elsewhere, {.purpose = purpose, .looks_at_data = false});
@@ -161,7 +161,7 @@ TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
 }
 
 // This is found before a run prints anything, even for streams, which are opened later.
-TEST_F(PlannedRunTest, DataThatAreNotThereAreSaidFirst) {
+TEST_F(PlannedRunTest, ReportsMissingDataFirst) {
   const auto looked = [&](const std::vector<std::string>& sets, bool trains) {
     comm::run_threads(2, [&](comm::World& world) { require_data(recipe(sets), trains, world); });
   };
@@ -203,7 +203,7 @@ TEST_F(PlannedRunTest, SettlesTheMicroBatch) {
   EXPECT_GT(planned(recipe(gone), {Purpose::evaluate}).job.recipe.training.micro_batch_size, 1);
 }
 
-TEST_F(PlannedRunTest, WhatDoesNotFitIsRefusedByAllRanks) {
+TEST_F(PlannedRunTest, AllRanksRefuseAPlanThatDoesNotFit) {
   comm::run_threads(2, [&](comm::World& world) {
     EXPECT_FAILURE(plan_run(recipe({"memory.device=100KB", "memory.host=100KB"}), world), Exit::does_not_fit,
                    HasSubstr("fit"));
@@ -238,11 +238,11 @@ TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
     EXPECT_FAILURE(plan_run(of_folder({"memory.device=20KB", "memory.host=100KB"}), world), Exit::does_not_fit,
                    HasSubstr("fit"));
   });
-  EXPECT_EQ(opens.count(), 1) << "a search of what would fit plans many recipes";
+  EXPECT_EQ(opens.count(), 1) << "a search for a recipe that fits would plan many";
 }
 
 // The virtual shards of the checkpoint, or of the recipe, stay.
-TEST_F(PlannedRunTest, DegreesOfATrainingDoNotBindOtherCommands) {
+TEST_F(PlannedRunTest, ParallelDegreesOfATrainingDoNotBindOtherCommands) {
   Recipe asked = recipe({"parallel.tensor=8", "parallel.stages=2"});
   EXPECT_THAT(leave_out_degrees(asked, 4),
               testing::ElementsAre("parallel.tensor = 8 has no effect: only training divides the model over ranks",
@@ -257,7 +257,7 @@ TEST_F(PlannedRunTest, DegreesOfATrainingDoNotBindOtherCommands) {
   EXPECT_THAT(leave_out_degrees(asked, 4), testing::IsEmpty());
 }
 
-TEST_F(PlannedRunTest, DataElsewhereAreSaidAndNotCounted) {
+TEST_F(PlannedRunTest, ReportsDataThatAreElsewhere) {
   std::vector<std::string> notes;
   runtime::Workload elsewhere =
       runtime::open_workload(recipe({"data.train=" + path("gone.bin"), "data.packing=documents"}));

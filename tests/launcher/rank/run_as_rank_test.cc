@@ -5,7 +5,7 @@
 namespace strata::launcher {
 namespace {
 
-TEST(WithName, GivesTheRankThatACauseBeginsWithItsCoordinates) {
+TEST(WithName, AddsCoordinatesToTheRankOfACause) {
   EXPECT_EQ(with_name("rank 5 failed: no space", 5, "rank 5 (data 1, stage 1)"),
             "rank 5 (data 1, stage 1) failed: no space");
   EXPECT_EQ(with_name("rank 5 (pid 7 on nB) ended", 5, "rank 5 (stage 1)"), "rank 5 (stage 1, pid 7 on nB) ended");

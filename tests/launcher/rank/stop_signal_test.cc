@@ -9,7 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-// In a process of its own, which the handlers outlive. Its exit code says which signals asked for a stop.
+// Runs in a separate process, because the handlers stay installed. Its exit code says which signals requested a stop.
 int signals_that_ask(std::initializer_list<int> signals) {
   int asked = 0, bit = 1;
   for (const int signal : signals) {
@@ -22,11 +22,11 @@ int signals_that_ask(std::initializer_list<int> signals) {
   return asked;
 }
 
-TEST(StopSignalDeathTest, SignalsAskForAStop) {
+TEST(StopSignalDeathTest, SignalsRequestAStop) {
   EXPECT_EXIT(std::_Exit(signals_that_ask({SIGTERM, SIGUSR1, SIGHUP, SIGINT})), testing::ExitedWithCode(15), "");
 }
 
-TEST(StopSignalDeathTest, WhatANohupOrAShellHasIgnoredStaysIgnored) {
+TEST(StopSignalDeathTest, SignalsIgnoredByNohupStayIgnored) {
   EXPECT_EXIT(
       {
         for (const int signal : {SIGHUP, SIGINT}) std::signal(signal, SIG_IGN);

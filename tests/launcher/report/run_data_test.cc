@@ -56,10 +56,10 @@ class RunData : public testing::Test {
   std::string json_;
 };
 
-TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
+TEST_F(RunData, ReadsStepsEvaluationsAndEvents) {
   folder_.write("report.jsonl", step_line(1, 3) +
                                     "{\"step\":1,\"eval_loss\":2.75,\"eval_tokens\":5,\"time\":1001.5}\n" +
-                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that is not over
+                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // an unfinished run
   folder_.write("events.jsonl", "{\"step\":0,\"event\":\"start\",\"time\":1000,\"ranks\":2}\n");
   folder_.write("recipe.toml", "a = \"</script>\"\n");
   const element all = data();
@@ -71,16 +71,16 @@ TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
   EXPECT_EQ(std::string_view(all["events"].at(0)["more"]), "ranks 2");
   EXPECT_EQ(std::string_view(all["events"].at(1)["event"]), "skipped");
   EXPECT_TRUE(all["summary"].is_null());
-  EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would end the page's script";
+  EXPECT_THAT(page_html(Page::run, json_), Not(HasSubstr("a = \\\"</script>"))) << "it would close the page's script";
 }
 
-TEST_F(RunData, OfManyStepsTheExtremesStay) {
+TEST_F(RunData, KeepsExtremesOfManySteps) {
   std::string text;
   for (int i = 1; i <= 1000; ++i) text += step_line(i, i == 437 ? 99 : i == 612 ? -7 : 1);
   folder_.write("report.jsonl", text);
   folder_.write("summary.json", summary_of(5));
   const element all = data(50);
-  EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also of a step that is not drawn";
+  EXPECT_EQ(simdjson::minify(all["exposed_step_ms"]), "1") << "also for a step that the page does not show";
   const std::string losses = simdjson::minify(all["steps"]["loss"]);
   EXPECT_THAT(losses, HasSubstr(",99,"));
   EXPECT_THAT(losses, HasSubstr(",-7,"));
@@ -88,7 +88,7 @@ TEST_F(RunData, OfManyStepsTheExtremesStay) {
   EXPECT_THAT(simdjson::minify(all["steps"]["step"]), testing::EndsWith(",1000]"));
 }
 
-TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
+TEST_F(RunData, MatchesPlannedAndMeasuredTasks) {
   const runtime::Job of = job();
   folder_.write("report.jsonl", step_line(1, 3));
   folder_.write("plan.json", plan_of(of));
@@ -109,7 +109,7 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
   EXPECT_EQ(std::int64_t(all["measured"]["step"]), 5);
   EXPECT_EQ(double(all["measured"]["ranks"].at(0)["begin"].at(1)), 5);
   EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(0)), 5);
-  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(3)), 0) << "of the step before";
+  EXPECT_EQ(double(all["measured"]["ranks"].at(0)["end"].at(3)), 0) << "of the previous step";
   EXPECT_EQ(std::int64_t(all["measured"]["ranks"].at(1)["rank"]), 1);
   EXPECT_EQ(double(all["measured"]["ranks"].at(1)["end"].at(0)), 2);
   const element plan = all["plan"];
@@ -128,7 +128,7 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
   EXPECT_EQ(std::uint64_t(plan["tiers"].at(0)["peak"]), of.plan.memory[0].peak);
 }
 
-TEST_F(RunData, WhatIsNoReportIsRefused) {
+TEST_F(RunData, RefusesFilesThatAreNotReports) {
   EXPECT_FAILURE((void)files_of_run(folder_.path()), Exit::usage, HasSubstr("holds no report.jsonl"));
   EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("is not there"));
   EXPECT_FAILURE((void)files_of_run("/dev/full"), Exit::usage, HasSubstr("/dev/full is neither a file nor a folder"));
@@ -150,7 +150,7 @@ TEST_F(RunData, WhatIsNoReportIsRefused) {
 }
 
 // The report of a run that was killed while it wrote, or whose disk was full.
-TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
+TEST_F(RunData, OmitsADamagedPart) {
   const std::string plan = plan_of(job());
   const std::pair<const char*, std::string> parts[] = {
       {"plan.json", plan}, {"summary.json", summary_of(1)}, {"trace.json", "{\"traceEvents\":[]}"}};
@@ -187,11 +187,11 @@ TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
   EXPECT_FAILURE((void)run_data(files_of_run(folder_.path())), Exit::corrupt, HasSubstr("report.jsonl"));
 }
 
-TEST_F(RunData, APageIsOneFileAndWritesOverNothingElse) {
+TEST_F(RunData, APageIsOneFileAndOverwritesNothingElse) {
   folder_.write("report.jsonl", step_line(1, 3));
   const auto out = folder_.path() / "report.html";
   EXPECT_EQ(report({folder_.path(), out}), 0);
-  EXPECT_EQ(report({folder_.path(), out}), 0) << "over its own";
+  EXPECT_EQ(report({folder_.path(), out}), 0) << "over its own file";
   const std::string text = folder_.read("report.html");
   EXPECT_THAT(text, testing::StartsWith("<!doctype html>"));
   EXPECT_THAT(text, Not(HasSubstr("://"))) << "nothing from a network";

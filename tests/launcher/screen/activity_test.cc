@@ -33,20 +33,20 @@ std::string said_after(std::chrono::milliseconds takes, Activity::Unit unit, boo
   return text;
 }
 
-TEST(Activity, WhatIsQuickSaysNothing) {
+TEST(Activity, QuickWorkPrintsNothing) {
   EXPECT_EQ(said_after(std::chrono::milliseconds(0), Activity::Unit::bytes), "");
 }
 
-TEST(Activity, AboveTwoSecondsALineWithTheTimeLeft) {
+TEST(Activity, AfterTwoSecondsPrintsTheRemainingTime) {
   const std::chrono::milliseconds kLonger(2100);
   EXPECT_THAT(said_after(kLonger, Activity::Unit::bytes),
               MatchesRegex("strata: reading weights: 1.0 KiB of 4.0 KiB, loss 2.5, [0-9]+s left\n"));
   EXPECT_THAT(said_after(kLonger, Activity::Unit::count),
               MatchesRegex("strata: reading weights: 1,024 of 4,096, loss 2.5, [0-9]+s left\n"));
-  EXPECT_EQ(said_after(kLonger, Activity::Unit::count, false), "") << "a rank that keeps silent";
+  EXPECT_EQ(said_after(kLonger, Activity::Unit::count, false), "") << "a silent rank";
 }
 
-TEST(Activity, OnATerminalTheLineGoesWithTheEnd) {
+TEST(Activity, OnATerminalTheLineDisappearsAtTheEnd) {
   int controller = -1, terminal = -1;
   ASSERT_EQ(openpty(&controller, &terminal, nullptr, nullptr, nullptr), 0);
   std::FILE* file = fdopen(terminal, "w");

@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Class i was taken for class j i * 10 + j times.
+// Class i was predicted as class j i * 10 + j times.
 runtime::ClassReport report_of(std::size_t classes) {
   runtime::ClassReport out;
   for (const char* name : {"eval_accuracy", "eval_f1", "eval_precision", "eval_recall", "eval_f1_micro"})
@@ -31,7 +31,7 @@ std::size_t widest(const std::string& text) {
   return most;
 }
 
-TEST(ClassTextTest, ColumnsHaveWholeNamesOrNumbers) {
+TEST(ClassTextTest, ColumnsHaveCompleteNamesOrNumbers) {
   const std::vector<std::string> names = {"afrikaans", "brezhoneg", "castellano", "deutsch"};
   const std::string wide = class_text(report_of(4), names, "texts", 80);
   EXPECT_THAT(wide, HasSubstr("f1  texts\n"));

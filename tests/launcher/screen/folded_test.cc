@@ -8,7 +8,7 @@
 namespace strata::launcher {
 namespace {
 
-TEST(Folded, BreaksAtSpacesAndIndentsWhatGoesOn) {
+TEST(Folded, BreaksAtSpacesAndIndentsContinuations) {
   EXPECT_EQ(folded("one two three", 2, 7), "one two\n  three");
   EXPECT_EQ(folded("one two three", 0, 100), "one two three");
   EXPECT_EQ(folded("one /a/long/path/that/stays two", 2, 10), "one\n  /a/long/path/that/stays\n  two");
@@ -23,7 +23,7 @@ TEST(Folded, NotesStayWithinTheColumns) {
             "strata: " + std::string(60, 'a') + " " + std::string(31, 'b') + "\nstrata:   c\n");
 }
 
-TEST(Table, ColumnsStandApartAndEndBelowEachOther) {
+TEST(Table, AlignsColumns) {
   const std::vector<std::vector<std::string>> rows = {{"a", "peak", "x"}, {"RAM", "1.5", "1234"}};
   EXPECT_EQ(table(rows), "a    peak     x\nRAM   1.5  1234\n");
   EXPECT_EQ(table(rows, 15), "a    peak     x\nRAM   1.5  1234\n");

@@ -21,12 +21,12 @@ TEST(PrintableTest, ControlCharactersAreMarked) {
 }
 
 // A name with a line break must not look like another message.
-TEST(PrintableTest, IsOneLineUnlessLinesAreMeant) {
+TEST(PrintableTest, IsOneLineUnlessLinesAreAllowed) {
   EXPECT_EQ(printable("a\nstrata: b\r\n"), "a\\nstrata: b?\\n");
   EXPECT_EQ(printable("fits with\n  --set x=1", true), "fits with\n  --set x=1");
 }
 
-TEST(PrintFailureTest, UnknownKeysHaveLinesOfTheirOwn) {
+TEST(PrintFailureTest, UnknownKeysHaveSeparateLines) {
   const auto printed = [](const std::string& text) {
     testing::internal::CaptureStderr();
     print_failure(text, Exit::usage);
@@ -42,7 +42,7 @@ TEST(PrintableStreamTest, ControlCharactersOfAnyPieceAreReplaced) {
   {
     PrintableStream out(screen);
     out << "a\x1b[31m" << 5 << '\n' << "b\xc2";
-    EXPECT_EQ(screen.str(), "a?[31m5\n") << "whole lines at once";
+    EXPECT_EQ(screen.str(), "a?[31m5\n") << "complete lines in one write";
     out << '\x9b' << "c\r";
   }
   EXPECT_EQ(screen.str(), "a?[31m5\nb?c?");

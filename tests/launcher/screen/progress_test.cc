@@ -66,7 +66,7 @@ TEST_F(ProgressTest, AFileGetsALineAStepWithoutControlCodes) {
             "step 2/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s  epoch 0.25  1s left\n");
 }
 
-TEST_F(ProgressTest, ReportEverySaysWhichStepsGetALine) {
+TEST_F(ProgressTest, ReportEverySelectsTheStepsShown) {
   job_.recipe.report.every = 3;
   const std::string text = shown({100, 100, 100, 100, 100, 100, 100, 100, 100, 100});
   std::string steps;
@@ -75,25 +75,25 @@ TEST_F(ProgressTest, ReportEverySaysWhichStepsGetALine) {
   EXPECT_EQ(steps, "1/ 3/ 6/ 9/ 10 ") << "the first, every third, and the last: " << text;
 }
 
-TEST_F(ProgressTest, TheFirstStepDoesNotWeighOnTheSpeed) {
+TEST_F(ProgressTest, TheFirstStepDoesNotCountForTheSpeed) {
   const std::string text = shown({5000, 100, 100});
   EXPECT_THAT(text, HasSubstr("step 1/10  loss 2.5000  lr 1.00e-03  norm 0.500  200 tokens/s"));
   EXPECT_THAT(text, HasSubstr("step 2/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s"));
   EXPECT_THAT(text, HasSubstr("step 3/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s"));
 }
 
-TEST_F(ProgressTest, TheTimeLeftIsSmoothedTokensPerSecondAreNot) {
+TEST_F(ProgressTest, SmoothsTheTimeLeftButNotTheSpeed) {
   EXPECT_THAT(shown({100, 100, 200}), HasSubstr("5000 tokens/s"));
 }
 
-TEST_F(ProgressTest, TheEnvironmentAsksForALiveLineInAPipe) {
+TEST_F(ProgressTest, TheEnvironmentCanRequestALiveLineInAPipe) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "30", 1);
-  // The second step comes too soon to be drawn.
+  // The second step comes too soon after the first to be shown.
   EXPECT_EQ(shown({100, 100}), "\r\033[Kstep 1/10  loss 2.5000  10000\n");
 }
 
-TEST_F(ProgressTest, ANarrowTerminalDoesWithoutNormEpochAndRate) {
+TEST_F(ProgressTest, ANarrowTerminalOmitsNormEpochAndRate) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "80", 1);
   EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  lr 1.00e-03  10000 tokens/s  epoch 0.25  1s left\n");
@@ -131,8 +131,8 @@ std::string from_session(unsigned short columns, Write&& write_into) {
   return text;
 }
 
-// As under mpirun, which puts a pipe before the terminal and does not export COLUMNS.
-TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
+// mpirun puts a pipe between the ranks and the terminal in the same way, and does not export COLUMNS.
+TEST_F(ProgressTest, ALiveLineInAPipeFitsTheTerminal) {
   setenv("STRATA_PROGRESS", "live", 1);
   const auto write = [&](std::FILE* out) {
     Progress progress(job_, out);
@@ -144,25 +144,25 @@ TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
             "\r\033[Kstep 1/10  loss 2.5000  lr 1.00e-03  norm 0.500  10000 tokens/s  epoch 0.25  1s left\n");
   EXPECT_EQ(from_session(0, write),
             "\r\033[Kstep 1/10  loss 2.5000  lr 1.00e-03  10000 tokens/s  epoch 0.25  1s left\n")
-      << "none: 80 columns, as most have at least";
+      << "unknown width: 80 columns, which most terminals have";
   setenv("COLUMNS", "46", 1);
-  EXPECT_EQ(from_session(200, write), "\r\033[K" + least.substr(0, 45) + "\n") << "COLUMNS says so";
+  EXPECT_EQ(from_session(200, write), "\r\033[K" + least.substr(0, 45) + "\n") << "the width is COLUMNS";
 }
 
-TEST_F(ProgressTest, TheDisk) {
+TEST_F(ProgressTest, ShowsTheDrivesRates) {
   job_.plan.io_bytes.read[2] = 1;
   // The step's bytes over the step's time: 250 MB in 100 ms.
   EXPECT_THAT(shown({100}), testing::EndsWith("1s left  disk 2.50 GB/s\n"));
 }
 
-TEST_F(ProgressTest, TheLastStepIsAlwaysDrawn) {
+TEST_F(ProgressTest, AlwaysShowsTheLastStep) {
   setenv("STRATA_PROGRESS", "live", 1);
   setenv("COLUMNS", "120", 1);
   job_.recipe.training.max_steps = 2;
   EXPECT_THAT(shown({100, 100}), AllOf(HasSubstr("step 2/2"), testing::EndsWith("0s left\n")));
 }
 
-TEST_F(ProgressTest, ATerminalGetsALiveLineUnlessLinesAreAskedFor) {
+TEST_F(ProgressTest, ATerminalGetsALiveLineUnlessLinesAreRequested) {
   for (const bool lines : {false, true}) {
     if (lines) setenv("STRATA_PROGRESS", "lines", 1);
     int controller = -1, terminal = -1;

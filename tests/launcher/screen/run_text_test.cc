@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(RunText, LinesAreCutBetweenTheirParts) {
+TEST(RunText, BreaksLinesBetweenParts) {
   EXPECT_THAT(wrapped("data", {"one", "two", "three"}, 21), ElementsAre("data      one, two,", "          three"));
   EXPECT_THAT(wrapped("data", {"one", "two", "three"}, 100), ElementsAre("data      one, two, three"));
   EXPECT_THAT(wrapped("x", {"a part that is longer than the line", "b"}, 20),
@@ -52,7 +52,7 @@ class RunTextTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
+TEST_F(RunTextTest, TheStartDescribesTheRunAndWhatWillBeLost) {
   const std::string bare = start(job());
   EXPECT_THAT(bare,
               AllOf(HasSubstr("strata: model     gpt2 of "), HasSubstr("ZeRO-0 over 1 rank"),
@@ -68,7 +68,7 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
                           HasSubstr("cosine after 1 step of warm-up")));
 }
 
-TEST_F(RunTextTest, RanksThatHoldTheModelTogetherAreNoDataRanks) {
+TEST_F(RunTextTest, RanksThatShareTheModelAreNotDataRanks) {
   EXPECT_EQ(zero_text(3, 4, 4), "ZeRO-3 over 4 ranks");
   EXPECT_EQ(zero_text(3, 2, 4), "ZeRO-3 over 2 data ranks");
   EXPECT_EQ(zero_text(3, 1, 4), "ZeRO-3 over 1 data rank");
@@ -93,7 +93,7 @@ TEST_F(RunTextTest, TheStartSaysHowTheModelIsSplit) {
 }
 
 // The next command is for the same run, so it sets the same keys.
-TEST(TypedRecipe, HasWhatWasSet) {
+TEST(TypedRecipe, ContainsTheKeysThatWereSet) {
   EXPECT_EQ(typed_recipe("my.toml", {}), "my.toml");
   EXPECT_EQ(typed_recipe("my.toml", {"checkpoint.dir=runs/a", "checkpoint.resume=none", "model.config.a={b=1}"}),
             "my.toml --set checkpoint.dir=runs/a --set 'model.config.a={b=1}'");
@@ -101,7 +101,7 @@ TEST(TypedRecipe, HasWhatWasSet) {
 }
 
 // A preset has no tokenizer. For conversations, the command uses the chat template.
-TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
+TEST_F(RunTextTest, TheEndShowsHowToPromptTheModel) {
   const auto said = [&](const runtime::TokenSidecar& sidecar) {
     const auto tokens = folder_.write("t.bin", std::string(8, '\1'));
     folder_.write("t.bin.json", runtime::to_json(sidecar));
@@ -159,7 +159,7 @@ TEST_F(RunTextTest, TheEndQuotesPaths) {
 }
 
 // The best checkpoint is the one to continue with, not the newest.
-TEST_F(RunTextTest, TheEndNamesTheBest) {
+TEST_F(RunTextTest, TheEndNamesTheBestCheckpoint) {
   const auto said = [&](std::int64_t best, const char* keep) {
     const runtime::Job of = job({"checkpoint.dir=c", "data.validation=v.bin", "evaluation.every=2", keep});
     runtime::Summary summary{};
@@ -178,7 +178,7 @@ TEST_F(RunTextTest, TheEndNamesTheBest) {
   EXPECT_THAT(said(2, "checkpoint.keep_best=false"), testing::Not(HasSubstr("2.5000")));
 }
 
-TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
+TEST_F(RunTextTest, TheEndShowsMeasuredNextToPredictedTimes) {
   const runtime::Job planned = job({"checkpoint.dir=c", "report.dir=run", "data.validation=v.bin"});
   runtime::Summary summary{};
   summary.steps = summary.timed_step = 5;
@@ -215,7 +215,7 @@ TEST(ResumeCommand, IsTheSameOnlyIfItResumes) {
   EXPECT_EQ(resume_command("auto"), "the same command");
   EXPECT_EQ(resume_command("none"), added);
   EXPECT_EQ(resume_command("runs/step-00000010"), added);
-  // Launch has restarted this rank with a value that the user did not type.
+  // launch has restarted this rank with a value that the user did not type.
   ::setenv(kTypedResume, "none", 1);
   EXPECT_EQ(resume_command("auto"), added);
   ::setenv(kTypedResume, "auto", 1);

@@ -1,4 +1,4 @@
-// Classifiers against transformers: tests/golden/make_classes.py says what the folders hold.
+// Compares classifiers with transformers. tests/golden/make_classes.py describes the folders.
 #include "models/classes.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
   Columns packed(std::size_t first, std::size_t rows) const {
     return recorded_.packed(first, rows, std::string(GetParam()).ends_with("_regression"));
   }
-  // picks: the loss takes only the rows that have a label, and some empty rows.
+  // picks: the loss uses only the rows that have a label, and some empty rows.
   Learnt learn(Columns columns, bool picks) const {
     std::vector<std::uint32_t> rows;
     if (picks) {
@@ -53,11 +53,11 @@ class ClassesTest : public ::testing::TestWithParam<const char*> {
   const Recorded recorded_{"classes/" + std::string(GetParam())};
 };
 
-TEST_P(ClassesTest, DocumentsTeachWhatTransformersSays) {
+TEST_P(ClassesTest, MatchesTransformers) {
   expect_transformers(learn(packed(0, 40), false));
 }
 
-TEST_P(ClassesTest, RowsThatTheLossTakesAreEnough) {
+TEST_P(ClassesTest, NeedsOnlyTheRowsOfTheLoss) {
   expect_transformers(learn(packed(3, 40), true));
 }
 
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Families, ClassesTest,
                                            "modernbert_first", "modernbert_mean", "modernbert_tokens"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST(ReadClassesTest, AsTransformersReadsThem) {
+TEST(ReadClassesTest, AgreesWithTransformers) {
   const auto read = [](const std::string& json) {
     return read_classes(Config::parse(json, "made"), Objective::sequence_classification);
   };
@@ -83,8 +83,8 @@ TEST(ReadClassesTest, AsTransformersReadsThem) {
   EXPECT_EQ(read(R"({"num_labels": 9000, "problem_type": "multi_label_classification"})").names.size(), 9000u);
 }
 
-// An error in id2label names config.json, and not the labels whose class is missing because of it.
-TEST(ClassNamesTest, NamesCountFromZero) {
+// For an error in id2label, the message names config.json rather than the labels whose class is therefore missing.
+TEST(ClassNamesTest, NumbersNamesFromZero) {
   const auto read = [](const std::string& json) {
     return read_classes(Config::parse(json, "config.json"), Objective::sequence_classification);
   };

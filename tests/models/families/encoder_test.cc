@@ -1,4 +1,4 @@
-// Encoders against transformers: tests/golden/make_encoders.py says what the folders hold.
+// Compares encoders with transformers. tests/golden/make_encoders.py describes the folders.
 #include "models/families/encoder.h"
 
 #include <gmock/gmock.h>
@@ -31,10 +31,10 @@ class EncoderTest : public ::testing::TestWithParam<const char*> {
   const Recorded recorded_{GetParam()};
 };
 
-TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
+TEST_P(EncoderTest, MatchesTransformers) {
   const Learnt learnt = recorded_.learn(recorded_.packed(0, 64));
   recorded_.expect_loss(learnt.loss);
-  // The table's gradient is the embedding's and the head's.
+  // The table's gradient is the sum of the embedding's and the head's.
   std::map<std::string, Doubles> gradients(learnt.gradients.begin(), learnt.gradients.end());
   Doubles& table = gradients.at(learnt.gradients.front().first);
   table = testing::sum(std::move(table), gradients.at("shared"));
@@ -42,7 +42,7 @@ TEST_P(EncoderTest, DocumentsTeachWhatTransformersSays) {
   recorded_.expect_gradients(gradients, testing::norm_of(table), 5);  // besides tokens, labels, types, lengths, loss
 }
 
-TEST_P(EncoderTest, WhereDocumentsLieDoesNotShow) {
+TEST_P(EncoderTest, ResultsDoNotDependOnADocumentsPlace) {
   const Learnt here = recorded_.learn(recorded_.packed(0, 57)), there = recorded_.learn(recorded_.packed(7, 64));
   EXPECT_NEAR(here.loss, there.loss, 1e-7 * here.loss);
   EXPECT_LT(testing::relative_error(here.all(), there.all()), 1e-6);
@@ -87,7 +87,7 @@ TEST(EncoderFamiliesTest, BertHasTheParametersOfTransformers) {
   EXPECT_EQ(describe(*untied->units.back()).back(), "cls.predictions.decoder.weight 50x32 normal(0.02) decay");
 }
 
-TEST(EncoderFamiliesTest, RobertasPositionsStartBehindThePadding) {
+TEST(EncoderFamiliesTest, RobertasPositionsStartAfterThePadding) {
   for (const char* family : {"roberta", "xlm-roberta"}) {
     const auto model = make(tiny(family));
     EXPECT_EQ(model->family, family);
@@ -130,7 +130,7 @@ TEST(EncoderFamiliesTest, DistilBertHasTheParametersOfTransformers) {
   EXPECT_EQ(shared_by(model->loss_unit()), "vocab_projector.weight: 0 0 [0, 4096)");
 }
 
-TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
+TEST(EncoderFamiliesTest, RefuseUnsupportedKeysByName) {
   const auto refused = [](const std::string& family, const std::string& key, const std::string& value,
                           const std::string& words) {
     SCOPED_TRACE(family + " " + key);
@@ -156,7 +156,7 @@ TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
   testing::expect_same(*make_model(sines, {1, 8, device::DType::fp32, 1}),
                        *make_model(given, {1, 8, device::DType::fp32, 1}));
   EXPECT_THAT(given.remarks(), ::testing::Contains(HasSubstr("trained, as in transformers 5")));
-  // A head that is not built is refused by name.
+  // A head that is not supported is refused by name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
   for (const char* family : {"bert", "roberta", "distilbert"}) {
     const Config config = Config::parse(tiny(family), "config.json");

@@ -47,7 +47,7 @@ TEST(FamiliesTest, ArchitecturesNameTheObjective) {
   EXPECT_FAILURE(objective("llama", "LlamaForQuestionAnswering"), Exit::usage, HasSubstr("training.objective"));
 }
 
-TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
+TEST(FamiliesTest, RefusesUnsupportedKeysByName) {
   const auto refused = [](const std::string& family, const Overrides& overrides, const std::string& key,
                           const std::string& words) {
     SCOPED_TRACE(key);
@@ -99,7 +99,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
           "rope_parameters.partial_rotary_factor", "not supported");
 }
 
-TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
+TEST(FamiliesTest, RefusesSizesWhoseProductsOverflow) {
   const auto refused = [](const char* family, const char* key, const char* value, std::size_t seq = 16) {
     SCOPED_TRACE(key);
     EXPECT_FAILURE(make(tiny(family), {{key, value}}, seq), Exit::usage, HasSubstr(key));
@@ -119,7 +119,7 @@ std::vector<std::string> remarks(const std::string& json) {
   (void)make_model(config, {1, testing::kSeq, device::DType::fp32, 1});
   return config.remarks();
 }
-TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
+TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
   for (const char* family : kFamilyNames) {
     SCOPED_TRACE(family);
     const auto lines =
@@ -130,7 +130,7 @@ TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
     EXPECT_THAT(*found, AllOf(HasSubstr("config.json has 4 keys that " + std::string(family) + " models do not read"),
                               HasSubstr(": custom_metrics, nan, transformers.js_config, unsloth_fixed")));
     expect_same(*make(tiny(family)), *make(with(family, R"("unsloth_fixed":true)")));
-    // A key in the recipe must mean something.
+    // A key in the recipe must have an effect.
     EXPECT_FAILURE(make(tiny(family), {{"unsloth_fixed", "true"}}), Exit::usage,
                    AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
     EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
@@ -144,8 +144,8 @@ TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
                  AllOf(HasSubstr("rope_theta"), HasSubstr("must be finite")));
 }
 
-// transformers makes an attribute with this name, which nothing reads.
-TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
+// transformers makes an attribute with this name, but nothing reads it.
+TEST(FamiliesTest, AKeyWithADotIsNotANestedKey) {
   const std::string nested = R"("rope_scaling":{"rope_type":"linear","factor":2.0})";
   const std::string both = with("llama", nested + R"(,"rope_scaling.factor":4.0,"id2label.0":"x")");
   EXPECT_THAT(remarks(both), ::testing::Contains(HasSubstr(R"(2 keys)")));
@@ -158,7 +158,7 @@ TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
             constants(*make(with("llama", nested), {{"rope_scaling.factor", "8.0"}})));
 }
 
-TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {
+TEST(FamiliesTest, MissingKeysHaveTransformersDefaults) {
   const auto positions = [](const char* json) { return make(json)->max_positions; };
   EXPECT_EQ(positions(R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":48,
     "num_hidden_layers":1,"vocab_size":50})"),
@@ -174,7 +174,7 @@ TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {
               ::testing::UnorderedElementsAre("config.json has no head_dim: it is 128, as in transformers",
                                               "config.json has no max_position_embeddings: it is 32768, as in "
                                               "transformers"));
-  // There, null means "as many as heads". An absent key means a constant, which has to fit.
+  // In transformers, null means "as many as heads". An absent key means a constant, which has to be valid.
   for (const char* family : {"mistral", "qwen2", "qwen3"}) {
     EXPECT_NO_THROW(make(tiny(family), {{"num_key_value_heads", "null"}}));
     const std::string json = fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,
@@ -187,7 +187,7 @@ TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {
   EXPECT_FAILURE(make("{}"), Exit::corrupt, HasSubstr("config.json has no model_type"));
 }
 
-TEST(FamiliesTest, OneSizeMayHaveTheNameThatOtherFamiliesGiveIt) {
+TEST(FamiliesTest, AcceptsOtherFamiliesNamesForASize) {
   expect_same(*make(tiny("gpt2")), *make(R"({"model_type":"gpt2","hidden_size":32,"num_attention_heads":4,
     "num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50})"));
   expect_same(*make(tiny("distilbert")),
@@ -227,7 +227,7 @@ TEST(FamiliesTest, ArchitecturesNameTheFamilyIfNothingElseDoes) {
 }
 
 // In transformers 5, an untied decoder has its own bias; a tied one has the bias of the predictions.
-TEST(FamiliesTest, TheBiasOfWordsIsTheDecodersIfItIsNotTied) {
+TEST(FamiliesTest, AnUntiedDecoderHasItsOwnBias) {
   const auto last = [](const char* family, const char* tied) {
     const auto model = make(tiny(family), {{"tie_word_embeddings", tied}});
     std::vector<std::string> names;
@@ -241,14 +241,14 @@ TEST(FamiliesTest, TheBiasOfWordsIsTheDecodersIfItIsNotTied) {
   EXPECT_THAT(last("roberta", "false"), Contains("lm_head.decoder.bias"));
 }
 
-TEST(FamiliesTest, ASequenceNeedsItsPositions) {
+TEST(FamiliesTest, ASequenceNeedsEnoughPositions) {
   for (const char* family : {"gpt2", "llama"}) {
     EXPECT_FAILURE(make(tiny(family), {}, 25), Exit::usage, AllOf(HasSubstr("data.seq_len is 25"), HasSubstr("24")));
     EXPECT_EQ(make(tiny(family), {}, 24)->max_positions, 24u);
   }
 }
 
-TEST(FamiliesTest, SlidingWindowsThatAreNotSeenAreAllowed) {
+TEST(FamiliesTest, AllowsWindowsLongerThanTheSequence) {
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "true"}, {"sliding_window", "16"}}));
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "false"}, {"sliding_window", "8"}}));
   EXPECT_NO_THROW(make(tiny("mistral"), {{"sliding_window", "8"}}));
@@ -256,7 +256,7 @@ TEST(FamiliesTest, SlidingWindowsThatAreNotSeenAreAllowed) {
   EXPECT_NO_THROW(make(tiny("mistral"), {{"sliding_window", "null"}}));
 }
 
-TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
+TEST(FamiliesTest, BothSpellingsDescribeTheSameModel) {
   const Overrides four = {{"rope_theta", "500000.0"},
                           {"rope_scaling", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
                              "high_freq_factor":4.0,"original_max_position_embeddings":12})"},
@@ -272,14 +272,14 @@ TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
       *make(tiny("llama"), {{"rope_parameters", R"({"rope_theta":10000.0,"rope_type":"linear","factor":2.0})"}}));
   expect_same(*make(tiny("qwen3"), {{"rope_theta", "1000000.0"}, {"rope_scaling", "null"}}),
               *make(tiny("qwen3"), {{"rope_parameters", R"({"rope_theta":1000000.0,"rope_type":"default"})"}}));
-  // Each group alone has all of them; both may say the same.
+  // Either group may have all of them, and both may agree.
   const Overrides older = {{"rope_scaling", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
   const Overrides newer = {{"rope_parameters", R"({"rope_theta":500.0,"type":"linear","factor":2.0})"}};
   expect_same(*make(tiny("llama"), older), *make(tiny("llama"), newer));
   expect_same(*make(tiny("llama"), older), *make(tiny("llama"), {older[0], newer[0]}));
   expect_same(*make(tiny("llama"), {{"rope_parameters", R"({"type":"linear","factor":2.0})"}}),
               *make(tiny("llama"), {{"rope_scaling", R"({"rope_type":"linear","type":"yarn","factor":2.0})"}}));
-  // ModernBERT's, of each kind.
+  // ModernBERT has one of each kind.
   const auto modern = [](const char* keys, const char* value) { return make(tiny("modernbert"), {{keys, value}}); };
   expect_same(*modern("layer_types", R"(["attention","sliding_attention"])"),
               *modern("layer_types", R"(["full_attention","sliding_attention"])"));
@@ -291,13 +291,13 @@ TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
   expect_same(*modern("rope_scaling", R"({"rope_type":"linear","factor":2.0})"),
               *modern("rope_parameters", R"({"full_attention":{"type":"linear","factor":2.0},
                                              "sliding_attention":{"rope_type":"linear","factor":2.0}})"));
-  // If the group has no base, transformers 5 takes the one outside it.
+  // If the group has no base, transformers 5 uses the one outside of it.
   expect_same(*make(tiny("llama"), {{"rope_theta", "500000.0"}}),
               *make(tiny("llama"), {{"rope_theta", "500000.0"}, {"rope_parameters", R"({"rope_type":"default"})"}}));
 }
 
 TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
-  // Every key of the models' config.json, their sizes made small.
+  // These are all keys of the models' config.json, with small sizes.
   const std::string llama32 = R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
     "bos_token_id":128000,"eos_token_id":[128001,128008],"head_dim":8,"hidden_act":"silu","hidden_size":32,
     "initializer_range":0.02,"intermediate_size":48,"max_position_embeddings":131072,"mlp_bias":false,
@@ -326,9 +326,9 @@ TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
   for (const std::string& json : {llama32, qwen25, mistral, gpt2}) EXPECT_NO_THROW(make(json)) << json;
 }
 
-// The class of a text is read from a row that has read all of it. That is its last row if rows see only earlier ones.
+// The class of a text is computed from a row that sees all of it. That is its last row if rows see only earlier ones.
 // This checks every family, as listed by the refusal of an unknown one.
-TEST(FamiliesTest, WhichRowHasReadAllOfATextIsTheFamilys) {
+TEST(FamiliesTest, TheFamilyDeterminesTheRowOfATextsClass) {
   std::vector<std::string> families;
   try {
     (void)make(tiny("none"));

@@ -34,7 +34,7 @@ struct Gpt2Shape {
   std::size_t batch = 2, seq = 11;
   const char* activation = "gelu_new";
 };
-constexpr double kGpt2Eps = 0.03;  // large enough to see whether it is used
+constexpr double kGpt2Eps = 0.03;  // large enough to show whether it is used
 constexpr std::size_t kLayer = 1;
 
 // Block `kLayer` of a model of two layers.
@@ -59,7 +59,7 @@ const std::string kGpt2Prefix = "transformer.h.1.";
 
 Doubles reference(const Gpt2Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const std::size_t d = s.hidden;
-  // Each place in each layer has its own stream of random numbers, and none is the embedding's.
+  // Each place in each layer has its own stream of random numbers, which differs from the embedding's.
   const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kLayer * 4 + 4 + place); };
   const Doubles packed = linear(testing::layernorm(x, w.at("ln_1.weight"), w.at("ln_1.bias"), kGpt2Eps), d,
                                 w.at("attn.c_attn.weight"), w.at("attn.c_attn.bias"), true);
@@ -87,12 +87,12 @@ TEST(Gpt2Test, BlockMatchesTheReference) {
   expect_matches({.hidden = 32, .heads = 4, .inner = 128});
 }
 
-// Gaps after every parameter, an inner width that is not 4 times the hidden one.
+// There are gaps after every parameter, and the inner width is not 4 times the hidden one.
 TEST(Gpt2Test, BlockOfOddSizesMatchesTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
 }
 
-// As Cerebras-GPT has it.
+// Cerebras-GPT has this activation.
 TEST(Gpt2Test, BlockWithTheExactGeluMatchesTheReference) {
   expect_matches({.hidden = 32, .heads = 4, .inner = 128, .activation = "gelu"});
 }
@@ -103,7 +103,7 @@ TEST(Gpt2Test, DropoutMatchesTheReferenceForwardAndBackward) {
   expect_matches({.hidden = 24, .heads = 2, .inner = 40, .attention_dropout = 0.4f, .residual_dropout = 0.1f});
 }
 
-TEST(Gpt2Test, DropoutIsOfItsMicroBatch) {
+TEST(Gpt2Test, DropoutDependsOnTheMicroBatch) {
   Block block({.hidden = 24, .heads = 2, .inner = 40, .residual_dropout = 0.2f}, DType::fp32);
   block->forward();
   const auto first = block->y.bits();
@@ -125,7 +125,7 @@ TEST(Gpt2Test, BlockIsIndependentOfThePlan) {
   }
 }
 
-TEST(Gpt2Test, SixteenBitsAreWithinTheirFormat) {
+TEST(Gpt2Test, SixteenBitErrorsAreWithinTheirFormat) {
   const Gpt2Shape shape{.hidden = 48, .heads = 3, .inner = 96, .attention_dropout = 0.1f, .residual_dropout = 0.1f};
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Block narrow(shape, dtype), wide(shape, DType::fp32);
@@ -164,7 +164,7 @@ TEST(Gpt2Test, HasTheParametersOfTransformers) {
   EXPECT_EQ(describe(*other->units[1])[10], "transformer.h.0.mlp.c_proj.weight 40x32 normal(0.125) decay");
 }
 
-// bitsandbytes quantises all of them transposed, or none.
+// bitsandbytes quantises either all of them, transposed, or none.
 TEST(Gpt2Test, MatricesIn4BitsAreTransposed) {
   const auto in_4_bits = [](const char* skipped) {
     return make(tiny("gpt2"), {{"quantization_config", fmt::format(R"({{"quant_method":"bitsandbytes",
@@ -178,7 +178,7 @@ TEST(Gpt2Test, MatricesIn4BitsAreTransposed) {
                  ::testing::HasSubstr("leaves transformer.h.1.mlp.c_fc.weight out of 4 bits"));
 }
 
-// As should_convert_module() of transformers 5.24.
+// The rule is that of should_convert_module() in transformers 5.24.
 TEST(QuantisationTest, SkippedModulesEndAtADot) {
   const auto skips = [](const char* module, const char* name) {
     const std::vector<std::string> modules = {module};

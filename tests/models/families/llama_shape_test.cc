@@ -28,8 +28,8 @@ LlamaShape shape(const std::string& family, const std::string& more = "") {
       kLlamaShapeSeq);
 }
 
-// As `MistralConfig()`, `Qwen2Config()` ... of transformers 5 have them.
-TEST(LlamaShapeTest, AnAbsentKeyMeansWhatTransformersMeans) {
+// These are the defaults of `MistralConfig()`, `Qwen2Config()` and so on in transformers 5.
+TEST(LlamaShapeTest, AbsentKeysHaveTransformersDefaults) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
     SCOPED_TRACE(family);
     const LlamaShape s = shape(family);
@@ -46,7 +46,7 @@ TEST(LlamaShapeTest, AnAbsentKeyMeansWhatTransformersMeans) {
   }
 }
 
-TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
+TEST(LlamaShapeTest, TheFamilyDeterminesTheWindow) {
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":7)").windows, ElementsAre(7u, 7u));
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":null)").windows, ElementsAre(0u, 0u));
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":8191)").windows, ElementsAre(8191u, 8191u));
@@ -60,7 +60,7 @@ TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
               ElementsAre(0u, 0u));
 }
 
-TEST(LlamaShapeTest, QwensWindowIsThatOfItsLastLayers) {
+TEST(LlamaShapeTest, QwensWindowAppliesToItsLastLayers) {
   for (const char* family : {"qwen2", "qwen3"}) {
     const auto windows = [&](const std::string& more) {
       return shape(family, R"(,"use_sliding_window":true,"sliding_window":7)" + more).windows;
@@ -76,8 +76,8 @@ TEST(LlamaShapeTest, QwensWindowIsThatOfItsLastLayers) {
   }
 }
 
-// If it were taken for absent, positions would stay unscaled.
-TEST(LlamaShapeTest, AScalingThatIsNoObjectIsRefused) {
+// If it were treated as absent, positions would stay unscaled.
+TEST(LlamaShapeTest, RefusesAScalingThatIsNotAnObject) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     for (const char* value : {R"("{\"rope_type\":\"linear\",\"factor\":2.0}")", R"(["linear",2.0])", "2.0", "true"})
       EXPECT_FAILURE(shape("llama", fmt::format(R"(,"{}":{})", key, value)), Exit::corrupt,
@@ -89,7 +89,7 @@ TEST(LlamaShapeTest, AScalingThatIsNoObjectIsRefused) {
   }
 }
 
-TEST(LlamaShapeTest, LayerTypesSayWhichLayersHaveTheWindow) {
+TEST(LlamaShapeTest, LayerTypesSelectTheLayersWithAWindow) {
   const std::string mixed = R"(,"sliding_window":7,"layer_types":["sliding_attention","full_attention"])";
   EXPECT_THAT(shape("mistral", mixed).windows, ElementsAre(7u, 0u));
   EXPECT_THAT(shape("mistral", R"(,"layer_types":["full_attention","full_attention"])").windows, ElementsAre(0u, 0u));
@@ -109,7 +109,7 @@ TEST(LlamaShapeTest, LayerTypesSayWhichLayersHaveTheWindow) {
                    AllOf(HasSubstr("layer_types"), HasSubstr("1 entry, and num_hidden_layers is 2")));
 }
 
-TEST(LlamaShapeTest, LayerTypesAreKnown) {
+TEST(LlamaShapeTest, RefusesUnknownLayerTypes) {
   EXPECT_FAILURE(shape("qwen3", R"(,"layer_types":["full_attention","linear_attention"])"), Exit::usage,
                  AllOf(HasSubstr("layer_types"), HasSubstr("\"linear_attention\"")));
   for (const char* value : {"3", "[1]", R"({"a":"full_attention"})"})
@@ -119,7 +119,7 @@ TEST(LlamaShapeTest, LayerTypesAreKnown) {
     EXPECT_FAILURE(shape(family, R"(,"use_sliding_window":"no")"), Exit::corrupt, HasSubstr("use_sliding_window"));
 }
 
-TEST(LlamaShapeTest, AScalingByNothingIsRefused) {
+TEST(LlamaShapeTest, RefusesAScalingByZero) {
   for (const char* kind : {"linear", "llama3"})
     EXPECT_FAILURE(shape("llama", std::string(R"(,"rope_scaling":{"rope_type":")") + kind +
                                       R"(","factor":0,"low_freq_factor":1,"high_freq_factor":4})"),

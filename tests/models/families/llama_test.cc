@@ -47,7 +47,7 @@ struct LlamaShape {
         window ? std::to_string(window) : "null", more);
   }
 };
-constexpr double kLlamaEps = 0.03;  // large enough to see whether it is used
+constexpr double kLlamaEps = 0.03;  // large enough to show whether it is used
 constexpr std::size_t kLlamaLayer = 1;
 const std::string kLlamaPrefix = "model.layers.1.";
 
@@ -98,7 +98,8 @@ Doubles reference(const LlamaShape& s, const UnitRunner& runner, const Weights& 
 const LlamaShape kShapes[] = {
     {"plain", "llama", 32, 4, 4, 8, 64},
     {"grouped queries", "llama", 32, 4, 2, 8, 64},
-    // Gaps after every parameter, so several products; heads wider together than the residual stream.
+    // There are gaps after every parameter, and so several products. The heads together are wider than the residual
+    // stream.
     {"odd sizes", "llama", 20, 6, 3, 6, 27},
     {"attention bias", "llama", 24, 4, 2, 6, 40, 0, 0, true},
     {"mlp bias", "llama", 24, 4, 2, 6, 43, 0, 0, false, true},
@@ -129,7 +130,7 @@ TEST_P(LlamaTest, BlockIsIndependentOfThePlan) {
         [&](int threads) { return LlamaBlock(GetParam(), dtype, threads); });
 }
 
-TEST_P(LlamaTest, SixteenBitsAreWithinTheirFormat) {
+TEST_P(LlamaTest, SixteenBitErrorsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     LlamaBlock narrow(GetParam(), dtype), wide(GetParam(), DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
@@ -185,7 +186,7 @@ TEST(LlamaTest, Qwen3HasNormsOfQueriesAndKeys) {
                           "o_proj.weight 32x48 normal(0.02) decay"));
 }
 
-TEST(LlamaTest, BiasesAreThoseOfTheConfig) {
+TEST(LlamaTest, TheConfigDeterminesBiases) {
   const auto model = make(tiny("llama"), {{"attention_bias", "true"}, {"mlp_bias", "true"}});
   std::vector<std::string> biases;
   for (const std::string& p : describe(*model->units[1]))

@@ -1,4 +1,4 @@
-// Configurations with the keys of published files against transformers: tests/golden/make_published.py says by which
+// Compares configurations with the keys of published files with transformers. tests/golden/make_published.py has the
 // weights, documents and labels.
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -44,7 +44,7 @@ void fill(const Unit& unit, Buffer& flat) {
   }
 }
 
-// The labels of a document in its rows; `reads`: what the model sees.
+// The labels of a document in its rows. `reads`: the model's input.
 std::vector<std::int32_t> labels_of(std::size_t document, std::vector<std::uint32_t>& reads, Objective objective,
                                     const Classes& classes, bool last) {
   const auto count = static_cast<std::int32_t>(classes.names.size()), number = static_cast<std::int32_t>(document);
@@ -61,7 +61,7 @@ std::vector<std::int32_t> labels_of(std::size_t document, std::vector<std::uint3
   return out;
 }
 
-TEST(PublishedTest, LossesAndSizesAreTransformers) {
+TEST(PublishedTest, LossesAndSizesMatchTransformers) {
   simdjson::dom::parser parser;
   const simdjson::dom::element golden = parser.load((tests::source_dir() / "tests/golden/published.json").string());
   std::vector<std::string> configs;
@@ -74,7 +74,7 @@ TEST(PublishedTest, LossesAndSizesAreTransformers) {
     ++cases;
     Objective objective = Objective::causal_lm;
     while (name_of(objective) != name) objective = static_cast<Objective>(static_cast<int>(objective) + 1);
-    // Dropout is off, also where the class has some by itself.
+    // Dropout is off, even if the class has some by default.
     static const std::regex kDropout(R"re(("\w*p?drop\w*":)[0-9.]+)re");
     Config config = Config::parse(std::regex_replace(json, kDropout, "$010"), "config.json");
     config.override_key("architectures", "[\"" + architecture_of(config, objective) + "\"]");

@@ -10,7 +10,7 @@
 #include "models/files/config.h"
 #include "models/model.h"
 
-// Models of every family, small enough to be made in a moment, and what they are apart from their operations.
+// Small models of every family that are made quickly, and descriptions of them without their operations.
 namespace strata::models::testing {
 
 inline constexpr std::size_t kSeq = 16;
@@ -32,7 +32,7 @@ inline std::string tiny(const std::string& family) {
       "head_dim":8,"intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50}})",
                      family);
 }
-// With a line of the file among the tiny model's own.
+// The same, with an additional line of the file.
 inline std::string with(const std::string& family, const std::string& lines) {
   std::string json = tiny(family);
   return json.replace(json.rfind('}'), 1, "," + lines + "}");
@@ -46,7 +46,7 @@ inline std::unique_ptr<Model> make(const std::string& json, const Overrides& ove
   return make_model(config, {1, seq, device::DType::fp32, 1});
 }
 
-// Every parameter: its name, shape, start and whether weights decay.
+// Every parameter: its name, its shape, its offset, and whether weight decay applies.
 inline std::vector<std::string> describe(const Unit& unit) {
   std::vector<std::string> out;
   for (const Parameter& p : unit.parameters()) {

@@ -20,7 +20,7 @@ using testing::kFamilyNames;
 using testing::make;
 using testing::with;
 
-TEST(OtherMathematicsTest, ScalesOfAttentionAreComparedWithTheClassesSizesIfTheFileLeavesThemOut) {
+TEST(OtherMathematicsTest, ComparesAttentionScalesWithDefaultSizes) {
   const auto refuse = [](const std::string& family, const std::string& more) {
     refuse_unsupported_keys(Config::parse(fmt::format(R"({{"model_type":"{}",{}}})", family, more), "config.json"));
   };
@@ -42,11 +42,11 @@ TEST(OtherMathematicsTest, ScalesOfAttentionAreComparedWithTheClassesSizesIfTheF
     EXPECT_FAILURE(refuse(one.family, R"("query_pre_attn_scalar":0)"), Exit::usage, HasSubstr("query_pre_attn"));
     EXPECT_NO_THROW(refuse(one.family, R"("softmax_scale":null)"));
   }
-  // Without heads there is no scale to compare with.
+  // Without heads there is no scale for comparison.
   EXPECT_FAILURE(refuse("gpt2", R"("n_head":0,"softmax_scale":7)"), Exit::usage, HasSubstr("softmax_scale"));
 }
 
-TEST(OtherMathematicsTest, WhatAQuerySeesIsTheFamilysOwn) {
+TEST(OtherMathematicsTest, TheFamilyDeterminesWhatAQuerySees) {
   for (const std::string family : {"gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "distilbert", "modernbert"}) {
     const bool decoder = family.find("bert") == std::string::npos;
     for (const std::string value : {"true", "false", "null"}) {
@@ -60,7 +60,7 @@ TEST(OtherMathematicsTest, WhatAQuerySeesIsTheFamilysOwn) {
   }
 }
 
-// transformers' setter: half of local_attention, which it goes over.
+// transformers' setter stores half of local_attention, and overrides it.
 TEST(OtherMathematicsTest, ModernBertsWindowHasTwoNames) {
   const auto attention = [](const std::string& window) {
     const auto model = make_model(
@@ -77,7 +77,7 @@ TEST(OtherMathematicsTest, ModernBertsWindowHasTwoNames) {
   EXPECT_NE(attention(R"("local_attention":16)"), attention(R"("local_attention":4)"));
 }
 
-TEST(OtherMathematicsTest, IsRefusedInEveryFamilyAndItsInertValuesAreNot) {
+TEST(OtherMathematicsTest, EveryFamilyRefusesItUnlessItHasNoEffect) {
   struct Case {
     const char *key, *wrong, *inert, *words;
   };

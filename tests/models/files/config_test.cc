@@ -30,7 +30,7 @@ TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   EXPECT_EQ(config.spelled({"rope_theta", "rope_parameters.rope_theta"}), "rope_parameters.rope_theta");
   EXPECT_EQ(config.spelled({"absent", "missing"}), "absent");
   EXPECT_EQ(config.require_number("rope_parameters.rope_theta"), 5e5);
-  EXPECT_EQ(config.text_or("rope_scaling", "none"), "none");  // null is as good as absent
+  EXPECT_EQ(config.text_or("rope_scaling", "none"), "none");  // null means absent
   EXPECT_FALSE(config.has("rope_scaling"));
   EXPECT_EQ(config.int_or("absent", 3), 3);
   EXPECT_THAT(config.texts("architectures"), ElementsAre("LlamaForCausalLM"));
@@ -39,7 +39,7 @@ TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   EXPECT_THAT(config.unread(), ElementsAre("rope_parameters.rope_type"));
 }
 
-TEST(ConfigTest, OneStringStandsForAListOfIt) {
+TEST(ConfigTest, AStringStandsForAListOfOne) {
   EXPECT_THAT(Config::parse(R"({"architectures":"BertForMaskedLM"})", "a").texts("architectures"),
               ElementsAre("BertForMaskedLM"));
 }
@@ -59,11 +59,11 @@ TEST(ConfigTest, WrongTypesNameKeyAndSource) {
   EXPECT_FAILURE(config.require_int("n_layer"), Exit::usage, HasSubstr("model.config.n_layer is \"five\""));
 }
 
-TEST(ConfigTest, AnObjectIsNoScalarAndAScalarNoObject) {
+TEST(ConfigTest, DistinguishesObjectsFromScalars) {
   auto config = Config::parse(R"({"act":{"name":"silu"},"act-1":0,"eps":{"a":{"b":1}},"n":"{}","list":[1],"none":null,)"
                               R"("empty":{},"dotted":{"a.b":1},"object":{"a":1}})",
                               "c.json");
-  // Taken for absent, each of these would have its default.
+  // If these were treated as absent, each would have its default.
   EXPECT_FAILURE(config.text_or("act", "gelu"), Exit::corrupt, HasSubstr("act of c.json is an object"));
   EXPECT_FAILURE(config.number_or("eps", 1e-5), Exit::corrupt, HasSubstr("expected a number"));
   EXPECT_FAILURE(config.bool_or("eps", true), Exit::corrupt, HasSubstr("true or false"));
@@ -81,7 +81,7 @@ TEST(ConfigTest, AnObjectIsNoScalarAndAScalarNoObject) {
   EXPECT_FAILURE(config.require_object("object", "an object"), Exit::usage, HasSubstr("model.config.object is \"{"));
 }
 
-TEST(ConfigTest, IntegersAloneOrInAList) {
+TEST(ConfigTest, AcceptsAnIntegerOrAList) {
   const auto config =
       Config::parse(R"({"one":7,"some":[1,2],"none":[],"deep":[[1]],"text":"7","half":[1.5]})", "c.json");
   EXPECT_THAT(config.integers("one"), ElementsAre(7));
@@ -92,7 +92,7 @@ TEST(ConfigTest, IntegersAloneOrInAList) {
     EXPECT_FAILURE(config.integers(key), Exit::corrupt, AllOf(HasSubstr(key), HasSubstr("a list of integers")));
 }
 
-TEST(ConfigTest, OverridesReplaceWholeObjectsOrOneKeyOfThem) {
+TEST(ConfigTest, OverridesReplaceObjectsOrSingleKeys) {
   auto config = Config::parse(R"({"n":1,"rope_scaling":{"factor":2.0,"rope_type":"linear"}})", "config.json");
   config.override_key("n", "4");
   EXPECT_EQ(config.require_int("n"), 4);
@@ -105,7 +105,7 @@ TEST(ConfigTest, OverridesReplaceWholeObjectsOrOneKeyOfThem) {
   EXPECT_EQ(config.text_or("rope_scaling.type", ""), "dynamic");
   config.override_key("rope_scaling", "null");
   EXPECT_FALSE(config.has("rope_scaling.type"));
-  config.override_key("rope_scaling.factor", "2.5");  // and the null is gone
+  config.override_key("rope_scaling.factor", "2.5");  // this replaces the null
   EXPECT_EQ(Config::parse(config.to_json(), "x").number_or("rope_scaling.factor", 0), 2.5);
   EXPECT_FAILURE(config.override_key("n", "{"), Exit::usage, HasSubstr("model.config.n"));
 }
@@ -121,7 +121,7 @@ TEST(ConfigTest, WritesWhatItReads) {
   EXPECT_THAT(again.to_json(), HasSubstr(R"("e": [1,{"f":2}])"));
 }
 
-TEST(ConfigTest, KeepsKeysWithADotOfTheirOwn) {
+TEST(ConfigTest, KeepsKeysThatContainADot) {
   const auto config = Config::parse(R"({"transformers.js_config":{"kv_cache_dtype":{"q4.f16":"float16"}},"b.c":null,)"
                                     R"("transformers":{"js_config":1}})",
                                     "c.json");
@@ -152,7 +152,7 @@ TEST(ConfigTest, ReadsNumbersAsPythonDoes) {
     EXPECT_FAILURE(Config::parse(bad, "c.json"), Exit::corrupt, HasSubstr("not JSON"));
 }
 
-TEST(ConfigTest, RefusesWhatIsNoConfig) {
+TEST(ConfigTest, RefusesInvalidConfigs) {
   const auto refused = [](const std::string& text, const std::string& words) {
     EXPECT_FAILURE(Config::parse(text, "c.json"), Exit::corrupt, AllOf(HasSubstr("c.json"), HasSubstr(words)));
   };
@@ -160,7 +160,8 @@ TEST(ConfigTest, RefusesWhatIsNoConfig) {
   refused("[1]", "not a JSON object");
   refused("{\"a\":1", "not JSON");
   refused("{\"a\":1,\"a\":2}", "a twice, with different values");
-  EXPECT_EQ(Config::parse(R"({"a":true,"b":[1, 2],"a":true,"b":[1,2]})", "c.json").json("b"), "[1,2]") << "no guess";
+  EXPECT_EQ(Config::parse(R"({"a":true,"b":[1, 2],"a":true,"b":[1,2]})", "c.json").json("b"), "[1,2]")
+      << "the value is unambiguous";
   refused(R"({"a":1,"a":{"b":2}})", "a twice");
   refused(R"({"a":{"b":1},"a":{"c":2}})", "a twice");
   refused(R"({"a":{"b":{"c":1},"b":{"d":2}}})", "a.b twice");

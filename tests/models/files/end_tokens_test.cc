@@ -23,7 +23,7 @@ class EndTokensTest : public ::testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(EndTokensTest, ANumberOrAListOfThem) {
+TEST_F(EndTokensTest, AcceptsANumberOrAList) {
   write("config.json", "7");
   EXPECT_THAT(found(), ElementsAre(7));
   write("config.json", "null");
@@ -37,12 +37,12 @@ TEST_F(EndTokensTest, GenerationConfigComesFirst) {
   write("generation_config.json", "[8]");
   EXPECT_THAT(found(), ElementsAre(8));
   write("generation_config.json", "[]");
-  EXPECT_THAT(found(), ElementsAre()) << "a list of none names none";
+  EXPECT_THAT(found(), ElementsAre()) << "an empty list names none";
   write("generation_config.json", "null");
   EXPECT_THAT(found(), ElementsAre(7));
 }
 
-TEST_F(EndTokensTest, AnythingElseIsRefused) {
+TEST_F(EndTokensTest, RefusesOtherTypes) {
   for (const char* name : {"config.json", "generation_config.json"}) {
     for (const char* value : {"[[1]]", "[1,[2]]", "\"1\"", "1.5", "true", "-1", "[4294967296]", "{}", R"({"a":1})"}) {
       SCOPED_TRACE(value);

@@ -10,7 +10,7 @@
 namespace strata::models {
 namespace {
 
-// Parameters of a whole model by the counting of its architecture: catches a wrong shape in any preset.
+// The number of parameters that follows from a model's architecture. It detects a wrong shape in any preset.
 std::int64_t parameters(const Config& c) {
   if (c.require_text("model_type") == "modernbert") {  // the first block has one norm
     const auto width = c.require_int("hidden_size"), inner = c.require_int("intermediate_size");
@@ -39,7 +39,7 @@ std::int64_t parameters(const Config& c) {
 }
 
 TEST(PresetsTest, HaveTheParametersOfTheirModels) {
-  // Llama and Qwen: as the models' cards and checkpoints say; GPT-2: with 50,304 words.
+  // Llama and Qwen are as in the models' cards and checkpoints, and GPT-2 has 50,304 words.
   const std::map<std::string, std::int64_t> expected = {
       {"gpt2-124m", 124475904},
       {"gpt2-350m", 354871296},
@@ -54,7 +54,8 @@ TEST(PresetsTest, HaveTheParametersOfTheirModels) {
       {"qwen-14b", 14770033664},
       {"tiny-gpt2", 989952},
       {"tiny-llama", 869504},
-      // As transformers counts BertForMaskedLM and its like, the tied decoder once and without a pooler.
+      // The numbers are those of transformers' BertForMaskedLM and similar classes: the tied decoder counts once, and
+      // there is no pooler.
       {"bert-base", 109514298},
       {"roberta-base", 124697433},
       {"xlm-roberta-base", 278295186},

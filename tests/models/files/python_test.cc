@@ -10,7 +10,7 @@
 namespace strata::models {
 namespace {
 
-// The JSON as the marks make it readable, and then with its numbers again.
+// The JSON after its numbers were marked and then restored.
 std::string there_and_back(const std::string& json) {
   simdjson::dom::parser parser;
   const std::string readable = without_python_numbers(json);
@@ -24,7 +24,7 @@ double number_in(const std::string& json) {
   return python_number_of(text).value();
 }
 
-TEST(PythonNumbers, ComeBackAsTheyWere) {
+TEST(PythonNumbers, SurviveARoundTrip) {
   for (const char* json : {R"({"x":NaN})", R"({"x":Infinity,"y":-Infinity})", R"([1e999,-1e999,2])",
                            R"({"x":123456789012345678901234567890})", R"([[NaN],{"a":[Infinity]}])"})
     EXPECT_EQ(there_and_back(json), json);
@@ -37,7 +37,7 @@ TEST(PythonNumbers, HaveTheirValues) {
   EXPECT_EQ(number_in(R"({"x":100000000000000000000})"), 1e20);
 }
 
-TEST(PythonNumbers, OthersAreLeftAsTheyAre) {
+TEST(PythonNumbers, LeaveOtherTextUnchanged) {
   for (const char* json : {R"({"x":1,"y":-2.5e3,"z":[0,9223372036854775807]})", R"({"NaN":"Infinity, NaN 1e999"})",
                            R"({"a":"\" NaN \\","b":true})"})
     EXPECT_EQ(without_python_numbers(json), json);
@@ -45,22 +45,22 @@ TEST(PythonNumbers, OthersAreLeftAsTheyAre) {
   EXPECT_EQ(python_number_of(""), std::nullopt);
 }
 
-// They stay mistakes, which simdjson names.
-TEST(PythonNumbers, WordsThatOnlyBeginLikeOneAreNoNumbers) {
+// These remain mistakes, which simdjson reports.
+TEST(PythonNumbers, IgnoreWordsThatBeginLikeNumbers) {
   for (const char* json : {"{\"x\":NaNs}", "{\"x\":Infinity1}", "{\"x\":1e999x}", "{\"x\":-NaN}"})
     EXPECT_EQ(without_python_numbers(json), json);
 }
 
-// What both read the same way; names of modules have no other characters.
-TEST(PythonPatterns, CommonSyntaxIsLeft) {
+// Both read these patterns in the same way, and names of modules have no other characters.
+TEST(PythonPatterns, AcceptCommonSyntax) {
   for (const char* pattern :
        {R"(.*\.layers\.(?:1|2)\.(?!mlp).*_proj)", R"(.*?[qv]_proj)", R"(a{2}?b{1,}c{0,3}d??)", R"([^a-c_.-]+)",
         R"([\d\-.]+)", R"(\b[\w]+\B\x61)", R"(}x]+)", R"([a|*+{(]*)", R"((?=model).*q_proj|^lm_head$)"})
     EXPECT_EQ(foreign_syntax(pattern), std::nullopt) << pattern;
 }
 
-// Python gives the first of each row another meaning, or refuses it.
-TEST(PythonPatterns, OtherSyntaxIsNamed) {
+// Python interprets the first of each row differently, or refuses it.
+TEST(PythonPatterns, NameUnsupportedSyntax) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"(.*+q_proj)", "possessive or double repetitions (*+)"},
       {R"(.{1,3}+q_proj)", "possessive or double repetitions ({1,3}+)"},
@@ -89,7 +89,7 @@ TEST(PythonPatterns, OtherSyntaxIsNamed) {
       {R"((?>q)_proj)", "atomic groups ((?>)"},
       {"\xc3\xa9?q_proj", "characters outside ASCII"}};
   for (const auto& [pattern, name] : kCases) EXPECT_EQ(foreign_syntax(pattern), name) << pattern;
-  EXPECT_EQ(foreign_syntax(R"(\(?P)"), std::nullopt) << "a bracket that is text";
+  EXPECT_EQ(foreign_syntax(R"(\(?P)"), std::nullopt) << "an escaped bracket is text";
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST_F(SafetensorsTest, ReadsEveryTypeAndShape) {
 }
 
 TEST_F(SafetensorsTest, DoublesAreRoundedOnce) {
-  // Above the middle between two floats, at it (to even), and beyond the range.
+  // Cases: above the middle between two floats, exactly there (to even), and beyond the range.
   const double middle = 1 + 0x1p-24;
   folder_.write("model.safetensors", file_of(R"({"d":{"dtype":"F64","shape":[5],"data_offsets":[0,40]},)"
                                              R"("f":{"dtype":"F32","shape":[5],"data_offsets":[40,60]}})",
@@ -100,7 +100,7 @@ TEST_F(SafetensorsTest, ValuesAreTheSameInAnotherDtype) {
   EXPECT_FALSE(same_values(*read.find("f"), *read.find("h")));
 }
 
-TEST_F(SafetensorsTest, RequireNamesWhatIsWrong) {
+TEST_F(SafetensorsTest, ErrorsNameTheFault) {
   folder_.write("model.safetensors", file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                              R"("i":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}})",
                                              std::string(16, '\0')));
@@ -112,7 +112,7 @@ TEST_F(SafetensorsTest, RequireNamesWhatIsWrong) {
   EXPECT_FAILURE(read.require("i", two), Exit::corrupt, AllOf(HasSubstr("F64, F32, BF16 or F16"), HasSubstr("I32")));
 }
 
-TEST_F(SafetensorsTest, RefusesALyingHeaderLength) {
+TEST_F(SafetensorsTest, RefusesAFalseHeaderLength) {
   expect_corrupt("", "8 bytes", "0 bytes");
   expect_corrupt("\x01\x02\x03", "8 bytes", "3 bytes");
   expect_corrupt(file_of("{}", "", 10'000'000'000), "100,000,000", "10000000000");
@@ -138,7 +138,7 @@ TEST_F(SafetensorsTest, RefusesBadJson) {
                  "one tensor named w", "two");
 }
 
-TEST_F(SafetensorsTest, RefusesOffsetsThatLie) {
+TEST_F(SafetensorsTest, RefusesFalseOffsets) {
   const auto one = [](const std::string& shape, const std::string& offsets) {
     return fmt::format(R"({{"w":{{"dtype":"F32","shape":{},"data_offsets":{}}}}})", shape, offsets);
   };
@@ -191,7 +191,7 @@ TEST_F(SafetensorsTest, PickleIsRefusedWithTheCommandThatConvertsIt) {
   EXPECT_FAILURE(Safetensors::open(folder.path() / "it's a"), Exit::usage, HasSubstr("it'\\''s a'"));
 }
 
-TEST_F(SafetensorsTest, MissingFilesAreTheUsersMistake) {
+TEST_F(SafetensorsTest, MissingFilesAreUsageErrors) {
   EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::usage, HasSubstr("model.safetensors"));
   EXPECT_FAILURE(Safetensors::open(folder_.path() / "x.safetensors"), Exit::usage, HasSubstr("x.safetensors"));
   folder_.write("adapter/adapter_model.safetensors", "");

@@ -14,7 +14,7 @@ using testing::Mask;
 using testing::UnitRunner;
 using testing::Weights;
 
-constexpr double kEmbeddingNormEps = 0.03;  // large enough to see whether it is used
+constexpr double kEmbeddingNormEps = 0.03;  // large enough to show whether it is used
 
 struct Norm {
   Norm(float dropout, DType dtype, int threads = 1)
@@ -44,7 +44,7 @@ TEST(EmbeddingNormTest, IsIndependentOfThePlan) {
       testing::expect_block_is_independent_of_the_plan([&](int threads) { return Norm(p, dtype, threads); });
 }
 
-TEST(EmbeddingNormTest, SixteenBitsAreWithinTheirFormat) {
+TEST(EmbeddingNormTest, SixteenBitErrorsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Norm narrow(0.1f, dtype), wide(0.1f, DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 4);

@@ -1,4 +1,5 @@
-// The embedding whose words ranks share: the rows that they exchange have the bits of the table, of zeros the sign too.
+// If ranks share the words of an embedding, the rows that they exchange have the bits of the table, including the sign
+// of zeros.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +17,7 @@ using device::testing::Array;
 
 constexpr std::size_t kWords = 7, kEmbeddingShardsHidden = 5, kTokens = 9;
 
-// A call, or a stretch of it, over the pieces of `table` that the unit has.
+// A call, or one stretch of it, on the pieces of `table` that the unit has.
 Array run_stretch(const RunShape& shape, const Array& table, std::size_t stretch, Array* partial, const Array* total) {
   const auto unit = make_embedding({"wte", "", kWords, 0, kEmbeddingShardsHidden, {0, 0.02f}, 0}, shape);
   Array parameters = Array::random(shape.dtype, unit->size(), 3),
@@ -47,7 +48,7 @@ TEST(EmbeddingShards, RowsThatRanksExchangeHaveTheBitsOfTheTable) {
       table.set(word * kEmbeddingShardsHidden + word % kEmbeddingShardsHidden, word % 2 ? -0.0f : 0.0f);
     RunShape shape{1, kTokens, dtype, 1};
     const Array whole = run_stretch(shape, table, 0, nullptr, nullptr);
-    shape.shards = {0, 4, 4};  // of two words, the last one has one
+    shape.shards = {0, 4, 4};  // two words each, and one word in the last
     EXPECT_TRUE(run_stretch(shape, table, 0, nullptr, nullptr) == whole)
         << "four shards of one rank, " << name_of(dtype);
 

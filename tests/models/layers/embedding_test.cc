@@ -37,7 +37,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 class EmbeddingTest : public ::testing::TestWithParam<Case> {
  protected:
   EmbeddingTest() {
-    // Few words for many tokens: most are repeated, some never appear.
+    // There are few words for many tokens, so most are repeated. Some never occur.
     const auto words = static_cast<std::uint32_t>(c_.vocabulary);
     for (std::uint32_t& token : runner_.tokens) token = words - 1 - runner_.below(5) * (words / 5);
   }
@@ -79,7 +79,7 @@ TEST_P(EmbeddingTest, Forward) {
       double value = runner_.parameters[runner_.parameter("wte").offset + runner_.tokens[t] * kHidden + i];
       if (c_.positions)
         value += runner_.parameters[runner_.parameter("wpe").offset + runner_.positions[t] * kHidden + i];
-      // Rounded after the sum and once more after dropout.
+      // The result is rounded after the sum and again after dropout.
       const double kept = value * mask_(t * kHidden + i);
       EXPECT_NEAR(runner_.y[t * kHidden + i], kept, (c_.dropout > 0 ? 2 : 1) * near(kept, std::abs(kept), 2));
     }
@@ -91,7 +91,7 @@ TEST_P(EmbeddingTest, Backward) {
   if (c_.positions) expect_table_gradient("wpe", runner_.positions, kPositions);
 }
 
-TEST_P(EmbeddingTest, PartByPartIsTheSame) {
+TEST_P(EmbeddingTest, PartsGiveTheSameResult) {
   EXPECT_EQ(unit_->parts().size(), (c_.vocabulary + 4095) / 4096 + (c_.positions ? 1 : 0));
   runner_.forward();
   runner_.backward();
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EmbeddingTest,
                          ::testing::Values(Case{19, true, 0, DType::fp32}, Case{19, true, 0.3f, DType::fp32},
                                            Case{19, false, 0, DType::fp32}, Case{19, false, 0.3f, DType::fp32},
                                            Case{19, true, 0, DType::bf16}, Case{19, true, 0.3f, DType::bf16},
-                                           // Three tiles of rows; the last is short.
+                                           // There are three tiles of rows, and the last is short.
                                            Case{8200, true, 0.3f, DType::fp32}, Case{8200, false, 0, DType::bf16}));
 
 // Positions start after the padding's row, and each sum includes the row of its type.
@@ -128,7 +128,7 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
     explicit Zeros(std::size_t tokens) { constants_bytes = tokens * sizeof(std::uint32_t); }
     void fill_constants(std::byte* constants) const override { std::memset(constants, 0, constants_bytes); }
   };
-  const Zeros zeros(run.tokens());  // which a model of more than one type does not read
+  const Zeros zeros(run.tokens());  // a model with more than one type does not read them
   UnitRunner runner(*unit, run, kHidden, &zeros);
   for (std::uint32_t& token : runner.tokens) token = runner.below(19);
   for (std::uint32_t& type : runner.types) type = 2 * runner.below(2);  // none is of type 1
@@ -153,8 +153,8 @@ TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "types"), of_types), 1e-6);
 }
 
-// Rows of padding look theirs up and do not move it.
-TEST(EmbeddingUnitTest, ThePositionOfPaddingStays) {
+// Padding rows look up their position and do not train it.
+TEST(EmbeddingUnitTest, DoesNotTrainThePositionOfPadding) {
   const std::size_t first = 1, seq = 9;
   const RunShape run{2, seq, DType::fp32, 2};
   const auto unit = make_embedding({.table_name = "words",
@@ -184,7 +184,7 @@ TEST(EmbeddingUnitTest, ThePositionOfPaddingStays) {
   EXPECT_LT(testing::relative_error(runner.tensor(runner.gradients, "positions"), positions), 1e-6);
 }
 
-TEST(EmbeddingUnitTest, HasItsTableFirst) {
+TEST(EmbeddingUnitTest, StartsWithItsTable) {
   const RunShape run{1, 4, DType::fp32, 1};
   const auto unit = make_embedding({"wte", "wpe", 19, 13, 23, {0, 0.5f}, 0}, run);
   ASSERT_EQ(unit->parameters().size(), 2u);
@@ -207,7 +207,7 @@ TEST(EmbeddingUnitTest, PartsAreTilesOfRowsAndThePositions) {
   EXPECT_EQ(borders, (std::vector<std::size_t>{0, tile, tile, 2 * tile, 2 * tile, table, table, table + 512}));
 }
 
-TEST(EmbeddingUnitTest, ItsTableIsSharedInWholeBlocksOfTheNorm) {
+TEST(EmbeddingUnitTest, SharesItsTableInCompleteNormBlocks) {
   const auto shared = [](std::size_t vocabulary, std::size_t hidden) {
     std::vector<std::unique_ptr<Unit>> units;
     units.push_back(make_embedding({"wte", "wpe", vocabulary, 13, hidden, {}, 0}, {1, 4, DType::fp32, 1}));
@@ -221,7 +221,7 @@ TEST(EmbeddingUnitTest, ItsTableIsSharedInWholeBlocksOfTheNorm) {
   EXPECT_EQ(shared(65, 64), 8192u);
 }
 
-// The ports and costs that a planner asks for.
+// Tests the properties and costs that a planner queries.
 TEST(EmbeddingUnitTest, MakesItsOutputFromTheBatchPartByPart) {
   const auto unit = make_embedding({"wte", "wpe", 8200, 13, 32, {}, 0}, {2, 4, DType::bf16, 1});
   EXPECT_FALSE(unit->ports().input || unit->ports().parameters_in_backward);

@@ -21,14 +21,14 @@ using testing::UnitRunner;
 using testing::Weights;
 
 constexpr std::size_t kNormPartHidden = 30;
-constexpr float kEps = 0.03f;  // large enough to see whether it is used
+constexpr float kEps = 0.03f;  // large enough to show whether it is used
 
 // The part as a unit of its own: y = norm(x) + x, so that dx combines both gradients.
 class NormUnit final : public Unit {
  public:
   NormUnit(NormKind kind, const RunShape& run)
       : Unit("norm"), piece_([&] {
-          add_parameter("norm.ahead", {3}, false, {1, 0});  // its tensors do not lie first
+          add_parameter("norm.ahead", {3}, false, {1, 0});  // its tensors do not come first
           const std::size_t gain = add_parameter("norm.weight", {kNormPartHidden}, false, {1, 0});
           const bool biased = kind == NormKind::layer;
           const std::size_t bias = biased ? add_parameter("norm.bias", {kNormPartHidden}, false, {0, 0}) : 0;
@@ -50,7 +50,7 @@ class NormUnit final : public Unit {
   Work work(Pass, const PartRange&) const override { return {}; }
   void forward(device::Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
     const View spare = spare_.of(c.workspace);
-    zero(lane, mean_.of(saved));  // which not every kind writes
+    zero(lane, mean_.of(saved));  // not every kind writes it
     piece_.forward(lane, c.parameters, x, spare, mean_.of(saved), rstd_.of(saved), no_bias_.of(c.workspace));
     if (y) dropout(lane, {}, spare, x, y);
   }
@@ -150,7 +150,7 @@ TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
     }
 }
 
-TEST(NormPartTest, KindsAreWhatFamiliesNameThem) {
+TEST(NormPartTest, ReadsTheKindsThatFamiliesName) {
   EXPECT_EQ(norm_kind(true, false), NormKind::layer);
   EXPECT_EQ(norm_kind(true, true), NormKind::layer);
   EXPECT_EQ(norm_kind(false, true), NormKind::layer_without_bias);

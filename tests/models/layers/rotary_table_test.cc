@@ -21,7 +21,7 @@ using testing::kSeq;
 using testing::make;
 using testing::tiny;
 
-// Frequencies from the table's row of position 1.
+// The frequencies follow from the table's row for position 1.
 std::vector<double> frequencies(const Model& model, std::size_t positions, std::size_t half) {
   const std::vector<float> table = constants(model);
   EXPECT_EQ(table.size(), 2 * positions * half);
@@ -31,7 +31,7 @@ std::vector<double> frequencies(const Model& model, std::size_t positions, std::
   return out;
 }
 
-TEST(RotaryTableTest, FrequenciesAreThoseOfTransformers) {
+TEST(RotaryTableTest, FrequenciesMatchTransformers) {
   const std::vector<double> plain =
       frequencies(*make(tiny("llama"), {{"rope_parameters", R"({"rope_theta":16.0})"}}), kSeq, 4);
   const std::vector<double> halved = frequencies(
@@ -41,8 +41,8 @@ TEST(RotaryTableTest, FrequenciesAreThoseOfTransformers) {
     EXPECT_NEAR(halved[i], plain[i] / 2, 1e-7);
   }
 
-  // Llama 3.2's, as transformers' _compute_llama3_parameters has them; by hand from its formula: turns of 8,192
-  // positions above 4 stay, below 1 are divided by 32, between them it interpolates.
+  // Llama 3.2's frequencies from the formula of transformers' _compute_llama3_parameters: those with more than 4 turns
+  // in 8,192 positions stay, those with less than 1 are divided by 32, and others are interpolated.
   Config config = Config::parse(preset_config("llama-1b"), "llama-1b");
   config.override_key("num_hidden_layers", "1");
   config.override_key("vocab_size", "64");
@@ -67,7 +67,7 @@ struct Stretched {
 
 // Results of transformers' ROPE_INIT_FUNCTIONS["yarn"]: for Qwen2.5 with four times its 32,768 positions, and for a
 // model with all other keys.
-TEST(RotaryTableTest, YarnIsThatOfTransformers) {
+TEST(RotaryTableTest, YarnMatchesTransformers) {
   const Stretched models[] = {
       {"qwen2",
        R"("max_position_embeddings":131072,"rope_theta":1000000.0,
@@ -110,7 +110,7 @@ TEST(RotaryTableTest, YarnIsThatOfTransformers) {
   }
 }
 
-// Other ways to write the same configuration, by the defaults of transformers.
+// With transformers' defaults, these are other ways to write the same configuration.
 TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
   const auto yarn = [](const std::string& more, const std::string& beside = "") {
     Config config = Config::parse(R"({"rope_scaling":{"rope_type":"yarn")" + more + "}" + beside + "}", "config.json");
@@ -132,7 +132,7 @@ TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
 }
 
 // One of ModernBERT's two kinds of attention may be stretched. With groups, the key of the whole model is not read.
-TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
+TEST(RotaryTableTest, EachKindOfAttentionHasItsOwnAngles) {
   const auto read = [](const std::string& json, const char* kind) {
     return read_rotary_table(Config::parse(json, "config.json"), 64, 4096, kind, "local_rope_theta", 10000);
   };
@@ -142,7 +142,7 @@ TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
           "full_attention":{"rope_theta":9.0}}})";
   EXPECT_EQ(read(both, "sliding_attention").scaling, RotaryTable::Scaling::yarn);
   EXPECT_EQ(read(both, "sliding_attention").theta, 50);
-  EXPECT_TRUE(read(both, "sliding_attention").truncate) << "transformers reads that of rope_parameters itself";
+  EXPECT_TRUE(read(both, "sliding_attention").truncate) << "transformers itself reads the one in rope_parameters";
   EXPECT_EQ(read(both, "full_attention").scaling, RotaryTable::Scaling::none);
   EXPECT_EQ(read(both, "full_attention").theta, 9);
   const std::string over =
@@ -153,7 +153,7 @@ TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
   EXPECT_EQ(read(over, "sliding_attention").theta, 7);
 }
 
-TEST(RotaryTableTest, GoesAsFarAsTheSequence) {
+TEST(RotaryTableTest, CoversTheSequence) {
   const auto model = make(tiny("llama"));
   const std::vector<float> table = constants(*model);
   const std::size_t half = 4;

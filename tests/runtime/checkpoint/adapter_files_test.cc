@@ -1,4 +1,4 @@
-// What is kept of an adapter: checkpoints without its base, peft's folder, and the merged model.
+// Files of an adapter: checkpoints without its base, peft's folder, and the merged model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -79,7 +79,7 @@ class AdapterFiles : public testing::Test {
   SavedRun::Result after_three_;
 };
 
-TEST_F(AdapterFiles, CheckpointsHaveWhatIsTrainedAlone) {
+TEST_F(AdapterFiles, CheckpointsHoldOnlyTrainedTensors) {
   const Checkpoint checkpoint(saved_.checkpoints() / "step-00000003");
   EXPECT_EQ(checkpoint.manifest().base_hash.size(), 32u);
   EXPECT_TRUE(checkpoint.extents("master", "transformer.wte.weight").empty());
@@ -98,11 +98,11 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   const auto trained = saved_.run(1, saved_.sets(1, began), 2, {2});
   EXPECT_NE(trained.weights, after_three_.weights);
   expect_weights_of_checkpoints();
-  // The recipe resumes without the folder, by the keys that the folder had.
+  // The recipe resumes without the folder, with the keys that the folder had.
   const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
   EXPECT_EQ(gone_on.resumed, "step-00000002");
   fs::remove_all(place("peft"));
-  // The same layers by another name, and fewer of them.
+  // The same layers under another name, and fewer layers.
   EXPECT_EQ(saved_.run(1, saved_.sets(1, with(kLora, {"adapter.target_modules=all-linear"})), 4).weights,
             gone_on.weights);
   EXPECT_FAILURE((void)saved_.run(1, saved_.sets(1, with(kLora, {R"(adapter.target_modules=["c_fc"])"})), 4),
@@ -111,7 +111,7 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   EXPECT_EQ(read_peft_config(place("again")).adapter.target_modules.names.size(), 8u);
 }
 
-TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
+TEST_F(AdapterFiles, PeftsFolderContinuesWithTheSameWeights) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const PeftConfig config = read_peft_config(place("peft"));
   EXPECT_EQ(config.adapter.rank, 4);
@@ -152,7 +152,7 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
 
-// The merged model begins where the adapter is.
+// The merged model begins with the adapter's loss.
 TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
@@ -163,12 +163,13 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
       saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
   const auto base = start({});
   EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
-  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
+  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4)
+      << "the adapter must have learned something";
 }
 
 // Files of a state_dict, of a wrapped model, and without peft's prefix: the error explains the names and gives a
 // command that fixes them.
-TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
+TEST_F(AdapterFiles, ExplainsNamesThatPeftDoesNotSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;
   const std::string bytes = read_text(file);
@@ -203,7 +204,7 @@ TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
 }
 
 // peft saves resized embeddings whole, and its configuration does not mention them.
-TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
+TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;
   const std::string whole = read_text(file);
@@ -234,14 +235,14 @@ TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
   EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
               AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
-  // The head, which shares the table, under its own name.
+  // The head, which shares the table, is stored under its own name.
   const char* head = "base_model.model.lm_head.weight";
   EXPECT_THAT(refused(head, 40, 48), AllOf(HasSubstr(head), HasSubstr("as [40, 48]"), HasSubstr("merge")));
   EXPECT_THAT(refused(head, 130, 48), AllOf(HasSubstr("add \"wte\" there"), HasSubstr("ensure_weight_tying")));
 }
 
 // peft saves a table that two layers share, and that was trained as one, under both names (ensure_weight_tying).
-TEST_F(AdapterFiles, ATiedTable) {
+TEST_F(AdapterFiles, ReadsATiedTable) {
   const std::vector<std::string> tied =
       with(kLora,
            {R"(adapter.modules_to_save=["wte"])", "adapter.ensure_weight_tying=true", "optimizer.learning_rate=1e-2"});
@@ -275,8 +276,8 @@ TEST_F(AdapterFiles, ATiedTable) {
                  AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight")));
 }
 
-// peft lists names of many families, also in what a checkpoint keeps of its folder.
-TEST_F(AdapterFiles, NamesOfOtherFamilies) {
+// peft lists names of many families, and a checkpoint keeps these lists.
+TEST_F(AdapterFiles, IgnoresNamesOfOtherFamilies) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   std::string config = read_text(place("peft") / kPeftConfigName);
   const std::string_view key = "\"target_modules\":[";
@@ -288,8 +289,8 @@ TEST_F(AdapterFiles, NamesOfOtherFamilies) {
   expect_weights_of_checkpoints();
 }
 
-// A recipe may name the adapter alone: its file names the base.
-TEST_F(AdapterFiles, AsModelPathIsReadWithItsBase) {
+// A recipe may name only the adapter, because its file names the base.
+TEST_F(AdapterFiles, ReadsAnAdapterGivenAsModelPathWithItsBase) {
   export_model(ModelFolder(saved_.checkpoints()), place("base"), {});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
   std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
@@ -311,8 +312,8 @@ TEST_F(AdapterFiles, AsModelPathIsReadWithItsBase) {
                  Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr(place("base").string())));
 }
 
-// A table that was trained as a copy is under one name alone, whatever the configuration was made to say.
-TEST_F(AdapterFiles, ATableThatWasNotTrainedAsOne) {
+// A table that was trained as a copy is stored under one name only, whatever the configuration says.
+TEST_F(AdapterFiles, RefusesATableTrainedAsACopy) {
   const std::vector<std::string> untied =
       with(kLora, {R"(adapter.modules_to_save=["wte"])", "model.config.tie_word_embeddings=false"});
   fs::remove_all(saved_.checkpoints());
@@ -364,10 +365,10 @@ TEST_F(AdapterFiles, Dora) {
       saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
   EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(start({}).losses[0])), 1e-4)
-      << "it has learned something";
+      << "the adapter must have learned something";
 }
 
-TEST_F(AdapterFiles, WhatIsNotReadIsRefusedByName) {
+TEST_F(AdapterFiles, RefusesUnsupportedTensorsByName) {
   const auto refused = [&](const std::string& key) {
     fs::create_directory(place("other"));
     std::ofstream(place("other") / kPeftConfigName)

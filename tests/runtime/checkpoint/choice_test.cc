@@ -21,7 +21,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Three checkpoints, of serials 1 to 3, each of two files.
+// Three checkpoints with serials 1 to 3 and two files each.
 class CheckpointChoiceTest : public testing::Test {
  protected:
   CheckpointChoiceTest() {
@@ -32,7 +32,7 @@ class CheckpointChoiceTest : public testing::Test {
   void spoil(std::uint64_t serial) const {
     std::fstream(shard(serial), std::ios::binary | std::ios::in | std::ios::out).seekp(-3, std::ios::end).put('\x7f');
   }
-  // The name of the chosen checkpoint. Those passed over are noted.
+  // The name of the chosen checkpoint. Skipped ones are noted.
   std::string chosen() {
     notes_.clear();
     const auto found = newest_whole(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
@@ -43,15 +43,15 @@ class CheckpointChoiceTest : public testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
+TEST_F(CheckpointChoiceTest, ChoosesTheNewestUndamagedCheckpoint) {
   EXPECT_EQ(chosen(), "step-3");
   EXPECT_THAT(notes_, IsEmpty());
   spoil(3);
   EXPECT_EQ(chosen(), "step-2");
-  // The note says what is wrong, but not what to do, because that is done already.
+  // The note says what is wrong, but gives no advice, because an older checkpoint is already tried.
   EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"),
                                         EndsWith("the file is damaged"))));
-  EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "said once";
+  EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "reported once";
   std::vector<float> named(1024);
   EXPECT_FAILURE(Checkpoint(step(3)).read("master", "w", 0, named), Exit::corrupt,
                  EndsWith("; name an older checkpoint if the folder has one"));
@@ -71,7 +71,7 @@ TEST_F(CheckpointChoiceTest, AFolderWithoutCheckpointsHasNone) {
 }
 
 // A folder that the user names must exist. Only checkpoint.dir is created.
-TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
+TEST_F(CheckpointChoiceTest, ANamedFolderMustExist) {
   Recipe::Checkpoint recipe;
   recipe.resume = "best";
   EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
@@ -98,8 +98,8 @@ TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
   EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());
 }
 
-// An older one is tried already.
-TEST_F(CheckpointChoiceTest, ANoteOfOneThatWasPassedOverGivesNoAdvice) {
+// An older checkpoint is already tried.
+TEST_F(CheckpointChoiceTest, NotesAboutSkippedCheckpointsGiveNoAdvice) {
   FoundCheckpoint found;
   found.path = "/c/step-3";
   found.damage = "/c/step-3/shard: the file is damaged" + std::string(kNameOlder);
@@ -107,7 +107,7 @@ TEST_F(CheckpointChoiceTest, ANoteOfOneThatWasPassedOverGivesNoAdvice) {
 }
 
 // A checkpoint that cannot be read may be intact, so no older one is used instead.
-TEST_F(CheckpointChoiceTest, OneThatCannotBeReadIsNotPassedOver) {
+TEST_F(CheckpointChoiceTest, DoesNotSkipAnUnreadableCheckpoint) {
   const auto stops = [&](const auto& matcher) {
     EXPECT_FAILURE((void)chosen(), Exit::failed, matcher);
     EXPECT_THAT(notes_, IsEmpty());

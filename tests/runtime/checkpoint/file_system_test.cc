@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // At fsync, a drive reports earlier writes that failed.
-TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
+TEST(FileSystemTest, ReportsFsyncErrors) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();
   const auto file = system->create(folder.path() / "file");
@@ -30,8 +30,8 @@ TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
   system->sync_folder(folder.path());
 }
 
-// Several ranks create a checkpoint's folder. A link in its place was made by none of them.
-TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
+// Several ranks create a checkpoint's folder. None of them can have made a link in its place.
+TEST(FileSystemTest, AcceptsAFolderOfAnotherRankButNoLink) {
   const tests::ScratchFolder folder, elsewhere;
   const auto system = posix_file_system();
   for (int ranks = 0; ranks < 2; ++ranks) system->make_folder(folder.path() / "made");
@@ -39,8 +39,8 @@ TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
   EXPECT_FAILURE(system->make_folder(folder.path() / "link"), Exit::failed, HasSubstr("cannot be made a folder"));
 }
 
-// Some file systems cannot sync folders, and keep their order by themselves.
-TEST(FileSystemTest, AFolderThatCannotBeSyncedIsLetPass) {
+// Some file systems cannot sync folders, and keep the order by themselves.
+TEST(FileSystemTest, AcceptsAFolderThatCannotBeSynced) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();
   for (const int error : {EINVAL, ENOTSUP})

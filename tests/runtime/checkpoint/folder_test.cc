@@ -39,7 +39,7 @@ class CheckpointFolderTest : public testing::Test {
 };
 
 // A checkpoint that the run has found damaged stays, and does not displace an undamaged one.
-TEST_F(CheckpointFolderTest, OneFoundDamagedDoesNotCount) {
+TEST_F(CheckpointFolderTest, ADamagedCheckpointDoesNotCount) {
   run_.run(2, sets(2), 3, {2, 3});
   std::fstream(step(3) / "rank-00001-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out)
       .seekp(-1, std::ios::end)
@@ -52,7 +52,7 @@ TEST_F(CheckpointFolderTest, OneFoundDamagedDoesNotCount) {
 }
 
 // While a checkpoint is read, for example by an export, it is not removed. A later checkpoint removes it.
-TEST_F(CheckpointFolderTest, OneThatIsReadStays) {
+TEST_F(CheckpointFolderTest, ACheckpointBeingReadStays) {
   std::optional<Checkpoint> reader;
   run_.run(2, sets(1), 3, {1, 2, 3}, nullptr, [&](std::int64_t next) {
     if (next == 2) reader.emplace(step(1));
@@ -65,7 +65,7 @@ TEST_F(CheckpointFolderTest, OneThatIsReadStays) {
 }
 
 // Somebody removes the folder during the run. The run's state matters more, so the folder is created again.
-TEST_F(CheckpointFolderTest, RemovedInMidRunItIsLockedAgain) {
+TEST_F(CheckpointFolderTest, AFolderRemovedInMidRunIsLockedAgain) {
   const std::string whole = run_.run(2, sets(2), 4, {}).weights;
   for (const bool lock_alone : {false, true}) {
     SCOPED_TRACE(lock_alone);
@@ -81,7 +81,7 @@ TEST_F(CheckpointFolderTest, RemovedInMidRunItIsLockedAgain) {
   }
 }
 
-TEST_F(CheckpointFolderTest, RemovedAndTakenByAnotherRunItIsLetBe) {
+TEST_F(CheckpointFolderTest, AFolderTakenByAnotherRunEndsTheRun) {
   const auto posix = posix_file_system();
   std::optional<CheckpointFolder> other;
   EXPECT_FAILURE(comm::run_threads(1,
@@ -118,7 +118,7 @@ TEST_F(CheckpointFolderTest, AManifestThatCannotBeReadStopsTheRun) {
 }
 
 // This is found at the start, and not when the first checkpoint is due.
-TEST_F(CheckpointFolderTest, AFolderThatTakesNoneIsRefusedAtTheStart) {
+TEST_F(CheckpointFolderTest, RefusesAnUnwritableFolderAtTheStart) {
   run_.run(2, sets(2), 2, {2});
   fs::permissions(run_.folder().path(), fs::perms::all);
   fs::permissions(run_.checkpoints() / "lock", fs::perms::all);
@@ -142,7 +142,7 @@ class CheckpointHoldTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(CheckpointHoldTest, AnyNumberReadAndNoneRemovesMeanwhile) {
+TEST_F(CheckpointHoldTest, SeveralReadersPreventRemoval) {
   {
     const auto one = CheckpointHold::to_read(step()), other = CheckpointHold::to_read(step());
     EXPECT_TRUE(one && other);
@@ -151,7 +151,7 @@ TEST_F(CheckpointHoldTest, AnyNumberReadAndNoneRemovesMeanwhile) {
   EXPECT_TRUE(CheckpointHold::to_remove(step()));
 }
 
-TEST_F(CheckpointHoldTest, OneThatIsBeingRemovedIsGoneForReaders) {
+TEST_F(CheckpointHoldTest, ReadersDoNotSeeACheckpointBeingRemoved) {
   std::atomic<bool> removed = false, found = true, waited = false;
   std::optional<CheckpointHold> removal(CheckpointHold::to_remove(step()));
   ASSERT_TRUE(removal);
@@ -169,7 +169,7 @@ TEST_F(CheckpointHoldTest, OneThatIsBeingRemovedIsGoneForReaders) {
 }
 
 // Later reads report what is wrong.
-TEST_F(CheckpointHoldTest, HoldsNothingWhereThereIsNoManifest) {
+TEST_F(CheckpointHoldTest, NeedsAManifest) {
   EXPECT_TRUE(CheckpointHold::to_read(folder_.path() / "none"));
   EXPECT_TRUE(CheckpointHold::to_remove(folder_.path() / "none"));
 }

@@ -19,12 +19,12 @@ Manifest manifest(std::map<std::string, std::string> recipe, Best best) {
   return m;
 }
 
-TEST(KeptBest, TheBestIsOfARunThatKeepsIt) {
+TEST(KeptBest, NeedsARunThatKeepsTheBest) {
   std::map<std::string, std::string> recipe = {{"checkpoint.keep_best", "true"}, {"evaluation.metric", "\"eval_f1\""}};
   const auto best = best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}));
   ASSERT_TRUE(best);
   EXPECT_EQ(best->step, 3);
-  EXPECT_TRUE(best->greater) << "as the metric has it";
+  EXPECT_TRUE(best->greater) << "as the metric requires";
   recipe["evaluation.greater_is_better"] = "false";
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}))->greater);
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, std::nan(""), 0, 3})));
@@ -32,7 +32,7 @@ TEST(KeptBest, TheBestIsOfARunThatKeepsIt) {
   EXPECT_FALSE(best_checkpoint(manifest(recipe, {3, 0.5, 0, 3})));
 }
 
-TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
+TEST(KeptBest, AMeasureIncludesTheValidationDatasContents) {
   Recipe recipe;
   recipe.data.validation = {"here.bin"};
   const auto values = values_of(recipe);
@@ -52,17 +52,17 @@ TEST(KeptBest, AMeasureIsOfTheContentsOfDataValidation) {
   EXPECT_NE(best_checkpoint(newer)->measure, best_checkpoint(other)->measure);
 }
 
-TEST(KeptBest, OfEachMeasureTheBestThatIsThere) {
+TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   const auto best = [](const char* measure, std::int64_t step, double value) {
     return std::optional(BestCheckpoint{measure, false, step, value});
   };
-  // Step 10 by the loss; 20 names none, 30 is by another measure.
+  // Step 10 is the best by the loss, 20 names no best, and 30 is the best by another measure.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {20, 2, {}}, {30, 3, best("f1", 30, 1.0)}}),
               UnorderedElementsAre(0, 2));
-  // A better one that is there takes its place; one that is not there does not.
+  // A better checkpoint replaces it if it exists, otherwise not.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {20, 2, best("loss", 20, 1.5)}}), ElementsAre(1));
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {30, 3, best("loss", 20, 1.5)}}), ElementsAre(0));
-  // The same step once more, of a run that started over: the older one is meant.
+  // The same step exists again, from a run that started over. The older one is meant.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {10, 4, {}}}), ElementsAre(0));
 }
 

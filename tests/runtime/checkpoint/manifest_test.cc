@@ -25,7 +25,7 @@ Manifest some_manifest() {
   return m;
 }
 
-TEST(Manifest, IsReadBackAsItWasWritten) {
+TEST(Manifest, SurvivesARoundTrip) {
   Manifest m = some_manifest();
   m.validation_hash = "0123456789abcdef";
   for (const char* algorithms : {"", "strata algorithms 1\nNVIDIA H200, cuBLASLt 13.1.0\n8x8x8 NT: 00ff\n"}) {
@@ -41,7 +41,7 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
 }
 
 // Older programs can read everything that they support, and report the rest as newer.
-TEST(Manifest, HasTheLowestVersionThatDoes) {
+TEST(Manifest, HasTheLowestSufficientVersion) {
   Manifest m = some_manifest();
   const auto version = [&](const char* expected) {
     EXPECT_THAT(to_json(m), testing::HasSubstr(std::string("\"version\":") + expected + ","));
@@ -69,14 +69,14 @@ TEST(Manifest, KeepsEveryBestValue) {
 }
 
 // A config.json may hold numbers that only Python's json reads.
-TEST(Manifest, KeepsAConfigOfPythonsNumbers) {
+TEST(Manifest, KeepsPythonsNumbersInAConfig) {
   Manifest m = some_manifest();
   m.config = R"({"a":NaN,"b":[1e400,-Infinity],"c":123456789012345678901234567890,"d":"NaN","x.y":{"z":Infinity}})";
   EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").config, m.config);
 }
 
-// As older versions wrote it, with the checksum of that text.
-TEST(Manifest, ReadsAnOlderBestValueThatIsNoJson) {
+// Older versions wrote this text, with its checksum.
+TEST(Manifest, ReadsAnOlderBestValueThatIsNotJson) {
   for (const auto& [before, value] : {std::pair{"inf", std::numeric_limits<double>::infinity()},
                                       {"-inf", -std::numeric_limits<double>::infinity()}}) {
     Manifest m = some_manifest();
@@ -90,7 +90,7 @@ TEST(Manifest, ReadsAnOlderBestValueThatIsNoJson) {
   }
 }
 
-TEST(Manifest, EveryFlippedBitShows) {
+TEST(Manifest, DetectsEveryFlippedBit) {
   const std::string json = to_json(some_manifest());
   for (std::size_t i = 0; i < json.size() * 8; ++i) {
     std::string damaged = json;
@@ -100,7 +100,7 @@ TEST(Manifest, EveryFlippedBitShows) {
 }
 
 // The checksum is valid in all of these.
-TEST(Manifest, NumbersThatNoRunHasAreRefused) {
+TEST(Manifest, RefusesImpossibleNumbers) {
   const auto refused = [](auto&& change, const char* what) {
     Manifest m = some_manifest();
     change(m);

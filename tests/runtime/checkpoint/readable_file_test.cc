@@ -21,7 +21,7 @@ class ReadableFileTest : public testing::Test {
  protected:
   ReadableFileTest() { folder_.write("file", "0123456789"); }
   fs::path path(const char* name) const { return folder_.path() / name; }
-  // Opens "file" and reads it.
+  // Opens the file named "file" and reads it.
   std::string text() const {
     const ReadableFile file(path("file"));
     std::string out(file.bytes(), '\0');
@@ -38,7 +38,7 @@ TEST_F(ReadableFileTest, ReadsAnyPart) {
   EXPECT_EQ(two[1], std::byte{'9'});
 }
 
-TEST_F(ReadableFileTest, DamageIsWhatWasSeen) {
+TEST_F(ReadableFileTest, ReportsObservedDamage) {
   EXPECT_FAILURE(ReadableFile(path("none")), Exit::corrupt, HasSubstr("none is missing"));
   EXPECT_FAILURE(ReadableFile(path("file/inside")), Exit::corrupt, HasSubstr("is missing"));
   EXPECT_FAILURE(ReadableFile(folder_.path()), Exit::corrupt, HasSubstr("is not a regular file"));
@@ -50,7 +50,7 @@ TEST_F(ReadableFileTest, DamageIsWhatWasSeen) {
   EXPECT_FAILURE(file.read(0, ten), Exit::corrupt, HasSubstr("it ends at offset 4"));
 }
 
-TEST_F(ReadableFileTest, AllElseTheSystemSaysIsNoDamage) {
+TEST_F(ReadableFileTest, OtherSystemErrorsAreNotDamage) {
   {
     const tests::FewFiles none(0);
     EXPECT_FAILURE((void)text(), Exit::failed, AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
@@ -68,7 +68,7 @@ TEST_F(ReadableFileTest, AllElseTheSystemSaysIsNoDamage) {
                  AllOf(HasSubstr("file cannot be read: Input/output error"), HasSubstr("drive")));
 }
 
-TEST_F(ReadableFileTest, TypeAtIsNotFoundOnlyIfTheSystemSaysSo) {
+TEST_F(ReadableFileTest, TypeAtReportsNotFoundOnlyForMissingFiles) {
   EXPECT_EQ(type_at(path("file")), fs::file_type::regular);
   EXPECT_EQ(type_at(folder_.path()), fs::file_type::directory);
   EXPECT_EQ(type_at(path("none")), fs::file_type::not_found);

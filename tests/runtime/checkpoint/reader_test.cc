@@ -24,7 +24,7 @@ class CheckpointReaderTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
+TEST_F(CheckpointReaderTest, ReadsATensorAcrossFiles) {
   const std::uint64_t elements = 300'000;  // more than a block in one file
   const Checkpoint checkpoint = made(elements, {{294'912, elements}, {0, 256}, {256, 294'912}});
   std::vector<float> read(elements - 1), expected(elements - 1);
@@ -34,21 +34,21 @@ TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
 }
 
 // Each file and the manifest are valid by themselves, but together they do not form one tensor.
-TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
+TEST_F(CheckpointReaderTest, RequiresEveryElementOnce) {
   const auto refused = [&](const std::vector<models::ElementRange>& ranges, const char* expected, const char* found) {
     EXPECT_FAILURE((void)made(1024, ranges), Exit::corrupt,
                    AllOf(HasSubstr("step-1"), HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
   };
-  refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // twice
+  refused({{0, 512}, {256, 1024}}, "expected element 512", "found 256");          // elements twice
   refused({{0, 512}, {0, 512}, {512, 1024}}, "expected element 512", "found 0");  // one file twice
-  refused({{0, 1024}, {256, 512}}, "expected element 1024", "found 256");         // one inside another
+  refused({{0, 1024}, {256, 512}}, "expected element 1024", "found 256");         // one range inside another
   refused({{0, 256}, {512, 1024}}, "expected element 256", "found 512");          // a hole
   refused({{256, 1024}}, "expected element 0", "found 256");                      // none at the beginning
   refused({{0, 768}}, "expected 1024 elements", "found 768");                     // none at the end
 }
 
-// Columns of both halves of the rows, as a rank holds them of a fused matrix, cut at any multiple of 256.
-TEST_F(CheckpointReaderTest, ReadsATensorOutOfBoxes) {
+// Columns of both halves of the rows, as a rank holds them for a fused matrix, cut at any multiple of 256.
+TEST_F(CheckpointReaderTest, ReadsATensorFromBoxes) {
   const std::vector<std::uint64_t> shape{1000, 1200};
   const Box left{{1000, 2, 600}, {0, 0, 0}, {1000, 2, 256}}, right{{1000, 2, 600}, {0, 0, 256}, {1000, 2, 344}};
   make_checkpoint(folder_.path() / "step-1", shape,
@@ -66,7 +66,7 @@ TEST_F(CheckpointReaderTest, ReadsATensorOutOfBoxes) {
   }
 }
 
-TEST_F(CheckpointReaderTest, BoxesHaveEveryElementOnce) {
+TEST_F(CheckpointReaderTest, RequiresEveryElementOnceInBoxes) {
   const std::vector<std::uint64_t> shape{4, 1024};
   const auto refused = [&](const std::vector<BoxRange>& ranges, const char* expected, const char* found) {
     make_checkpoint(folder_.path() / "step-1", shape, ranges);
@@ -83,8 +83,8 @@ TEST_F(CheckpointReaderTest, BoxesHaveEveryElementOnce) {
   refused({{left, 0, 2048}, {split, 0, 2048}}, "the shape", "[4, 2, 512]");
 }
 
-// As many files as ranks: more than a process may have open.
-TEST_F(CheckpointReaderTest, AThousandRanksWithFewOpenFiles) {
+// There are as many files as ranks, more than a process may have open.
+TEST_F(CheckpointReaderTest, ReadsAThousandRanksWithFewOpenFiles) {
   constexpr std::uint64_t kRanks = 1000;
   std::vector<models::ElementRange> ranges;
   for (std::uint64_t rank = 0; rank < kRanks; ++rank) ranges.push_back({rank * 256, (rank + 1) * 256});

@@ -36,7 +36,7 @@ std::vector<Extent> two_extents() {
 
 class ShardTest : public testing::Test {
  protected:
-  // The file with that header, and as many bytes after it as its extents say.
+  // The file with this header, followed by the number of bytes that its extents give.
   ShardEntry write(const std::string& header, std::uint64_t bytes) const {
     folder_.write("shard", header + std::string(bytes, '\0'));
     return {"shard", header.size() + bytes, header.size(), XXH3_64bits(header.data(), header.size())};
@@ -46,7 +46,7 @@ class ShardTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(ShardTest, TheHeaderIsSafetensorsWithPlacesBesideIt) {
+TEST_F(ShardTest, TheHeaderIsSafetensorsPlusPlaces) {
   const std::string header = shard_header(two_extents());
   EXPECT_EQ(header.size() % kShardHeaderAlignment, 0U);
   std::uint64_t length = 0;
@@ -101,14 +101,14 @@ TEST_F(ShardTest, BoxesHaveTheirOffsetsAndSizes) {
     EXPECT_FAILURE((void)read_shard_header(file(), write(changed, 2048)), Exit::corrupt, HasSubstr("expected"));
   };
   refused("4,3,64 256", "4,3,65 256");   // beyond the tensor
-  refused("4,3,64 256", "4,3,00 256");   // of nothing
+  refused("4,3,64 256", "4,3,00 256");   // an empty box
   refused("0,0,64 4,3", "0,0,63 4,3");   // not what the entry's name says
-  refused("4,3,64 256", "4,3,1,8 256");  // of another number of dimensions
-  refused(" 0,0,64 4,3,64 ", " ");       // named as a box, and a whole tensor
+  refused("4,3,64 256", "4,3,1,8 256");  // with a different number of dimensions
+  refused(" 0,0,64 4,3,64 ", " ");       // named as a box, but a complete tensor
   refused(" 256 512 ", " 256 769 ");     // beyond the box
 }
 
-TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
+TEST_F(ShardTest, DifferencesFromTheManifestAreDamage) {
   const std::string header = shard_header(two_extents());
   const ShardEntry promised = write(header, 128 + stored_bytes(device::StorageFormat::block8, 512));
   ShardEntry longer = promised;

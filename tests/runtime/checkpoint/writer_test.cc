@@ -34,7 +34,7 @@ class SlowDisk final : public FileSystem {
 };
 
 // A checkpoint holds the state of its step, however late it is written, and training gives the same result.
-TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitWasRead) {
+TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitHasBeenRead) {
   const SavedRun reference;
   const auto whole = reference.run(1, reference.sets(1), 6);
   for (const char* tier : {"device", "host", "nvme"}) {
@@ -52,8 +52,8 @@ TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitWasRead) {
   }
 }
 
-// A checksum is of 1 MiB, and the tensors of an MLP have 3.5 of them here.
-TEST(CheckpointWriterTest, ExtentsOfSeveralBlocks) {
+// A checksum covers 1 MiB, and the tensors of an MLP have 3.5 MiB here.
+TEST(CheckpointWriterTest, WritesExtentsOfSeveralBlocks) {
   const SavedRun run, reference;
   const std::vector<std::string> wide = {"model.config.n_embd=480", "training.max_steps=2"};
   const auto sets = run.sets(1, wide);

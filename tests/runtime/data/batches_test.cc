@@ -23,13 +23,13 @@ using testing::HasSubstr;
 
 class BatchesTest : public testing::Test {
  protected:
-  // A file of the tokens first, first + 1, ...
+  // A file with the tokens first, first + 1, ...
   TokenFile counting(const std::string& name, std::uint16_t first, std::size_t count) {
     std::vector<std::uint16_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), first);
     return {folder_.write(name, {reinterpret_cast<const char*>(tokens.data()), 2 * count}), 60000};
   }
-  // 10 tokens: 3 sequences of 3 with the tenth as last label; 6 tokens: 1; 3 tokens: none; 4 tokens: 1.
+  // 10 tokens make 3 sequences of 3, with the tenth as the last label; 6 tokens make one, 3 none, and 4 one.
   std::vector<TokenFile> files() {
     std::vector<TokenFile> out;
     out.push_back(counting("a.bin", 0, 10));
@@ -38,7 +38,7 @@ class BatchesTest : public testing::Test {
     out.push_back(counting("d.bin", 300, 4));
     return out;
   }
-  // Batches of one stream of these files.
+  // Batches of a single stream of these files.
   Batches stream(std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order, std::uint64_t seed) {
     std::vector<Source> sources;
     sources.push_back({whole_sequences(files(), seq_len)});
@@ -60,7 +60,7 @@ class CountedOnce final : public Labelling {
   mutable std::uint64_t counted = 0;
 };
 
-TEST_F(BatchesTest, LabelsOfAStepAreKnownWithoutReadingATokenAgain) {
+TEST_F(BatchesTest, CountsAStepsLabelsWithoutReadingTokensAgain) {
   const auto labelling = std::make_shared<CountedOnce>();
   auto sequences = whole_sequences(files(), 3, labelling);
   EXPECT_GE(sequences->index_bytes(), 5 * sizeof(std::uint32_t));
@@ -77,7 +77,7 @@ TEST_F(BatchesTest, LabelsOfAStepAreKnownWithoutReadingATokenAgain) {
   EXPECT_EQ(labelling->counted, 15u);
 }
 
-TEST_F(BatchesTest, OfAnEvaluationOnlyWhatItReadsIsCounted) {
+TEST_F(BatchesTest, CountsOnlyWhatAnEvaluationReads) {
   const auto labelling = std::make_shared<CountedOnce>();
   auto sequences = every_label(files(), 3, labelling, 2);
   sequences->keep_in(std::pmr::get_default_resource());
@@ -88,7 +88,7 @@ TEST_F(BatchesTest, OfAnEvaluationOnlyWhatItReadsIsCounted) {
 // A sequence's first row has the set with the sequence's number in its file.
 class SetOfSequence final : public Labelling {
  public:
-  // Set i has the class 40 i + shift.
+  // Set i contains the class 40 i + shift.
   explicit SetOfSequence(int shift) : column_(ClassSets(90)) {
     for (int i = 0; i < 3; ++i) column_.push_back(column_.sets()->add(std::vector<std::int32_t>{40 * i + shift}));
   }
@@ -104,7 +104,7 @@ class SetOfSequence final : public Labelling {
 };
 
 // In training each source has its own sets. An evaluation has them too.
-TEST_F(BatchesTest, SetsOfClassesFollowTheRowsThatHaveThem) {
+TEST_F(BatchesTest, SetsOfClassesFollowTheirRows) {
   std::vector<Source> sources;
   for (const int shift : {0, 5})
     sources.push_back({whole_sequences(files(), 3, std::make_shared<SetOfSequence>(shift))});
@@ -143,7 +143,7 @@ struct BatchesFilled {
   }
 };
 
-TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
+TEST_F(BatchesTest, SequentialOrderCutsFilesInTurn) {
   const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   EXPECT_EQ(batches.sequences(), 5u);
   const BatchesFilled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
@@ -158,7 +158,7 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
   EXPECT_EQ(batches.labels(7), 6u);
 }
 
-TEST_F(BatchesTest, PaddingTakesNoPosition) {
+TEST_F(BatchesTest, PaddingHasNoPosition) {
   const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   std::vector<std::uint32_t> tokens(6), positions(6);
   std::vector<std::int32_t> labels(6);
@@ -168,7 +168,7 @@ TEST_F(BatchesTest, PaddingTakesNoPosition) {
   EXPECT_THAT(positions, ElementsAre(1, 2, 3, 1, 0, 2));
 }
 
-TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
+TEST_F(BatchesTest, ShuffleTakesEverySequenceOncePerEpoch) {
   const Batches batches = stream(3, 2, DataOrder::shuffle, 11), other = stream(3, 2, DataOrder::shuffle, 12);
   std::vector<std::uint64_t> first_epochs, of_other;
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
@@ -193,7 +193,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
             std::vector<std::uint32_t>(batch.tokens.begin() + 3, batch.tokens.end()));
 }
 
-TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {
+TEST_F(BatchesTest, RefusesDataWithoutASequence) {
   EXPECT_FAILURE(stream(10, 1, DataOrder::shuffle, 0), Exit::usage,
                  testing::AllOf(HasSubstr("data.seq_len = 10"), HasSubstr("11 tokens"), HasSubstr("has 10")));
 }
@@ -223,8 +223,8 @@ TEST(PermutationTest, NeverChanges) {
 }
 
 TEST(PermutationTest, SpreadsEvenly) {
-  // Where the first quarter of an epoch comes from: each quarter of the files gives a quarter of it, within 5 standard
-  // deviations of a hypergeometric draw (n = 4,000 of 16,000: deviation 24).
+  // Each quarter of the files provides a quarter of the first quarter of an epoch, within 5 standard deviations of a
+  // hypergeometric distribution (n = 4,000 of 16,000: deviation 24).
   const Permutation permutation(16000, 5, 3);
   int quarters[4] = {};
   for (std::uint64_t i = 0; i < 4000; ++i) ++quarters[permutation[i] / 4000];
@@ -248,7 +248,7 @@ TEST(MixTest, NeverChanges) {
   EXPECT_EQ(far.index, 12'345'678'906'983u);
 }
 
-TEST(MixTest, CountsWhatItGives) {
+TEST(MixTest, CountsItsSequences) {
   const bool held = rc::check("each source's index counts up, and shares are kept at every position", [] {
     const auto weights = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
         rc::gen::map(rc::gen::inRange(1, 1000), [](int x) { return x / 100.0; })));
@@ -259,7 +259,7 @@ TEST(MixTest, CountsWhatItGives) {
       for (std::size_t s = 0; s < weights.size(); ++s) {
         RC_ASSERT(mix.count(s, p) == taken[s]);
         RC_ASSERT(std::abs(static_cast<double>(taken[s]) - static_cast<double>(p) * weights[s] / sum) <=
-                  0.5 * static_cast<double>(s + 1) + 1e-6);  // weights are taken to 2^-31
+                  0.5 * static_cast<double>(s + 1) + 1e-6);  // weights are accurate to 2^-31
       }
       const Mix::Place place = mix.at(p);
       RC_ASSERT(place.index == taken[place.source]);

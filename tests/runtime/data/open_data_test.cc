@@ -44,13 +44,13 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   EXPECT_EQ(settled({"data.train=" + path("masked.bin")}), Packing::documents);
   EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
   EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening it reports that";
+  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening the file reports that";
   EXPECT_FAILURE(open(recipe({"data.train=" + path("masked.bin"), "data.packing=stream"})), Exit::usage,
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }
 
 // A run's counts, for streams and packed documents, whether or not the data were opened before.
-TEST_F(OpenDataTest, SequencesOfAnEpoch) {
+TEST_F(OpenDataTest, CountsTheSequencesOfAnEpoch) {
   folder_.write("a.bin", {9, 20});
   folder_.write("b.bin", {30});
   for (const char* packing : {"stream", "documents"}) {
@@ -66,7 +66,7 @@ TEST_F(OpenDataTest, SequencesOfAnEpoch) {
   EXPECT_EQ(training_sequences(recipe({}), {}, 60000), std::nullopt);
 }
 
-TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
+TEST_F(OpenDataTest, MixesSourcesByWeight) {
   folder_.write("a.bin", {8, 8, 8});
   folder_.write("b.bin", {8, 8, 8, 8, 8}, std::nullopt, 1000);
   const Recipe r =
@@ -98,7 +98,7 @@ TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
               AllOf(HasSubstr("\"taken\":18,\"share\":0.750000,\"epochs\":6.000000"), HasSubstr("\"documents\":5")));
 }
 
-TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
+TEST_F(OpenDataTest, TheStartReportsCutAndDroppedDocuments) {
   folder_.write("a.bin", {20, 1, 5, 3});
   const auto line = [&](const char* longer) {
     const Recipe r =
@@ -115,7 +115,7 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
       "without trainable tokens left out, 8.00 epochs");
 }
 
-TEST_F(OpenDataTest, TheStartSaysOfHowManyFilesASourceIs) {
+TEST_F(OpenDataTest, TheStartReportsTheFilesOfASource) {
   for (const char* name : {"a.bin", "b.bin", "c.bin", "d.bin"}) folder_.write(name, {8});
   const Recipe r = recipe({fmt::format("data.train=[{{files=['{}', '{}', '{}']}}, {{files='{}'}}]", path("a.bin"),
                                        path("b.bin"), path("c.bin"), path("d.bin")),
@@ -124,7 +124,7 @@ TEST_F(OpenDataTest, TheStartSaysOfHowManyFilesASourceIs) {
   EXPECT_THAT(lines, ElementsAre(HasSubstr("a.bin and 2 more: 3 sequences"), HasSubstr("d.bin: 1 sequence of")));
 }
 
-// Labels whose number only the tokens tell. Counts the rows that it is asked about.
+// Labels whose number depends on the tokens. Counts the rows for which it is called.
 class Counting final : public Labelling {
  public:
   explicit Counting(std::uint64_t& rows) : rows_(rows) {}
@@ -141,7 +141,7 @@ class Counting final : public Labelling {
 };
 
 // A run that evaluates 3 sequences reads only these, from a file that would take minutes to read.
-TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
+TEST_F(OpenDataTest, ReadsOnlyEvaluatedSequences) {
   folder_.write("t.bin", {8, 8});
   folder_.write("v.bin", std::vector<std::uint64_t>(2 * 65536, 5));
   for (const char* packing : {"documents", "stream"})
@@ -168,7 +168,7 @@ TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
     }
 }
 
-TEST_F(OpenDataTest, ValidationIsPackedAlike) {
+TEST_F(OpenDataTest, PacksValidationDataTheSameWay) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
   const auto first = [&](std::uint64_t most) {

@@ -14,17 +14,17 @@
 
 namespace strata::tests {
 
-// Writes token files of documents, as tokenize does.
+// Writes token files of documents in the same way as tokenize.
 class TokenFolder {
  public:
   explicit TokenFolder(std::int64_t vocabulary = 60000) : vocabulary_(vocabulary) {}
 
-  // The tokenizer's facts in sidecars.
+  // Facts about the tokenizer, for sidecars.
   std::optional<std::uint32_t> mask_token;
   std::optional<std::vector<std::uint32_t>> special_tokens;
 
-  // Writes a file of documents of these lengths, whose tokens count up from `first`. mask: "01" for each token, which
-  // ones count. Returns the path.
+  // Writes a file of documents of these lengths, whose tokens count up from `first`. mask: "0" or "1" for each token;
+  // "1" counts. Returns the path.
   std::filesystem::path write(const std::string& name, const std::vector<std::uint64_t>& lengths,
                               std::optional<std::string_view> mask = std::nullopt, std::uint32_t first = 0) const {
     std::vector<std::uint64_t> begins;

@@ -9,7 +9,7 @@ namespace {
 
 // The proof also runs in production. If a mistake of the planner leaves out a wait, the program ends before the first
 // step and says what is wrong.
-TEST(ExecutorDeathTest, APlanThatDoesNotHoldIsNotRun) {
+TEST(ExecutorDeathTest, RefusesAnInvalidPlan) {
   Job job = tiny_job({"training.precision=bf16"}, 1);
   {
     const auto world = comm::solo_world();

@@ -5,7 +5,7 @@
 namespace strata::runtime {
 namespace {
 
-TEST(HeldTime, CountsTheFirstWaitOfATaskBehindACheckpoint) {
+TEST(HeldTime, CountsATasksFirstWaitForACheckpoint) {
   HeldTime held(3);
   EXPECT_EQ(held.of_wait(1), nullptr) << "no checkpoint has begun";
   held.begin();
@@ -14,10 +14,10 @@ TEST(HeldTime, CountsTheFirstWaitOfATaskBehindACheckpoint) {
   ASSERT_NE(first, nullptr);
   ASSERT_NE(second, nullptr);
   EXPECT_NE(first, second);
-  EXPECT_EQ(held.of_wait(1), nullptr) << "what it waited for was read";
+  EXPECT_EQ(held.of_wait(1), nullptr) << "the task it waited for was read";
   *first = {1'000'000, 4'000'000};
   *second = {2'000'000, 2'500'000};
-  EXPECT_EQ(held.ms(), 0) << "before lanes were waited for the times may not be there";
+  EXPECT_EQ(held.ms(), 0) << "the times may be missing before lanes have been waited for";
   held.add_up();
   EXPECT_DOUBLE_EQ(held.ms(), 3.5);
   held.add_up();

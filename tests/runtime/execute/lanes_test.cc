@@ -41,7 +41,7 @@ TEST(Queues, HaveTheLanesThatThePlanUses) {
 }
 
 // settle() does not wait for a checkpoint's remaining work.
-TEST(Queues, SettleButForACheckpoint) {
+TEST(Queues, SettleWithoutWaitingForACheckpoint) {
   const auto world = comm::solo_world();
   const Queues queues(plan_with(LaneId::checkpoint), *world, 1);
   std::atomic<bool> may_end{false}, ended{false}, ran{false};
@@ -60,7 +60,7 @@ TEST(Queues, SettleButForACheckpoint) {
   queues.of(LaneId::checkpoint).synchronize();
 }
 
-TEST(Queues, SentIsThatOfBothCommunicators) {
+TEST(Queues, CountBytesOfBothCommunicators) {
   comm::run_threads(2, [&](comm::World& world) {
     const Queues queues(plan_with(LaneId::compute), world, 1);
     const device::Arena memory = world.allocate(3 * 4096, {});
@@ -91,8 +91,8 @@ bool of(const std::array<bool, kLanes>& lanes, LaneId lane) {
   return lanes[static_cast<std::size_t>(lane)];
 }
 
-// The host reads when the ranks agree. The update and its uploads continue during the next step.
-TEST(LaneBorders, WhatTheHostDoesNotWaitForGoesOn) {
+// The host reads as soon as the ranks have agreed. The update and its uploads continue during the next step.
+TEST(LaneBorders, TasksThatTheHostDoesNotAwaitContinue) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int upload = step.add(TaskKind::upload, LaneId::upload, {write});
@@ -123,7 +123,7 @@ TEST(LaneBorders, WaitsReachThroughLanes) {
 }
 
 // Flags that tell a GPU about the host's work are recycled when the lane is waited for.
-TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
+TEST(LaneBorders, TasksThatWaitForAHostLaneAreAwaited) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int update = step.add(TaskKind::update, LaneId::host_compute, {write});
@@ -134,8 +134,8 @@ TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
   EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
 }
 
-// A wait for the task itself or a later one refers to the previous step, which has ended if necessary.
-TEST(LaneBorders, WaitsForTheStepBeforeReachNothing) {
+// A wait for the task itself or for a later one refers to the previous step, which has already ended.
+TEST(LaneBorders, WaitsForThePreviousStepDoNotCount) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int forward = step.add(TaskKind::forward, LaneId::compute, {write, 4});
@@ -157,7 +157,7 @@ TEST(LaneBorders, TasksBeforeTheHostWritesBeginEarly) {
 
 constexpr std::size_t kBytes = 24;
 
-// A plan with chunks for which the host has memory of its own, as with a GPU, or the one that collectives reach.
+// A plan with chunks in separate host memory, as with a GPU, or in the memory that collectives can reach.
 StepPlan plan_with_chunks(const Job& job, int ranks, bool apart) {
   StepPlan plan = job.plan;
   const auto add = [&](Tier tier) {
@@ -174,7 +174,7 @@ StepPlan plan_with_chunks(const Job& job, int ranks, bool apart) {
   return plan;
 }
 
-TEST(ChunkGather, EveryRankHasAllInTheirOrder) {
+TEST(ChunkGather, GivesEveryRankAllChunksInOrder) {
   for (const int ranks : {1, 2, 3})
     for (const bool apart : {false, true}) {
       const Job job = tiny_job({"training.global_batch_size=6", "zero.optimizer=host"}, ranks);

@@ -17,7 +17,7 @@ TEST(LanePlaceTest, IsOneNumber) {
   for (const LanePlace& place : {LanePlace{}, LanePlace{0, 0, true}, LanePlace{120, 7, false},
                                  LanePlace{(std::int64_t{1} << 31), (1 << 30) - 1, true}})
     EXPECT_EQ(unpacked(packed(place)), place);
-  EXPECT_EQ(packed({}), 0U) << "as zeroed memory has it";
+  EXPECT_EQ(packed({}), 0U) << "the value of zeroed memory";
 }
 
 class PlacesTest : public testing::Test {
@@ -27,7 +27,7 @@ class PlacesTest : public testing::Test {
   LanePlace of(LaneId lane) const { return unpacked(places_->lanes[static_cast<std::size_t>(lane)].place.load()); }
 };
 
-TEST_F(PlacesTest, TellsWhatALaneIsInAndWhatItHasDone) {
+TEST_F(PlacesTest, ReportsALanesCurrentTaskAndProgress) {
   PlaceKeeper keeper(job_.plan, *places_, 10);
   std::size_t task = 0;
   while (job_.plan.tasks[task].lane != LaneId::compute) ++task;
@@ -43,7 +43,7 @@ TEST_F(PlacesTest, TellsWhatALaneIsInAndWhatItHasDone) {
   EXPECT_EQ(places_->compute.load(), 300);
 }
 
-TEST_F(PlacesTest, SettlesOnWhatATaskUsuallyTakes) {
+TEST_F(PlacesTest, LearnsATasksUsualTime) {
   PlaceKeeper keeper(job_.plan, *places_, 0);
   std::int64_t now = 1;
   const auto run = [&](std::int64_t takes) {
@@ -57,13 +57,13 @@ TEST_F(PlacesTest, SettlesOnWhatATaskUsuallyTakes) {
   EXPECT_LT(places_->lanes[lane].typical.load(), 1500);
 }
 
-TEST_F(PlacesTest, SettlesOnWhatAStepUsuallyTakes) {
+TEST_F(PlacesTest, LearnsAStepsUsualTime) {
   PlaceKeeper keeper(job_.plan, *places_, 0);
   std::size_t write = 0;
   while (job_.plan.tasks[write].kind != TaskKind::host_write) ++write;
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   keeper.stepped();
-  EXPECT_EQ(places_->typical.load(), 0) << "none was begun";
+  EXPECT_EQ(places_->typical.load(), 0) << "no task was begun";
   for (int i = 0; i < 50; ++i) {
     keeper.begin(write, i, now() - (i % 10 == 9 ? 1'000'000 : 1000) * std::int64_t{1'000'000});
     keeper.stepped();
@@ -97,7 +97,7 @@ TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
     }
 }
 
-TEST_F(PlacesTest, APhaseBeginsItsCountAnew) {
+TEST_F(PlacesTest, APhaseRestartsItsCount) {
   places_->enter(Phase::loading);
   places_->count(3);
   EXPECT_EQ(places_->counter.load(), 3U);

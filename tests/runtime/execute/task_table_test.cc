@@ -10,8 +10,8 @@
 namespace strata::runtime {
 namespace {
 
-// Border does the host's work at the step's border. Every other kind of task has its own struct.
-TEST(TaskTable, HasEveryKindButTheHosts) {
+// Border does the host's work at the step's boundary. Every other kind of task has its own struct.
+TEST(TaskTable, HasEveryKindExceptTheHosts) {
   const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
   for (const TaskTraits& traits : kTaskTraits)
     EXPECT_EQ(run_of(traits.kind) == nullptr, of_host.count(traits.kind) == 1) << traits.name;

@@ -3,7 +3,7 @@
 
 namespace strata::runtime {
 
-// A machine that does everything at a round speed; starting a task costs it a microsecond.
+// A machine with round speeds, on which starting a task takes a microsecond.
 inline Machine even_machine() {
   Machine m;
   m.task_overhead_us = 1;

@@ -42,7 +42,7 @@ class MachineFile : public testing::Test {
     std::ofstream(path_) << text;
     return read_machine(path_);
   }
-  // The file with one text in place of another.
+  // The file with one text replaced by another.
   std::string edited(const std::string& from, const std::string& to) {
     std::string text = machine_toml(some_machine());
     const auto at = text.find(from);
@@ -64,7 +64,7 @@ class MachineFile : public testing::Test {
   std::filesystem::path path_ = folder_.path() / "machine.toml";
 };
 
-TEST_F(MachineFile, IsReadAsItWasWritten) {
+TEST_F(MachineFile, SurvivesARoundTrip) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 80, 20, 0.75, 0.5, 0.25};
   m.collectives = {7, 8};
@@ -86,8 +86,8 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
   EXPECT_FALSE(alone.disk || alone.collectives);
 }
 
-// Drives that slow no products down, with latencies too small to count.
-TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
+// Drives that do not slow down products, with negligible latencies.
+TEST_F(MachineFile, LatenciesAndSlowdownsMayBeZero) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 0, 0, 0.75, 0.25, 0};
   const Machine back = read(machine_toml(m));
@@ -96,7 +96,7 @@ TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
   EXPECT_EQ(back.disk->slows_products, 0);
 }
 
-TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
+TEST_F(MachineFile, RefusesUnknownKeys) {
   expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "unknown key host");
   expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
   expect_refused(edited("[memory]", "[memory]\nheight = 3"), "unknown key memory.height");
@@ -119,18 +119,18 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(network + "links = \"two\"\n", "network.links must be \"shared\" or \"per rank\"");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
   expect_refused("", "names no processor");
-  // A recipe, which is not to be written over on this advice.
+  // The file is a recipe, so the message must not advise overwriting it.
   expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
                  "is not a machine file, because it names no processor: strata calibrate -o FILE");
 }
 
-TEST_F(MachineFile, RefusesAFileThatIsNotThere) {
+TEST_F(MachineFile, RefusesAMissingFile) {
   EXPECT_THROW((void)read_machine(folder_.path() / "none.toml"), Error);
 }
 
 class Profile : public testing::Test {
  protected:
-  // With as many ranks on a machine as were measured.
+  // The machine has as many ranks as were measured.
   static MachineProfile profile_at(const Machine& machine, const Job& job) {
     return profile_of(machine, job, machine.ranks);
   }
@@ -144,7 +144,7 @@ class Profile : public testing::Test {
   }
 };
 
-TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
+TEST_F(Profile, UsesSpeedsForTheJobsDTypeMomentsAndWidth) {
   const MachineProfile p =
       profile_at(some_machine(), job({"training.precision=bf16", "optimizer.moments=8bit", "model.config.n_embd=256"}));
   EXPECT_NEAR(p.flops_per_s, 350e9, 1) << "256 lies half way, by the logarithm, between 128 and 512";
@@ -155,7 +155,7 @@ TEST_F(Profile, TakesSpeedsOfTheJobsDTypeMomentsAndWidth) {
   EXPECT_EQ(p.cores, 3);
   EXPECT_DOUBLE_EQ(p.task_overhead_s, 20e-6);
   const MachineProfile wide = profile_at(some_machine(), job({"model.config.n_embd=1024"}));
-  EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond what was measured: the last";
+  EXPECT_EQ(wide.flops_per_s, 400e9) << "beyond the measured sizes, the last one counts";
   const MachineProfile narrow = profile_at(some_machine(), job({"model.config.n_embd=64", "training.precision=fp32"}));
   EXPECT_EQ(narrow.flops_per_s, 100e9);
 }
@@ -183,11 +183,11 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_beside_products, 0.5);
 }
 
-// What is measured is the exchange with the sum that follows it: the simulator, which has both, comes to the same time.
-TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
+// The measurement covers the exchange and the sum that follows. The simulator, which models both, gets the same time.
+TEST_F(Profile, AnAllToAllTakesTheMeasuredTimeIncludingItsSum) {
   Machine machine = some_machine();
   machine.sum_gb_per_s = 12;
-  machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, at 12 GB/s 2 GB/s
+  machine.collectives = {4, 1.5};  // the sum alone: 12 bytes for each 2 that are sent, so 12 GB/s limit it to 2 GB/s
   const Job two = job({"zero.stage=2", "training.precision=bf16"}, 2);
   const MachineProfile p = profile_at(machine, two);
   EXPECT_NEAR(p.all_to_all_bytes_per_s, 6e9, 1);
@@ -201,13 +201,13 @@ TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
         << "unit " << task.unit;
   }
   EXPECT_GT(reductions, 1);
-  // One that the sum alone would explain: a tenth of it is the exchange.
+  // The sum alone would explain this figure, so a tenth of it is attributed to the exchange.
   machine.collectives->all_to_all_gb_per_s = 331;
   EXPECT_NEAR(profile_at(machine, two).all_to_all_bytes_per_s, 3310e9, 1e3);
 }
 
-// What crosses nodes goes over links that a node's ranks share, or over each one's own.
-TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
+// Data between nodes goes over links that a node's ranks share, or over a link per rank.
+TEST_F(Profile, RanksOfANodeShareTheNetwork) {
   Machine machine = some_machine();
   machine.collectives = {4, 1.5};
   machine.network = {10, 5, 2, true};
@@ -220,7 +220,7 @@ TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
 }
 
 // If the machine has a different number of ranks than measured it, they share its resources evenly.
-TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
+TEST_F(Profile, ScalesToAnotherNumberOfRanks) {
   Machine machine = some_machine();
   machine.threads = 8;
   machine.collectives = {4, 1.5};
@@ -234,11 +234,11 @@ TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
   EXPECT_DOUBLE_EQ(eight.all_gather_bytes_per_s, two.all_gather_bytes_per_s / 4);
   EXPECT_EQ(eight.cores, 2);
   EXPECT_DOUBLE_EQ(one.flops_per_s, 2 * two.flops_per_s);
-  EXPECT_EQ(one.sum_bytes_per_s, two.sum_bytes_per_s) << "one thread is no faster for it";
+  EXPECT_EQ(one.sum_bytes_per_s, two.sum_bytes_per_s) << "a single thread gains no speed";
   EXPECT_EQ(one.cores, 16);
 }
 
-TEST_F(Profile, WhatIsScaledIsSaid) {
+TEST_F(Profile, ReportsScaledFigures) {
   const Machine machine = some_machine();  // of 2 ranks
   EXPECT_EQ(scaling_text(machine, 2, 2, 0), "");
   EXPECT_EQ(

@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// Any plan: tasks of any lanes, each waiting for a few earlier ones of others.
+// A random plan: tasks in any lanes, each of which waits for a few earlier tasks of other lanes.
 StepPlan random_plan(std::mt19937& random, std::size_t lanes) {
   std::vector<Task> tasks;
   for (int t = 0; t < 60; ++t) {
@@ -31,7 +31,7 @@ TEST(SecondsOf, ACollectiveTakesTheLongerOfItsTwoLevels) {
   Task task = task_in(LaneId::gather, 6);
   task.cost.between_bytes = 2;
   const auto seconds = [&] { return sum_of(seconds_of(task, machine)); };
-  EXPECT_DOUBLE_EQ(seconds(), 6) << "no figure of a network";
+  EXPECT_DOUBLE_EQ(seconds(), 6) << "no figure for a network";
   machine.network_bytes_per_s = 1;
   machine.network_latency_s = 0.25;
   EXPECT_DOUBLE_EQ(seconds(), 4) << "4 bytes inside";
@@ -50,7 +50,7 @@ double length(const Span& span) {
   return static_cast<double>(span.end - span.begin) * 1e-9;
 }
 
-TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
+TEST(Simulator, ADriveTransferIncludesLatency) {
   MachineProfile machine = unit_speeds(0);
   machine.read_latency_s = 0.5;
   machine.write_latency_s = 0.25;
@@ -62,18 +62,18 @@ TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
   EXPECT_NEAR(length(spans[2]), 1, kClock) << "no transfer";
 }
 
-TEST(Simulator, TransfersOfADriveTakeTheirPartOfTheCores) {
+TEST(Simulator, DriveTransfersUseAShareOfTheCores) {
   MachineProfile machine = unit_speeds(2);
   machine.disk_core_share = 0.25;
-  // A read and a write share the drive, and take a quarter of the cores between them, not each.
+  // A read and a write share the drive, and together use a quarter of the cores.
   const auto spans = simulate(
       plan_of({task_in(LaneId::compute, 4), task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
   EXPECT_NEAR(length(spans[1]), 2, kClock);
   EXPECT_NEAR(length(spans[2]), 2, kClock);
-  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "four fifths as fast for two seconds";
+  EXPECT_NEAR(length(spans[0]), 2 + (4 - 2 / 1.25), kClock) << "at four fifths of the speed for two seconds";
 }
 
-TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
+TEST(Simulator, ADrivesSpeedAllowsForBothDirectionsAndProducts) {
   MachineProfile machine = unit_speeds(2);
   machine.disk_both_ways = 0.8;
   machine.disk_beside_products = 0.5;
@@ -83,31 +83,31 @@ TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
   EXPECT_NEAR(length(both[0]), 2 / 0.8, kClock);
   const auto beside = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::compute, 4)}), machine);
   EXPECT_NEAR(length(beside[0]), 2, kClock);
-  // One thread of two is no more than half of what products are.
+  // One of two threads has at most half of the products' speed.
   const auto half = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::gather, 4)}), machine);
   EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
 }
 
-// A step among others, between what the host writes and reads: what the one before left to be done runs during it
-// first, and its own after its end.
-TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
+// One of many steps, between the host's write and read. The work that the previous step left runs first, and the work
+// that this step leaves runs after its end.
+TEST(Simulator, TasksThatTheHostDoesNotAwaitOverlapTheNextStep) {
   StepPlan plan = plan_of({task_in(LaneId::host, 0), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {3}),
                            task_in(LaneId::gather, 1.5, {2}), task_in(LaneId::host, 0, {2})});
   const MachineProfile machine = unit_speeds(0);
   const auto spans = simulate(plan, machine);
   ASSERT_EQ(spans.size(), 5u);
   EXPECT_NEAR(length(spans[1]), 1, kClock);
-  EXPECT_NEAR(static_cast<double>(spans[2].begin) * 1e-9, 1.5, kClock) << "after the gather of the step before";
+  EXPECT_NEAR(static_cast<double>(spans[2].begin) * 1e-9, 1.5, kClock) << "after the previous step's gather";
   EXPECT_NEAR(makespan_s(plan, spans), 2.5, kClock);
   EXPECT_NEAR(end_of(spans), 4, kClock);
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, spans)), 2.5, kClock);
 
-  // Work that is done by the step's end delays nothing in the next.
+  // Work that has ended by the end of the step delays nothing in the next one.
   plan.tasks[3] = task_in(LaneId::gather, 0.5, {1});
   EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2, kClock);
 
-  // Before the first task, too.
+  // This is also true before the first task.
   plan.tasks[3] = task_in(LaneId::gather, 0.5, {2});
   plan.tasks[1].waits = {3};
   const auto begun_late = simulate(plan, machine);
@@ -115,13 +115,13 @@ TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
   EXPECT_NEAR(exposed_ms(plan, begun_late, 0)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, begun_late)), 2.5, kClock);
 
-  // What the host waits for does not run during the next step.
+  // Work for which the host waits does not run during the next step.
   plan.tasks[0].waits = {3};
   EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2.5, kClock);
   EXPECT_NEAR(static_cast<double>(simulate(plan, machine)[1].begin) * 1e-9, 0, kClock);
 }
 
-TEST(Simulator, AStepIsOneWithoutACheckpoint) {
+TEST(Simulator, SimulatesAStepWithoutACheckpoint) {
   StepPlan plan = plan_of({task_in(LaneId::checkpoint, 7), task_in(LaneId::host, 0), task_in(LaneId::compute, 1, {0}),
                            task_in(LaneId::host, 0, {2})});
   plan.tasks[0].when = When::checkpoint;
@@ -148,12 +148,12 @@ TEST(Simulator, LanesKeepTheirOrderAndTasksTheirWaits) {
   }
 }
 
-// The compute lane and the update's both want every core.
+// The compute lane and the update lane both use every core.
 TEST(Simulator, TeamsThatShareCoresGetHalfEach) {
   const StepPlan plan = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::host_compute, 3)});
   const auto shared = simulate(plan, unit_speeds(2));
   EXPECT_NEAR(length(shared[0]), 2, kClock);
-  EXPECT_NEAR(length(shared[1]), 4, kClock) << "alone once the other is done";
+  EXPECT_NEAR(length(shared[1]), 4, kClock) << "alone after the other is done";
   const auto apart = simulate(plan, unit_speeds(0));
   EXPECT_NEAR(length(apart[0]), 1, kClock);
   EXPECT_NEAR(length(apart[1]), 3, kClock);
@@ -169,7 +169,7 @@ TEST(Simulator, OneThreadTakesOneCore) {
 
 TEST(Simulator, MemoryIsShared) {
   MachineProfile machine = unit_speeds(64);
-  machine.memory_bytes_per_s = 1;  // what each of the two streams takes alone
+  machine.memory_bytes_per_s = 1;  // each of the two streams needs all of it
   const StepPlan plan = plan_of({task_in(LaneId::host_compute, 1), task_in(LaneId::reduce, 1)});
   EXPECT_NEAR(end_of(simulate(plan, machine)), 2, kClock);
 }
@@ -183,7 +183,7 @@ TEST(Simulator, DrivesAreSharedByReadsAndWritesButTakeNoCores) {
   EXPECT_NEAR(length(spans[2]), 1, kClock);
 }
 
-// Cores do no more than they can, and are not left idle while there is work for them.
+// Cores never exceed their speed, and are never idle while there is work for them.
 TEST(Simulator, SharingConservesWork) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {
@@ -198,7 +198,7 @@ TEST(Simulator, SharingConservesWork) {
   }
 }
 
-// Holds if nothing is shared; shared processors can become slower with a faster drive, as real ones do.
+// This holds if nothing is shared. With shared processors, a faster drive can make a step slower, as on real machines.
 TEST(Simulator, MoreBandwidthIsNeverSlower) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
@@ -215,7 +215,7 @@ TEST(Simulator, MoreBandwidthIsNeverSlower) {
 }
 
 // Compute waits a second for the drive, then for the link.
-TEST(Simulator, TellsWhatTheStepIsBoundBy) {
+TEST(Simulator, NamesTheBottleneckOfAStep) {
   const StepPlan plan = plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::upload, 0.25, {0}),
                                  task_in(LaneId::compute, 0.5), task_in(LaneId::compute, 2, {1})});
   const MachineProfile machine = unit_speeds(0);
@@ -246,12 +246,12 @@ TEST(Simulator, LanesShareTheNetwork) {
   EXPECT_NEAR(end_of(simulate(plan, machine)), 1, kClock) << "links within a node are not shared";
 }
 
-// Until a message of another stage arrives, a stage has work of its own, or waits.
-TEST(Simulator, WaitsForOtherStagesAreTheirs) {
+// Until a message from another stage arrives, a stage does its own work or waits.
+TEST(Simulator, CountsWaitsForOtherStages) {
   Task receive = task_in(LaneId::stage_backward, 0);
   receive.kind = TaskKind::receive;
   const StepPlan plan = plan_of({task_in(LaneId::compute, 1), receive, task_in(LaneId::compute, 2, {1})});
-  // Simulated, and measured: from when it is issued.
+  // The time counts from when the task is issued, both simulated and measured.
   for (const std::int64_t issued : {std::int64_t{4'000'000'000}, std::int64_t{0}}) {
     const std::vector<Span> spans = {{0, 1'000'000'000}, {issued, 4'000'000'000}, {4'000'000'000, 6'000'000'000}};
     const BoundSeconds path = critical_path(plan, unit_speeds(0), spans);
@@ -269,8 +269,8 @@ TEST(Simulator, ThePathOfAMeasuredStepEndsWithItsLastTask) {
   EXPECT_NEAR(sum_of(critical_path(plan, unit_speeds(0), spans, 2)), 3, kClock);
 }
 
-// As in a run's first step: what came before the task after it is not known.
-TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
+// As in a run's first step, the time before the following task is unknown.
+TEST(Simulator, SkippedTasksCauseNoWait) {
   const StepPlan plan =
       plan_of({task_in(LaneId::upload, 1), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {0})});
   const std::int64_t now = 1'000'000'000'000;  // a steady clock's
@@ -278,7 +278,7 @@ TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
   EXPECT_EQ(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 0);
 }
 
-TEST(Simulator, CostsAddUpInATask) {
+TEST(Simulator, AddsUpTheCostsOfATask) {
   Task task{};
   task.kind = TaskKind::backward;
   task.cost = {.flops = 1, .attention_flops = 2, .bytes = 4};

@@ -24,7 +24,7 @@ StepPlan stage_of(int stage, std::vector<Task> tasks) {
   plan.stage = stage;
   return plan;
 }
-// When each task begins, in seconds, of two stages that run against each other.
+// When each task of two communicating stages begins, in seconds.
 std::vector<std::vector<double>> begins(const StepPlan& first, const StepPlan& second) {
   const StepPlan* const plans[] = {&first, &second};
   std::vector<std::vector<double>> out;
@@ -46,8 +46,8 @@ TEST(SimulatorOfStages, AReceiverStartsWhenTheMessageHasArrived) {
   EXPECT_EQ(begins(first, second), (std::vector<std::vector<double>>{{0, 2, 2, 4}, {3, 3, 5, 7}}));
 }
 
-// From when the sender computes until it sends, a stage waits for it, and then for the network.
-TEST(SimulatorOfStages, AMessageOnItsWayIsCommunication) {
+// While the sender computes, the stage waits for it, and afterwards for the network.
+TEST(SimulatorOfStages, AMessageInFlightCountsAsCommunication) {
   const StepPlan first =
       stage_of(0, {task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 1, {0}),
                    task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 5, {2})});

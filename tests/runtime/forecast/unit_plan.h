@@ -8,7 +8,7 @@ namespace strata::runtime {
 
 inline constexpr double kClock = 1e-6;  // spans are whole nanoseconds; a few hundred of them add up
 
-// Speeds of one unit a second, so that costs are seconds; no overhead.
+// Speeds are one unit per second, so that costs are seconds, and there is no overhead.
 inline MachineProfile unit_speeds(double cores) {
   MachineProfile m;
   for (double* speed :

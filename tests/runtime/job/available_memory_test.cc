@@ -24,7 +24,7 @@ class AvailableMemory : public testing::Test {
   tests::ScratchFolder root_;
 };
 
-TEST_F(AvailableMemory, IsTheSystemsWithoutGroups) {
+TEST_F(AvailableMemory, IsTheSystemsMemoryWithoutGroups) {
   EXPECT_EQ(limit(), std::nullopt);
   EXPECT_EQ(available(), 800u * 1024);
 }
@@ -39,8 +39,8 @@ TEST_F(AvailableMemory, IsWhatTheTightestGroupOfVersion2Leaves) {
   EXPECT_EQ(available(), 150000u);
 }
 
-// Inside a container the host's name of the group leads nowhere: what is mounted is the container's own group.
-TEST_F(AvailableMemory, OfGroupsWithinAContainerOfVersion1) {
+// Inside a container, the host's name of the group does not exist, because the container's own group is mounted.
+TEST_F(AvailableMemory, ReadsVersion1GroupsInAContainer) {
   plant("proc/self/cgroup", "9:hugetlb:/\n8:memory:/docker/abc/inner/job\n");
   plant("proc/self/mountinfo", "33 30 0:29 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
   bound("sys/fs/cgroup/memory", 500000, 100000);
@@ -54,7 +54,7 @@ TEST_F(AvailableMemory, OfGroupsWithinAContainerOfVersion1) {
 }
 
 // A controller may be mounted with others, under another name.
-TEST_F(AvailableMemory, OfAControllerThatIsMountedWithAnother) {
+TEST_F(AvailableMemory, FindsAControllerMountedWithAnother) {
   plant("proc/self/cgroup", "8:hugetlb,memory:/a\n");
   plant("proc/self/mountinfo", "33 30 0:29 / /sys/fs/cgroup/hugetlb,memory rw - cgroup cgroup rw,hugetlb,memory\n");
   bound("sys/fs/cgroup/hugetlb,memory/a", 400000, 0);

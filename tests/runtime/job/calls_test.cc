@@ -8,8 +8,8 @@
 namespace strata::runtime {
 namespace {
 
-// 512 micro-batches through 130 units are more than a plan holds, and those of one of 64 stages are not.
-TEST(Calls, AreThoseOfAStage) {
+// A plan cannot hold 512 micro-batches through 130 units, but it can hold those of one of 64 stages.
+TEST(Calls, CountTheCallsOfAStage) {
   Recipe recipe = tiny_job({"training.gradient_accumulation_steps=512"}, 1).recipe;
   EXPECT_FALSE(plannable(recipe, 130, 512));
   recipe.parallel.stages = 64;
@@ -18,7 +18,7 @@ TEST(Calls, AreThoseOfAStage) {
   EXPECT_EQ(calls_of(recipe, 130, 1), 4);
 }
 
-TEST(Calls, OfASplitAreThoseOfItsLargestStage) {
+TEST(Calls, CountTheCallsOfTheLargestStage) {
   Recipe recipe = tiny_job({"training.gradient_accumulation_steps=1024"}, 1).recipe;
   recipe.parallel.stages = 2;
   recipe.parallel.split = {100, 28};
@@ -26,7 +26,7 @@ TEST(Calls, OfASplitAreThoseOfItsLargestStage) {
   EXPECT_FAILURE(require_plannable(recipe, 130, 1024, 2), Exit::usage,
                  ::testing::HasSubstr("1024 micro-batches per rank and step (training.gradient_accumulation_steps or "
                                       "global_batch_size) through 101 units of a stage"));
-  recipe.parallel.split = {30, 30, 34, 34};  // the first and third piece are the first stage's
+  recipe.parallel.split = {30, 30, 34, 34};  // the first and third piece belong to the first stage
   EXPECT_EQ(calls_of(recipe, 130, 1024), 1024 * 66);
 }
 

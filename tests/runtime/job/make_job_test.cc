@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a run does besides its steps is planned with them, and in their memory.
+// Other work of a run is planned together with its steps, and in their memory.
 TEST(JobTest, EvaluationsAndAnswersHaveAPlanBetweenTheSteps) {
   const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};
   const Job without = tiny_job({}, 1), evaluated = tiny_job(asked, 1);
@@ -44,7 +44,7 @@ TEST(JobTest, GroupsDivideTheRanksOfAStage) {
   EXPECT_EQ(with_group("zero.optimizer_group=2").plan.mesh().data(), 2);
 }
 
-// Not after the step whose evaluation would have asked them.
+// There are no answers after the step whose evaluation would have produced them.
 TEST(JobTest, PromptsNeedAModelThatGenerates) {
   for (const char* objective : {"sequence_classification", "token_classification"})
     for (const char* preset : {"tiny-llama", "tiny-gpt2"})
@@ -74,7 +74,7 @@ TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
   EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=11", "evaluation.at_start=true"}, 1).evaluation);
 }
 
-TEST(JobTest, AnEvaluationThatIsBehindTheBeginningIsNotPlanned) {
+TEST(JobTest, AnEvaluationBeforeTheBeginningIsNotPlanned) {
   const Recipe recipe = load_recipe(
       {}, std::vector<std::string>{"model.preset=tiny-gpt2", "data.seq_len=16", "training.max_steps=10",
                                    "data.validation=none.bin", "evaluation.every=4", "evaluation.at_start=true"});
@@ -87,7 +87,7 @@ TEST(JobTest, AnEvaluationThatIsBehindTheBeginningIsNotPlanned) {
   EXPECT_TRUE(evaluates({0, false}));
   EXPECT_TRUE(evaluates({0, true}));
   EXPECT_TRUE(evaluates({7, false}));
-  EXPECT_TRUE(evaluates({8, false})) << "that of the eighth step is still to come";
+  EXPECT_TRUE(evaluates({8, false})) << "the eighth step's evaluation is still to come";
   EXPECT_FALSE(evaluates({8, true}));
   EXPECT_FALSE(evaluates({9, false}));
 }
@@ -112,8 +112,8 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
 }
 
-// Reading ahead depends on memory: with a limit just below its need it is left out, and the step still fits.
-TEST(JobTest, StateIsReadAheadWhereItFits) {
+// Reading ahead depends on memory. If the limit is slightly too low for it, it is omitted, and the step still fits.
+TEST(JobTest, ReadsStateAheadIfItFits) {
   const auto host = [](const char* more) {
     return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
         .plan.memory[static_cast<std::size_t>(Tier::host)]
@@ -142,7 +142,7 @@ TEST(JobTest, FitsIntoExactlyWhatItNeeds) {
   EXPECT_FALSE(fits(plan, {peak, peak[0] + peak[1] - 1}));
 }
 
-TEST(JobTest, OfTwoOrdersThatTakeAsMuchTheFasterOneIsTaken) {
+TEST(JobTest, ChoosesTheFasterOfTwoOrdersWithEqualMemory) {
   const auto chosen = [](std::vector<std::string> sets, int ranks) {
     sets.insert(sets.end(), {"training.gradient_accumulation_steps=4", "model.config.n_embd=256"});
     const auto ordered = [&](const std::string& order) {
@@ -155,14 +155,14 @@ TEST(JobTest, OfTwoOrdersThatTakeAsMuchTheFasterOneIsTaken) {
     EXPECT_LE(seconds(taken), 1.01 * std::min(seconds(horizontal), seconds(vertical))) << sets[0];
     return taken.vertical;
   };
-  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once a step";
-  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once a step";
-  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either";
+  EXPECT_TRUE(chosen({"zero.stage=3"}, 2)) << "gathered once per step";
+  EXPECT_TRUE(chosen({"zero.parameters=host"}, 1)) << "uploaded once per step";
+  EXPECT_FALSE(chosen({"zero.stage=1"}, 2)) << "nothing moves more often in either order";
   EXPECT_FALSE(
       chosen({"zero.optimizer=host", "training.recompute=block", "zero.activations=nvme", "memory.nvme=[\"/tmp\"]",
               "data.seq_len=128", "training.micro_batch_size=4", "training.precision=fp32"},
              1))
-      << "what crosses between units would go to the drive for every micro-batch";
+      << "the tensors between units would go to the drive for every micro-batch";
 }
 
 }  // namespace

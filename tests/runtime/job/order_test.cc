@@ -28,7 +28,7 @@ std::size_t device_peak(const StepPlan& plan) {
   return plan.memory[0].peak;
 }
 
-// A step of one task that reads this many bytes in order.
+// A step with one task that reads this many bytes in order.
 StepPlan fake(std::size_t device, std::size_t host, double bytes, bool vertical, std::uint64_t sent = 0) {
   StepPlan plan{};
   plan.vertical = vertical;
@@ -45,7 +45,7 @@ StepPlan fake(std::size_t device, std::size_t host, double bytes, bool vertical,
 struct Memories {
   std::size_t device, host;
 };
-// Horizontal takes 1,000 bytes of the device and a second.
+// Horizontal order needs 1,000 bytes on the device and one second.
 bool vertical_of(const Memories& memory, double seconds, std::size_t limit = kUnlimited, std::size_t capacity = 10'000,
                  std::uint64_t sent = 0) {
   const double rate = nominal_profile(fake(0, 0, 0, false)).bytes_per_s;
@@ -54,29 +54,30 @@ bool vertical_of(const Memories& memory, double seconds, std::size_t limit = kUn
   return takes_vertical({horizontal, 1000 <= capacity}, {vertical, memory.device <= capacity}, [&] { return limit; });
 }
 
-TEST(Order, MemoryIsPaidForByTime) {
+TEST(Order, WeighsMemoryAgainstTime) {
   EXPECT_TRUE(vertical_of({1100, 0}, 1 / 1.06));
   EXPECT_FALSE(vertical_of({1100, 0}, 1 / 1.04));
   EXPECT_FALSE(vertical_of({2000, 0}, 1 / 1.4));
   EXPECT_TRUE(vertical_of({2000, 0}, 1 / 1.6));
   EXPECT_FALSE(vertical_of({1000, 1000}, 1 / 1.4)) << "the host's memory counts, too";
-  EXPECT_TRUE(vertical_of({900, 0}, 1.04)) << "less memory, and hardly slower";
+  EXPECT_TRUE(vertical_of({900, 0}, 1.04)) << "less memory, and barely slower";
   EXPECT_FALSE(vertical_of({900, 0}, 1.1));
-  EXPECT_TRUE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 99)) << "alike, and it moves less";
+  EXPECT_TRUE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 99)) << "nearly equal, and it moves less";
   EXPECT_FALSE(vertical_of({1005, 0}, 1.005, kUnlimited, 10'000, 101));
 }
 
-TEST(Order, WhatFitsComesFirstAndNoneTakesMoreThanItMay) {
+TEST(Order, PrefersOrdersThatFitTheLimits) {
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 1050)) << "it does not fit";
   EXPECT_TRUE(vertical_of({900, 0}, 10, kUnlimited, 950)) << "the only one that fits";
-  EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 800)) << "none fits: the one that needs less";
+  EXPECT_FALSE(vertical_of({1100, 0}, 0.1, kUnlimited, 800)) << "neither fits: the smaller one counts";
   EXPECT_TRUE(vertical_of({1100, 0}, 0.1, 1100));
   EXPECT_FALSE(vertical_of({1100, 0}, 0.1, 1099));
-  EXPECT_TRUE(vertical_of({900, 0}, 10, 950)) << "horizontal is faster, and takes more than it may";
+  EXPECT_TRUE(vertical_of({900, 0}, 10, 950)) << "horizontal is faster, but exceeds the limit";
 }
 
-// As published for these settings: at stage 3 vertical order took 55 GiB, 0.14% faster than horizontal order in 26.
-TEST(Order, StagesOfALargeModelTakeLessAndLess) {
+// The published results for these settings: at stage 3, vertical order needed 55 GiB and was 0.14% faster than
+// horizontal order with 26 GiB.
+TEST(Order, HigherStagesOfALargeModelNeedLessMemory) {
   std::size_t before = kUnlimited;
   for (int stage = 0; stage < 4; ++stage) {
     const std::vector<std::string> sets = {"model.preset=llama-8b",

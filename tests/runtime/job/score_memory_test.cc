@@ -14,7 +14,7 @@ ScoreMemory memory_of(std::size_t classes, ClassTarget target, std::uint64_t row
   return {made, rows, ranks, at_once};
 }
 
-TEST(ScoreMemoryTest, KeepsColumnsOfAShareOfTheClasses) {
+TEST(ScoreMemoryTest, EachRankKeepsColumnsOfSomeClasses) {
   EXPECT_EQ(memory_of(5, ClassTarget::one, 1000, 1, 16).bytes, 1000u * (4 + 5 * 8));
   EXPECT_EQ(memory_of(5, ClassTarget::one, 1000, 2, 16).bytes, 1000u * (4 + 3 * 8));
   EXPECT_EQ(memory_of(2, ClassTarget::one, 1000, 1, 16).bytes, 1000u * (4 + 8)) << "the second class alone";
@@ -23,7 +23,7 @@ TEST(ScoreMemoryTest, KeepsColumnsOfAShareOfTheClasses) {
   EXPECT_EQ(memory_of(3, ClassTarget::none, 1000, 2, 16).bytes, 1000u * sizeof(RowPlace));
 }
 
-TEST(ScoreMemoryTest, OfManyClassesOnlyCounts) {
+TEST(ScoreMemoryTest, KeepsOnlyCountsForManyClasses) {
   const ScoreMemory most = memory_of(kMaxTabled, ClassTarget::one, 1000, 1, 16);
   EXPECT_TRUE(most.curves);
   EXPECT_EQ(most.words, 1 + kMaxTabled);
@@ -42,18 +42,18 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
   EXPECT_EQ(more.bytes, 1000u * (3 * 4 + 90 * 8));
   EXPECT_EQ(memory_of(90, ClassTarget::one, 1000, 1, 16).label_words, 1u);
   const ScoreMemory counted = memory_of(kMaxTabled + 1, ClassTarget::many, 1000, 1, 16);
-  EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and one of what was said";
+  EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and a set of predictions";
   EXPECT_EQ(counted.bytes, 0u);
 }
 
-// Finding: 2 KiB a message made some 10^4 rounds of consensus of an evaluation.
-TEST(ScoreMemoryTest, ChunksAreLargeAndNotOfAllRanksTogether) {
+// With 2 KiB per message, an evaluation needed some 10^4 rounds of consensus.
+TEST(ScoreMemoryTest, ChunksAreLargePerRank) {
   const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };
   EXPECT_GT(chunk(8), std::size_t{1} << 19);
   EXPECT_LE(chunk(8), (std::size_t{1} << 20) + 4096);
   EXPECT_LE(512 * chunk(512), std::size_t{64} << 20);
   EXPECT_EQ(memory_of(20, ClassTarget::none, 10'000'000, 8, 256).rounds, 1u) << "a prediction keeps every round";
-  EXPECT_LT(memory_of(3, ClassTarget::one, 40, 1, 16).chunk_bytes, 4096u) << "no more than there are";
+  EXPECT_LT(memory_of(3, ClassTarget::one, 40, 1, 16).chunk_bytes, 4096u) << "no more than exist";
   // A round that is longer than a chunk still fits.
   const ScoreMemory wide = memory_of(1000, ClassTarget::one, 100'000, 1, 8192);
   EXPECT_EQ(wide.rounds, 1u);

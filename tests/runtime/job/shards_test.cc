@@ -20,7 +20,7 @@ void expect_refused(std::vector<std::string> sets, const std::string& why) {
   EXPECT_FAILURE(tiny_job(std::move(sets), 1), Exit::usage, HasSubstr(why));
 }
 
-TEST(Shards, WhatTheyDoNotSupportIsRefused) {
+TEST(Shards, RefuseUnsupportedSettings) {
   expect_refused(
       {"parallel.tensor_shards=8"},
       "parallel.tensor_shards = 8 cannot divide this model's blocks: it must divide their 4 heads and MLP of 512; use "
@@ -65,12 +65,12 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
           "out");
   refused({"parallel.split=[1, 1, 1, 1]", "parallel.schedule=interleaved", "parallel.chunks=2"}, 2,
           "and parallel.stages is 1: set parallel.stages = 2, or leave parallel.split out");
-  // The message names what was set: shards are as many as ranks by default.
+  // The message names the key that was set, because by default there are as many shards as ranks.
   refused({"parallel.tensor=8"}, 8, "parallel.tensor = 8 cannot divide this model's blocks");
   refused({"parallel.tensor=4", "parallel.tensor_shards=8"}, 4, "parallel.tensor_shards = 8 cannot divide");
   refused({"parallel.tensor=8", "parallel.tensor_shards=16"}, 8, "use at most 4, and as many ranks in parallel.tensor");
-  // Heads as Phi-4 has them, for each key-value head four of queries: in four shards, a key-value head would lie in
-  // two.
+  // The heads are those of Phi-4, with four query heads per key-value head. In four shards, a key-value head would lie
+  // in two of them.
   refused({"model.preset=tiny-llama", "model.config.hidden_size=320", "model.config.num_attention_heads=40",
            "model.config.num_key_value_heads=10", "parallel.tensor=4"},
           4,
@@ -89,14 +89,14 @@ TEST(Shards, RowsThatRanksCannotDivideAreRefused) {
 }
 
 // If no ranks share layers, there is nothing to divide, and a note says so.
-TEST(Shards, SequenceAloneIsANote) {
+TEST(Shards, NoteSequenceParallelismWithoutTensorParallelism) {
   const auto notes = tiny_job({"parallel.sequence=true", "parallel.tensor_shards=2"}, 1).notes;
   EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
 }
 
 // Activations between products exist for a fourth of the rows. For each row, a block keeps its norms' outputs, the
 // residual stream after attention, and the norms' statistics.
-TEST(Shards, DividedRowsTakeTheirPartOfTheMemory) {
+TEST(Shards, DividedRowsNeedTheirShareOfTheMemory) {
   const std::vector<std::string> sets = {"parallel.tensor=4", "model.config.n_layer=1", "data.seq_len=64",
                                          "training.micro_batch_size=4"};
   const auto saved = [&](bool sequence) {
@@ -160,18 +160,18 @@ void expect_the_same_plans(const std::vector<std::string>& sets) {
   EXPECT_DOUBLE_EQ(flops(last), flops(whole));
 }
 
-// Four shards divide 301 words: the last has 73, the others 76.
+// Four shards divide 301 words: the last has 73 and the others 76 each.
 TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
   expect_the_same_plans({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"});
 }
 
-// The first of four shards has the weights of the only head of keys.
+// The first of four shards has the weights of the only key head.
 TEST(Shards, RanksWithoutKeysHaveTheSamePlan) {
   const std::vector<std::string> sets = {"model.preset=tiny-llama", "model.config.num_key_value_heads=1",
                                          "parallel.tensor_shards=4", "training.precision=bf16"};
   std::vector<std::string> biased = sets, adapted = sets;
   biased.emplace_back("model.config.model_type=\"qwen2\"");
-  // Whose scratch is the largest of the block's.
+  // It has the largest scratch of the block.
   adapted.insert(adapted.end(), {"adapter.kind=lora", "adapter.rank=32", "model.config.intermediate_size=64",
                                  "data.seq_len=512", R"(adapter.target_modules=["q_proj", "k_proj", "v_proj"])"});
   for (const auto& one : {sets, biased, adapted}) {
@@ -197,14 +197,14 @@ TEST(Shards, RanksOfAGroupHaveTheirOwnShards) {
     for (std::size_t p = 0; p < own.parameters().size(); ++p) {
       const models::Parameter &a = all.parameters()[p], &b = own.parameters()[p];
       ASSERT_EQ(b.pieces(), a.pieces() == 4 ? 2u : 1u) << b.name;
-      EXPECT_EQ(b.offset, a.offset) << b.name << ", what is whole comes first, and each rank's first shard follows it";
+      EXPECT_EQ(b.offset, a.offset) << b.name << ", complete tensors come first, and each rank's first shard follows";
       for (std::size_t i = 0; i < b.pieces(); ++i)
         EXPECT_EQ(b.piece(i).shard, b.pieces() == 1 ? 0 : 2 * static_cast<std::size_t>(rank) + i) << b.name;
     }
   }
 }
 
-TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
+TEST(Shards, PiecesFollowCompleteTensorsAtBlockBoundaries) {
   const Job job = tiny_job({"parallel.tensor_shards=4"}, 1);
   const models::Unit& block = *job.model->units[1];
   EXPECT_EQ(block.parts().size(), 1u);
@@ -230,7 +230,7 @@ TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
 }
 
 // Rules about a tensor's size look at the whole tensor: pieces of 128 x 128 elements are below the limit of 8 bits.
-TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
+TEST(Shards, MomentFormatsFollowTheCompleteTensor) {
   const Job job = tiny_job({"parallel.tensor_shards=4", "optimizer.name=adamw8bit", "model.config.n_embd=64"}, 1);
   for (const runtime::TensorRange& range : job.plan.layout.units[1].ranges) {
     const models::Parameter& p = job.model->units[1]->parameters()[range.parameter];
@@ -241,7 +241,7 @@ TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
   }
 }
 
-TEST(ShardsOverNodes, AreSaidWithADegreeThatStaysInANode) {
+TEST(ShardsOverNodes, SuggestADegreeThatStaysInANode) {
   using testing::HasSubstr;
   const auto note = [](int tensor, const std::vector<int>& nodes) {
     return note_of_layers_over_nodes({.world = static_cast<int>(nodes.size()), .tensor = tensor}, nodes).value_or("");

@@ -80,7 +80,7 @@ double step_of(const std::vector<std::string>& sets, int ranks) {
 
 // A stage's lanes wait for each other: with the head's gradients on their way, the last stage takes longer than its
 // busiest lane. On a GPU, the split with the fastest busiest lanes takes a tenth longer than the fastest split.
-TEST(Split, NoOtherIsSimulatedFaster) {
+TEST(Split, IsTheFastestInSimulation) {
   const std::vector<std::string> sets = {"model.preset=llama-1b",
                                          "model.config.num_hidden_layers=6",
                                          "data.seq_len=1024",
@@ -99,7 +99,7 @@ TEST(Split, NoOtherIsSimulatedFaster) {
 }
 
 // The same for two stages of two chunks. The split that is balanced by the lanes takes 4% longer than the fastest.
-TEST(Split, NoOtherOfChunksIsSimulatedFaster) {
+TEST(Split, IsTheFastestInSimulationWithChunks) {
   const std::vector<std::string> sets = {"model.preset=llama-1b",
                                          "model.config.num_hidden_layers=8",
                                          "data.seq_len=1024",
@@ -122,7 +122,7 @@ TEST(Split, NoOtherOfChunksIsSimulatedFaster) {
 }
 
 // Two stages of two chunks: the first stage has the first and the third of four pieces.
-TEST(Split, OfChunksIsBalancedOverPieces) {
+TEST(Split, BalancesPiecesOfChunks) {
   const std::vector<std::string> sets = and_more(kLargeHead, {"parallel.schedule=interleaved", "parallel.chunks=2"});
   const std::vector<Job> stages = stages_of(sets, 2);
   const std::vector<UnitRange>& pieces = stages[0].plan.pieces;
@@ -131,8 +131,8 @@ TEST(Split, OfChunksIsBalancedOverPieces) {
   EXPECT_EQ(stages[1].plan.own.ranges, (std::vector{pieces[1], pieces[3]}));
   EXPECT_EQ(pieces[0].first, 0);
   EXPECT_EQ(pieces[3].last, 9);
-  EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes long";
-  // A stage that is too large is cut otherwise.
+  EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes a long time";
+  // A stage that is too large is cut differently.
   const std::size_t least = largest_peak(stages);
   EXPECT_NE(stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
 }
@@ -154,14 +154,14 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   EXPECT_EQ(largest_peak(fitting), least);
   EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_TRUE(memory_of_stages(fitting[0], capacity_of(fitting[0].recipe.memory, 1)).has_value());
-  // If none fits, the fastest is what is refused.
+  // If no split fits, the fastest one is refused.
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());
 }
 
 // Blocks are the layers of config.json, also in an encoder, whose embedding has a norm in a unit of its own.
-TEST(Split, OfAnEncoderCountsItsLayers) {
+TEST(Split, CountsAnEncodersLayers) {
   const std::vector<std::string> sets = {"model.preset=bert-base",
                                          "model.config.num_hidden_layers=3",
                                          "model.config.hidden_size=32",
@@ -186,7 +186,7 @@ TEST(Split, OfAnEncoderCountsItsLayers) {
   const Job job = std::move(stages_of(sets, 1)[0]);
   const std::vector<UnitRange> with_norm = {{0, 1}, {2, 5}}, without_norm = {{0, 0}, {1, 5}};
   EXPECT_THAT(blocks_of_pieces(*job.model, with_norm), testing::ElementsAre(0, 3));
-  EXPECT_THAT(blocks_of_pieces(*job.model, without_norm), testing::IsEmpty()) << "no list gives these pieces";
+  EXPECT_THAT(blocks_of_pieces(*job.model, without_norm), testing::IsEmpty()) << "no list describes these pieces";
 
   const auto recomputed = [&](const char* list) {
     Names names;

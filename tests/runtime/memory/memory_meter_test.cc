@@ -11,9 +11,9 @@ Task task_with(std::initializer_list<int> buffers) {
   return task;
 }
 
-// One buffer lives throughout; of two others one ends in the task before the other begins, so that they never add up,
-// in this step or the next.
-TEST(MemoryMeter, CountsWhatIsAliveAtTheSameTime) {
+// One buffer is always alive. Of two others, one ends in the task before the other begins, so they never overlap, in
+// this step or the next.
+TEST(MemoryMeter, CountsBuffersThatAreAliveTogether) {
   StepPlan plan{};
   plan.buffers = {{"lasting", Kind::parameters, Tier::device, 4096, true, true, 0},
                   {"first", Kind::workspace, Tier::device, 8192, false, false, 4096},

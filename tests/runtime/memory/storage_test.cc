@@ -8,8 +8,8 @@
 namespace strata::runtime {
 namespace {
 
-// Another plan in the same memory may want no byte more of any tier than there is.
-TEST(StorageDeathTest, APlanBesideFitsIntoEachTier) {
+// Another plan in the same memory must not need more bytes of any tier than exist.
+TEST(StorageDeathTest, AnotherPlanMustFitIntoEachTier) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const Job job = tiny_job({"zero.optimizer=host"}, 1);
   comm::run_threads(1, [&](comm::World& world) {

@@ -17,8 +17,8 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Copied without what says which tokens are labels, a chat would be trained on whole.
-TEST(CausalLmTest, FilesWithoutASidecarAreNoted) {
+// If a chat's tokens were copied without their mask, all of them would be trained on.
+TEST(CausalLmTest, NotesFilesWithoutASidecar) {
   const tests::TokenFolder folder{130};
   const auto one = folder.write("a.bin", {9, 5}, "01111111111111"), other = folder.write("b.bin", {9, 5});
   const auto notes = [&] {

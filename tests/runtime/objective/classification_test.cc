@@ -26,7 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 constexpr std::int32_t kNone = device::kIgnoredLabel;
 
-// A token file of two documents, of 3 and 2 tokens, with these lines of labels.
+// A token file with two documents of 3 and 2 tokens and these lines of labels.
 class ClassificationTest : public testing::Test {
  protected:
   TokenFile file(const std::string& lines, const std::string& problem, std::vector<std::string> names) const {
@@ -69,7 +69,7 @@ models::Classes classes(std::vector<std::string> names, device::ClassTarget targ
   return {std::move(names), true, target};
 }
 
-TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
+TEST_F(ClassificationTest, AMissingLabelFileGivesAdvice) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   std::filesystem::remove(folder_.path() / "t.bin.labels.jsonl");
   EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), false), Exit::usage,
@@ -99,7 +99,7 @@ class SettledClassesTest : public ClassificationTest {
 };
 
 // The recipe does not say what to train, and the model's own objective would ignore the labels, so they are refused.
-TEST_F(SettledClassesTest, LabelsThatTheModelsObjectiveDoesNotLearnAreRefused) {
+TEST_F(SettledClassesTest, RefusesLabelsThatTheModelsObjectiveIgnores) {
   for (const char* architectures : {"[\"BertForMaskedLM\"]", "[\"BertModel\"]"})
     for (const bool validates : {false, true}) {
       (void)settled({"a", "b"}, fmt::format("\"architectures\": {}", architectures));
@@ -119,12 +119,12 @@ TEST_F(SettledClassesTest, LabelsThatTheModelsObjectiveDoesNotLearnAreRefused) {
   EXPECT_EQ(workload_.recipe.training.objective, models::Objective::sequence_classification);
 }
 
-TEST_F(SettledClassesTest, LabelsOfAnotherTaskAreSaidWithTheObjectiveForThem) {
+TEST_F(SettledClassesTest, NamesTheObjectiveForTheLabels) {
   EXPECT_FAILURE(settled({"a", "b"}, "", "token_classification"), Exit::usage,
                  AllOf(HasSubstr("t.bin has labels of words"), HasSubstr("set it to \"token_classification\"")));
 }
 
-TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
+TEST_F(SettledClassesTest, KeepsAnExistingClassifiersNumberOfClasses) {
   const std::string names = R"("id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, "architectures": )";
   const std::string classifier = names + R"(["BertForSequenceClassification"])";
   init_ = Init::pretrained;
@@ -141,7 +141,7 @@ TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
 }
 
 // The weights' scores are in the model's order, but the data sort their names by bytes: 0, 1, 10, 2.
-TEST_F(SettledClassesTest, TheOrderOfAClassifiersScoresIsTheModels) {
+TEST_F(SettledClassesTest, KeepsTheOrderOfTheModelsScores) {
   std::vector<std::string> own, numbers;
   for (int i = 0; i < 12; ++i) {
     own.push_back(fmt::format("LABEL_{}", i));
@@ -173,11 +173,11 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_FAILURE(settled({"0", "4"}, "\"num_labels\": 4"), Exit::usage, HasSubstr("has 2 classes (0, 4)"));
   const auto number = settled({"0", "3", "5"}, "\"num_labels\": 1");
   EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
-  EXPECT_EQ(number.target, device::ClassTarget::number) << "as transformers has it";
+  EXPECT_EQ(number.target, device::ClassTarget::number) << "as in transformers";
   EXPECT_FAILURE(settled({}, "\"num_labels\": 3", "regression"), Exit::usage,
                  AllOf(HasSubstr("is 3"), HasSubstr("numbers with a decimal point")));
   const auto alone = settled({"0", "3", "5"}, "\"problem_type\": \"regression\"");
-  EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else says how many";
+  EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else gives the number";
 }
 
 // Columns of vectors are the model's classes in order.
@@ -197,7 +197,7 @@ TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
 }
 
 // Names that look like columns may still be names, and the data may lack some of them.
-TEST_F(SettledClassesTest, ListsOfNamesAreNoVectors) {
+TEST_F(SettledClassesTest, ListsOfNamesAreNotVectors) {
   const std::string many = R"("problem_type": "multi_label_classification")";
   const std::string named = many + R"(, "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "toxic"})";
   for (const char* problem : {"multi_label_classification", "single_label_classification"}) {
@@ -208,7 +208,7 @@ TEST_F(SettledClassesTest, ListsOfNamesAreNoVectors) {
   EXPECT_FAILURE(settled({"LABEL_0"}, named, "multi_label_classification"), Exit::usage, HasSubstr("has one class"));
 }
 
-TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {
+TEST_F(SettledClassesTest, RecordsTheDatasFormatInTheConfiguration) {
   (void)settled({"a", "b"});
   const models::Config config = workload_.config();
   EXPECT_FALSE(config.bool_or("strata_trained_on.pairs", true));
@@ -236,7 +236,7 @@ TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
 }
 
 // Every kind of line with every kind of model: one label is a list of one, and no other kinds are interchangeable.
-TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
+TEST_F(ClassificationTest, AcceptsOneLabelForMultiLabelModels) {
   using device::ClassTarget;
   const auto one = file("{\"label\": \"c\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "c"});
   EXPECT_THAT(labels_of(one, classes({"a", "b", "c"}, ClassTarget::many), false), ElementsAre(0b100, 0b001));
@@ -249,7 +249,7 @@ TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
 }
 
 // If numbers name classes, a missing number is not an index into their list.
-TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
+TEST_F(ClassificationTest, NumericNamesAreNotIndices) {
   const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
   EXPECT_FAILURE(labels_of(gap, classes({"0", "2"}), false), Exit::usage,
                  HasSubstr("line 2: the label 1 is not one of the model's 2 classes (0, 2)"));
@@ -257,7 +257,7 @@ TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
                  HasSubstr("line 2: the label 1 is not one of the model's 3 classes (2, other, 4)"));
   EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
   EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
-  // Nor in quotes.
+  // Neither is a number in quotes.
   const auto quoted = file("{\"label\": \"2\"}\n{\"label\": \"1\"}\n", "single_label_classification", {"1", "2"});
   EXPECT_THAT(labels_of(quoted, classes({"LABEL_0", "LABEL_1", "LABEL_2"}), false), ElementsAre(2, 1));
   EXPECT_FAILURE(labels_of(quoted, classes({"0", "2"}), false), Exit::usage,
@@ -292,7 +292,7 @@ TEST_F(ClassificationTest, AboveThe31BitsOfALabelClassesAreInSets) {
   EXPECT_EQ(write_class_sets(nullptr, labels, words).size(), words.size());
 }
 
-TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
+TEST_F(ClassificationTest, RefusesAFileThatContradictsItsSidecar) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt,
                  HasSubstr("has labels of 1 document and 1 token, but "));
@@ -306,7 +306,7 @@ LabelColumn column(const std::vector<std::int32_t>& labels) {
   return out;
 }
 
-TEST(ClassRowTest, PaddingIsNoLastRow) {
+TEST(ClassRowTest, PaddingIsNotTheLastRow) {
   const std::vector<std::uint32_t> tokens{0, 5, 0, 6, 0, 0};
   EXPECT_EQ((ClassRow{.last = false, .padding = 0}.of(tokens)), 0u);
   EXPECT_EQ((ClassRow{.last = true}.of(tokens)), 5u);
@@ -315,7 +315,7 @@ TEST(ClassRowTest, PaddingIsNoLastRow) {
   EXPECT_EQ((ClassRow{.last = true, .padding = 0}.of(std::vector<std::uint32_t>{0, 0})), 0u);
 }
 
-TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
+TEST_F(ClassificationTest, PutsADocumentsClassAtItsFirstOrLastRow) {
   const auto made = file("{\"label\": \"a\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"a", "b"});
   const Documents documents(made);
   const Piece second{made, &documents, 1, 3, 5, 3, 2};
@@ -340,7 +340,7 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
 
 // The plan includes an evaluation's memory for scores: for rows with a label, only of validation, and only as many as
 // max_sequences allows.
-TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
+TEST_F(SettledClassesTest, PlansMemoryForAnEvaluationsScores) {
   (void)settled({"a", "b", "c"});
   folder_.write("m/config.json",
                 R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -380,7 +380,7 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   EXPECT_EQ(evaluates.data.scored_rows, 2u);
   EXPECT_EQ(bytes(evaluates.plan), scores(2));
   EXPECT_GT(evaluates.plan.chunks.bytes, 0u);
-  // Sequences of three tokens hold a text each.
+  // Each sequence of three tokens holds one text.
   EXPECT_EQ(make(true, "texts", 1, 3).data.scored_rows, 1u);
   const Job trains = make(false, "texts");
   EXPECT_EQ(bytes(trains.plan), 0u);
@@ -391,7 +391,7 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   (void)file("{\"labels\": [null, \"b\", null]}\n{\"labels\": [\"c\", null]}\n", "token_classification",
              {"0", "b", "c"});
   const Job words = make(true, "words");
-  EXPECT_EQ(words.data.scored_rows, 2u) << "words with a label, not tokens";
+  EXPECT_EQ(words.data.scored_rows, 2u) << "words with a label count, not tokens";
   EXPECT_EQ(bytes(words.plan), scores(2));
 }
 

@@ -58,7 +58,7 @@ class MaskedTokensTest : public testing::Test {
     folder_.mask_token = kMask;
     folder_.special_tokens = {0, 1, 2, 3, 4};
   }
-  // One document of these rows, whose tokens count up from `first`.
+  // One document with these rows and ascending tokens from `first` on.
   Piece document(std::uint64_t rows, std::uint32_t first = 10, std::optional<std::string_view> mask = std::nullopt) {
     folder_.write("a.bin", {rows}, mask, first);
     files_ = folder_.open({"a.bin"});
@@ -71,7 +71,7 @@ class MaskedTokensTest : public testing::Test {
   std::vector<Documents> documents_;
 };
 
-TEST_F(MaskedTokensTest, AShareOfEachDocumentIsChosenAndOneAtLeast) {
+TEST_F(MaskedTokensTest, ChoosesAShareOfEachDocumentAndAtLeastOne) {
   const MaskedTokens labelling(vocabulary(), 0.15, 1, 0);
   for (const std::uint64_t rows : {1, 3, 9, 10, 16, 17, 100, 470}) {
     const Piece piece = document(rows);
@@ -91,8 +91,8 @@ TEST_F(MaskedTokensTest, AShareOfEachDocumentIsChosenAndOneAtLeast) {
   }
 }
 
-// docs/formats.md, "Masked tokens", once more and by sorting.
-TEST_F(MaskedTokensTest, TheSmallestNumbersAreChosen) {
+// A second implementation of docs/formats.md, "Masked tokens", by sorting.
+TEST_F(MaskedTokensTest, ChoosesTheSmallestNumbers) {
   const auto scrambled = [](std::uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -120,7 +120,7 @@ TEST_F(MaskedTokensTest, TheSmallestNumbersAreChosen) {
   }
 }
 
-TEST_F(MaskedTokensTest, EightOfTenAreMaskedAndOneIsRandom) {
+TEST_F(MaskedTokensTest, MasksEightOfTenAndReplacesOneAtRandom) {
   const MaskedTokens labelling(vocabulary(), 0.15, 1, 0);
   const Piece piece = document(480);
   double masked = 0, same = 0, all = 0;
@@ -134,13 +134,13 @@ TEST_F(MaskedTokensTest, EightOfTenAreMaskedAndOneIsRandom) {
       if (m.tokens[row] != kMask && m.tokens[row] != 10 + row) random.insert(m.tokens[row]);
     }
   }
-  // Four standard deviations of a share of 28,800.
+  // The tolerance is four standard deviations for a share of 28,800.
   EXPECT_NEAR(masked / all, 0.8 + 0.1 / kWords, 0.0095);
   EXPECT_NEAR(same / all, 0.1 + 0.1 / kWords, 0.0071);
-  EXPECT_GT(random.size(), kWords - 10) << "any word may come";
+  EXPECT_GT(random.size(), kWords - 10) << "any word is possible";
 }
 
-TEST_F(MaskedTokensTest, EachEpochSourceAndSeedDrawsItsOwn) {
+TEST_F(MaskedTokensTest, SelectionDependsOnEpochSourceAndSeed) {
   const Piece piece = document(300);
   std::set<std::vector<std::uint32_t>> draws;
   for (const std::uint64_t seed : {1, 2})
@@ -153,7 +153,7 @@ TEST_F(MaskedTokensTest, EachEpochSourceAndSeedDrawsItsOwn) {
   EXPECT_EQ(draws.size(), 2u * 3 * 3);
 }
 
-TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
+TEST_F(MaskedTokensTest, NeverChoosesSpecialOrExcludedTokens) {
   const MaskedTokens labelling(vocabulary(), 0.9, 1, 0);
   // Tokens 5 to 11 are words, and the mask counts four of them.
   const Piece piece = document(12, 0, "111111100111");
@@ -168,7 +168,7 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
 }
 
 // A step of such documents only would make an update for a loss without labels.
-TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
+TEST_F(MaskedTokensTest, OmitsDocumentsOfSpecialTokens) {
   folder_.write("a.bin", {3, 20}, std::nullopt, 2);  // tokens 2 to 4, then 5 to 24
   const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
   const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling,
@@ -181,10 +181,10 @@ TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
 }
 
 // A run is planned before it reads: the index's labels are an upper bound, and the rows of the loss have room for them.
-TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
+TEST_F(MaskedTokensTest, SequencesPredictTheirNumberOfLabels) {
   EXPECT_TRUE(rc::check([this] {
     auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange(1, 40)));
-    lengths.push_back(12);  // has words: what is of special tokens alone is refused
+    lengths.push_back(12);  // contains words, because documents of special tokens are refused
     folder_.write("a.bin", lengths);
     const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
     const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling,
@@ -212,7 +212,7 @@ TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
   }));
 }
 
-TEST_F(MaskedTokensTest, TokenizersWithoutAMaskAreRefused) {
+TEST_F(MaskedTokensTest, RefusesTokenizersWithoutAMask) {
   Workload workload;
   workload.recipe.training.objective = models::Objective::masked_lm;
   const auto refused = [&](const std::vector<std::string>& names, const auto& words) {
@@ -264,7 +264,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
   EXPECT_TRUE(first.memory_as_planned);
   std::set<std::uint64_t> labels;
   for (const StepReport& step : first.steps) labels.insert(step.labels);
-  EXPECT_GT(labels.size(), 1u) << "steps of as many labels show little";
+  EXPECT_GT(labels.size(), 1u) << "steps with equal numbers of labels would show little";
   struct Variant {
     std::vector<std::string> sets;
     std::size_t tile_bytes = 0;
@@ -287,7 +287,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
 
 // The loss takes only the chosen rows. Over all rows, most of which do not count, it is the same except for the
 // rounding of sums of other shapes.
-TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
+TEST_F(MaskedRun, OtherRowsDoNotAffectTheLoss) {
   const auto run = [&](bool few) {
     Workload workload = open_workload(load_recipe(std::nullopt, sets(1, {"training.precision=fp32"})));
     settle(workload, false);

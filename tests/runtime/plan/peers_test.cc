@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-// Of 8 ranks at stage 3, whose groups have so many ranks; 0: all.
+// The peers of 8 ranks at stage 3 whose groups have this many ranks; 0: all.
 StepPlan plan_of(int parameters, int gradients, int optimizer) {
   PlanCase c = make_case(small(false), 8, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.placement.parameters.group = parameters;
@@ -35,7 +35,7 @@ TEST(Peers, AreTheRanksThatShareAPiece) {
   EXPECT_TRUE(plan.copies_sums() && plan.gathers_sums() && plan.spreads());
 }
 
-TEST(Peers, AreOnePerNodeWhereNodesSumTheirGradients) {
+TEST(Peers, AreOnePerNodeIfNodesSumTheirGradients) {
   PlanCase c = make_case(small(false), 8, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.mesh.node = 4;
   c.request.reduce_group = 4;
@@ -43,10 +43,10 @@ TEST(Peers, AreOnePerNodeWhereNodesSumTheirGradients) {
   EXPECT_THAT(group_of(plan, Peers::node, 5).members, ElementsAre(4, 5, 6, 7));
   EXPECT_THAT(group_of(plan, Peers::gradients, 5).members, ElementsAre(1, 5));
   c.request.reduce_group = 2;
-  EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "runs are not those of a node";
+  EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "the runs do not match the nodes";
 }
 
-TEST(Peers, AreAllInTheirOrderWhereARankWouldBeAlone) {
+TEST(Peers, AreAllRanksIfARankWouldBeAlone) {
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
   const StepPlan flat = plan_of(0, 0, 0);
   for (const Peers peers : {Peers::parameters, Peers::updates, Peers::gradients, Peers::sums})

@@ -6,7 +6,7 @@ namespace strata::runtime {
 namespace {
 
 // A single rank holds everything, whatever the stage is called.
-TEST(StepPlanTest, IsShardedBetweenRanksAlone) {
+TEST(StepPlanTest, IsShardedOnlyOverSeveralRanks) {
   StepPlan plan;
   plan.placement.parameters.over = plan.placement.optimizer.over = Axis::data;
   UnitLayout unit{};

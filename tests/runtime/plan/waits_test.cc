@@ -46,7 +46,7 @@ TEST_F(WaitsTest, AReadWaitsForTheWriteAndTheNextWriteForTheRead) {
   EXPECT_THAT(waits(0), ElementsAre(1)) << "the previous step's";
 }
 
-TEST_F(WaitsTest, ReadsWaitForNoRead) {
+TEST_F(WaitsTest, ReadsDoNotWaitForReads) {
   const int a = buffer(0);
   task(LaneId::compute, {read(a)});
   task(LaneId::reduce, {read(a)});
@@ -54,7 +54,7 @@ TEST_F(WaitsTest, ReadsWaitForNoRead) {
   EXPECT_THAT(waits(1), IsEmpty());
 }
 
-TEST_F(WaitsTest, MemoryCountsNotBuffers) {
+TEST_F(WaitsTest, OverlappingMemoryCausesWaits) {
   const int a = buffer(0), same = buffer(0), other = buffer(kBytes);
   task(LaneId::gather, {write(a)});
   task(LaneId::compute, {write(same)});
@@ -64,7 +64,7 @@ TEST_F(WaitsTest, MemoryCountsNotBuffers) {
 }
 
 // Only the touched parts of a buffer count.
-TEST_F(WaitsTest, PartsOfABufferThatDoNotOverlapAreApart) {
+TEST_F(WaitsTest, DisjointPartsOfABufferAreIndependent) {
   const int a = buffer(0);
   const auto part = [&](std::size_t begin, std::size_t bytes) {
     Use use = write(a);
@@ -87,7 +87,7 @@ TEST_F(WaitsTest, ALaneNeedsNoWaitsForItself) {
   EXPECT_THAT(waits(1), IsEmpty());
 }
 
-TEST_F(WaitsTest, WhatFollowsFromAnotherWaitIsLeftOut) {
+TEST_F(WaitsTest, ImpliedWaitsAreOmitted) {
   const int a = buffer(0), b = buffer(kBytes);
   task(LaneId::gather, {write(a)});
   task(LaneId::compute, {read(a), write(b)});
@@ -114,7 +114,7 @@ TEST_F(WaitsTest, TasksThatMayRunAloneWaitForEachOther) {
 }
 
 // A step may lack the task in the middle, and the order must hold then, too.
-TEST_F(WaitsTest, NoTaskReliesOnOneThatAStepMayLeaveOut) {
+TEST_F(WaitsTest, NoTaskReliesOnAnOptionalTask) {
   const int a = buffer(0), b = buffer(kBytes);
   task(LaneId::gather, {write(a)});
   task(LaneId::checkpoint, {read(a), write(b)}, When::checkpoint);

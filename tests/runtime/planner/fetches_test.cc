@@ -15,7 +15,7 @@ namespace strata::runtime {
 namespace {
 
 // At most prefetch + 1 units are gathered at once, besides shared ones. Every use is of gathered parameters.
-TEST(Fetches, PrefetchBoundsGatheredUnits) {
+TEST(Fetches, PrefetchLimitsGatheredUnits) {
   const bool held = rc::check("at most prefetch + 1", [] {
     const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
@@ -36,7 +36,7 @@ TEST(Fetches, PrefetchBoundsGatheredUnits) {
   EXPECT_TRUE(held);
 }
 
-// Whether no unit needs its parameters whole.
+// Whether no unit needs its complete parameters.
 bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
   const std::size_t last = model.units.size() - 1;
   const bool by_tiles = model.loss_unit().table_tiles() > 0;
@@ -48,7 +48,7 @@ bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::si
 
 // A unit that is larger than its buffer is gathered in parts, padding included. Each part's gradient is summed, and at
 // most two parts are present at once.
-TEST(Fetches, LargeUnitsComeInParts) {
+TEST(Fetches, LargeUnitsAreGatheredInParts) {
   const bool held = rc::check("parts", [] {
     PlanCase c = random_case();
     c.request.placement = stage(3);
@@ -104,7 +104,7 @@ TEST(Fetches, PartsNeedLessThanUnits) {
 }
 
 // Tiles move as many bytes as whole units, except for pages at their borders. Each pass reads each byte once.
-TEST(Fetches, TilesAreReadOnceAPass) {
+TEST(Fetches, TilesAreReadOncePerPass) {
   for (const int ranks : {1, 2, 8})
     for (const Tier tier : {Tier::host, Tier::nvme}) {
       const auto read = [&](std::size_t tile_bytes) {

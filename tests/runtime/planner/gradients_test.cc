@@ -14,9 +14,9 @@
 namespace strata::runtime {
 namespace {
 
-// Two units that share a tensor of a third, neither of them at an end of the model: each has a gradient of it, summed
-// apart, and both are added to the holder's once per step, whatever the layout.
-TEST(Gradients, TwoUnitsShareATensorOfAThird) {
+// Two units share a tensor of a third, and neither is at an end of the model. Each has a gradient of it, which is
+// summed separately, and both are added to the holder's once per step, in any layout.
+TEST(Gradients, TwoUnitsMayShareATensorOfAThird) {
   FakeSizes sizes = small(false);
   sizes.shares = {{2, 1, 0}, {4, 1, 0}};  // a block and the loss, of the first block
   for (const int ranks : {1, 2, 3})
@@ -35,7 +35,7 @@ TEST(Gradients, TwoUnitsShareATensorOfAThird) {
             for (const Task& task : plan.tasks) {
               ++count[{task.unit, task.kind}];
               if (task.shared) ++of_shared[{task.unit, task.kind}];
-              // Whole, as none of the two can do with a part.
+              // The sum is complete, because neither of the two can use a part.
               const bool uses = task.buffer(Role::shared_parameters) >= 0;
               EXPECT_EQ(uses, (task.unit == 2 || task.unit == 4) && task.lane == LaneId::compute &&
                                   task.kind != TaskKind::update);
@@ -54,7 +54,7 @@ TEST(Gradients, TwoUnitsShareATensorOfAThird) {
 }
 
 // The fp32 sum of a tiled unit is larger than its parameters, and never complete on the device of a single rank.
-TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
+TEST(Gradients, TheDeviceHoldsOneTileOfATiledSum) {
   FakeSizes sizes = small(false);
   for (const bool tied : {false, true})
     for (const int accumulation : {1, 3})
@@ -74,7 +74,7 @@ TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
             const StepPlan plan = make_plan(c.request);
             EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
             const auto parts_of = [&](int unit) { return c.model->units[static_cast<std::size_t>(unit)]->parts(); };
-            // What the norm takes at once, or a part, of which the last has the padding.
+            // The piece that the norm processes at once, or a part; the last part includes the padding.
             std::size_t most = kShardAlignment;
             for (int unit = 0; unit < static_cast<int>(plan.layout.units.size()); ++unit) {
               if (parts_of(unit).size() < 2) continue;

@@ -28,7 +28,7 @@ int source_of(const StepPlan& plan, const Task& reduce) {
 
 // Gradients travel while backward runs on: their reduction waits for no later call than the one that wrote them, and
 // the next call does not wait for it.
-TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
+TEST(Planner, AReductionOverlapsTheNextCall) {
   for (int zero_stage = 0; zero_stage <= 3; ++zero_stage)
     for (const int accumulation : {1, 3})
       for (const bool tied : {false, true}) {
@@ -62,7 +62,7 @@ std::vector<int> waits_across(const StepPlan& plan, std::size_t t) {
 
 // If every rank holds whole parameters, those that others updated are gathered while the next step begins. Its forward
 // of a unit waits only for that unit.
-TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
+TEST(Planner, GathersUpdatedParametersDuringTheNextStep) {
   for (int zero_stage = 0; zero_stage <= 3; ++zero_stage) {
     const PlanCase c = make_case(small(false), 2, 2, zero_stage, device::DType::bf16, false, false, 2, {});
     const StepPlan plan = make_plan(c.request);
@@ -103,7 +103,7 @@ TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
 
 // Sharded parameters of the first units are gathered as soon as they are updated, while other units are updated. A
 // gather before the host writes waits at most for its own unit's update, and for no later one.
-TEST(Planner, TheFirstUnitsAreGatheredBesideTheLastUpdates) {
+TEST(Planner, GathersTheFirstUnitsDuringTheLastUpdates) {
   const PlanCase c = make_case(small(false), 8, 2, 3, device::DType::bf16, false, false, 1, {});
   const StepPlan plan = make_plan(c.request);
   std::size_t t = 0;
@@ -143,7 +143,7 @@ TEST(Planner, AnUpdateWaitsForTheCheckpointToReadItsUnit) {
   }
 }
 
-// Thousands of random plans are proven, one by one.
+// Thousands of random plans are proven.
 TEST(Planner, EveryPlanIsValid) {
   ::setenv("RC_PARAMS", "max_success=2500", 0);
   const bool held = rc::check("no violation", [] {
@@ -212,7 +212,7 @@ Bytes bytes_of(int zero_stage, int ranks, int accumulation, bool vertical, bool 
   return {plan.comm_bytes.all_to_all, plan.comm_bytes.all_gather};
 }
 
-// Psi: padded elements of the model; every figure is times (W - 1) / W.
+// Psi is the number of padded elements of the model. Every figure is multiplied by (W - 1) / W.
 TEST(Planner, CommunicationFollowsTheFormulas) {
   for (const int w : {2, 4})
     for (const int g : {1, 3}) {
@@ -231,15 +231,16 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
         EXPECT_EQ(bytes_of(s, w, g, false, false).all_gather, psi * 2) << "updated parameters";
       }
       EXPECT_EQ(bytes_of(3, w, g, false, false).all_to_all, steps * psi * 2);
-      // Blocks twice per micro-batch, embedding and head once; no look-ahead, so nothing is reused but neighbours.
+      // Blocks are gathered twice per micro-batch, embedding and head once. Without look-ahead, only neighbours are
+      // reused.
       EXPECT_LE(bytes_of(3, w, g, false, false).all_gather, steps * (psi + blocks) * 2);
       EXPECT_GT(bytes_of(3, w, g, false, false).all_gather, steps * psi * 2);
       EXPECT_LE(bytes_of(3, w, g, true, false).all_gather, (psi + blocks) * 2);
-      for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once a step";
+      for (int s = 0; s < 4; ++s) EXPECT_EQ(bytes_of(s, w, g, true, true).all_to_all, psi * 2) << "fast: once per step";
     }
 }
 
-TEST(Planner, StagesNeedLessAndLess) {
+TEST(Planner, HigherStagesNeedLessMemory) {
   std::size_t previous = std::numeric_limits<std::size_t>::max();
   for (int s = 0; s < 4; ++s) {
     FakeSizes sizes = small(false);
@@ -262,7 +263,7 @@ TEST(Planner, RecomputationTradesActivations) {
   EXPECT_LT(activations(Recompute::Kind::block), activations(Recompute::Kind::none));
 }
 
-TEST(Planner, AttentionCostsTheSquaresOfDocuments) {
+TEST(Planner, AttentionCostsTheSquareOfDocumentLengths) {
   PlanCase c = make_case(small(false), 2, 2, 0, device::DType::bf16, false, false, 2, {});
   const auto work = [&](double mean_squares) {
     c.request.mean_squares = mean_squares;

@@ -1,4 +1,4 @@
-// The plans of a pipeline's stages go together, for any model and request; plans that do not are refused.
+// The plans of a pipeline's stages are consistent for any model and request, and inconsistent plans are refused.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -76,33 +76,33 @@ class Mismatches : public testing::Test {
   std::vector<StepPlan> plans_;
 };
 
-TEST_F(Mismatches, NoneIfNothingChanges) {
+TEST_F(Mismatches, MatchingStagesHaveNone) {
   EXPECT_EQ(mismatch(plans_), std::nullopt);
 }
 
-TEST_F(Mismatches, OtherBytesAreFound) {
+TEST_F(Mismatches, DifferentSizesAreDetected) {
   message(1, TaskKind::receive, 0).uses[0].bytes += 4096;
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }
 
-TEST_F(Mismatches, OtherMicroBatchIsFound) {
+TEST_F(Mismatches, ADifferentMicroBatchIsDetected) {
   std::swap(message(0, TaskKind::send, 0).micro_batch, message(0, TaskKind::send, 1).micro_batch);
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }
 
-TEST_F(Mismatches, AnActivationOfAnotherBorderIsFound) {
+TEST_F(Mismatches, AnActivationOfAnotherBorderIsDetected) {
   message(0, TaskKind::send, 0).unit = 0;
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }
 
-TEST_F(Mismatches, MissingMessageIsFound) {
+TEST_F(Mismatches, AMissingMessageIsDetected) {
   message(2, TaskKind::receive, 3).kind = TaskKind::forward;  // the tied table
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("stage 0 sends 1 messages to stage 2, which receives 0"));
 }
 
-// The tied table's gradient before the last gradient of activations: the stage between waits for that, and the first
-// stage receives it before the table's.
-TEST_F(Mismatches, WaitingForEachOtherIsFound) {
+// The tied table's gradient is sent before the last gradient of activations. The stage in between waits for the latter,
+// and the first stage receives it before the table's.
+TEST_F(Mismatches, ADeadlockIsDetected) {
   const auto newest = [&](int peer) {
     std::vector<Task>& tasks = plans_[2].tasks;
     return std::find_if(tasks.rbegin(), tasks.rend(), [&](const Task& task) {

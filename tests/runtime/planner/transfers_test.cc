@@ -19,8 +19,8 @@ class TransfersTest : public testing::Test {
   Draft draft_{case_.request};
 };
 
-// State on NVMe passes through the host, together with state that is there. What is already at the target stays.
-TEST_F(TransfersTest, BringComesOverTheHost) {
+// State on NVMe passes through the host, together with state that is already there. State at the target stays.
+TEST_F(TransfersTest, BringPassesThroughTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));
   const auto there = bring(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
@@ -30,7 +30,7 @@ TEST_F(TransfersTest, BringComesOverTheHost) {
   for (const Slice& slice : there) EXPECT_EQ(draft_.tier_of(slice.buffer), Tier::device);
 }
 
-TEST_F(TransfersTest, PutGoesHomeTheSameWay) {
+TEST_F(TransfersTest, PutReturnsThroughTheHost) {
   const Slice home = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
   put(draft_, {here, here}, {home, here}, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::download, TaskKind::write}));

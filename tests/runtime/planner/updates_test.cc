@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// The bytes that reads bring for the first unit's update: during the pending update of the previous step, or always.
+// The bytes read for the first unit's update: during the pending update of the previous step, or always.
 double first_state_read(const StepPlan& plan, When when) {
   double bytes = 0;
   for (const Task& task : plan.tasks)

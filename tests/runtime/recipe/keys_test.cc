@@ -39,15 +39,15 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
   EXPECT_FAILURE(recipe_with({std::string(100000, 'k') + "=3"}), Exit::usage, HasSubstr("unknown key"));
 }
 
-TEST(KeysTest, AWordIsLookedForInMeaningsToo) {
+TEST(KeysTest, SearchesMeaningsToo) {
   EXPECT_THAT(keys_about("lora_alpha"), AllOf(HasSubstr("adapter.alpha = "), HasSubstr("lora_alpha (other tools)")));
   EXPECT_THAT(keys_about("bf16"), HasSubstr("training.precision = "));
 }
 
-TEST(KeysTest, TheDocumentationIsTheTable) {
+TEST(KeysTest, TheDocumentationMatchesTheTable) {
   std::ifstream file(tests::source_dir() / "docs/recipe.md");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), recipe_reference())
-      << "write it anew: strata keys > docs/recipe.md";
+      << "write it again: strata keys > docs/recipe.md";
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ jsonl = "out.jsonl"
   EXPECT_EQ(r.report.summary, "s.json");
 }
 
-// As `eval models/llama`.
-TEST(LoadRecipeTest, AFolderIsNoRecipe) {
+// A user may type `eval models/llama`.
+TEST(LoadRecipeTest, RefusesAFolder) {
   const tests::ScratchFolder folder;
   EXPECT_FAILURE(
       load_recipe(folder.path(), {}), Exit::usage,
@@ -108,7 +108,7 @@ TEST(LoadRecipeTest, TheLastValueCounts) {
   EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
 }
 
-TEST(LoadRecipeTest, TiersNeedWhatTheyLieOn) {
+TEST(LoadRecipeTest, TiersNeedTheirDrives) {
   EXPECT_FAILURE(recipe_with({"zero.gradients=nvme"}), Exit::usage,
                  AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
   EXPECT_EQ(recipe_with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);
@@ -117,8 +117,8 @@ TEST(LoadRecipeTest, TiersNeedWhatTheyLieOn) {
   EXPECT_EQ(recipe_with({"zero.activations=host", "training.recompute=sqrt"}).zero.activations, Tier::host);
 }
 
-// The number must not depend on what is free where the run starts.
-TEST(LoadRecipeTest, AnAutomaticBatchNeedsItsMemory) {
+// The number must not depend on the free memory at the start.
+TEST(LoadRecipeTest, AnAutomaticBatchNeedsAMemoryLimit) {
   EXPECT_FAILURE(recipe_with({"training.micro_batch_size=auto"}), Exit::usage,
                  AllOf(HasSubstr("training.micro_batch_size = auto"), HasSubstr("needs memory.device")));
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
@@ -130,14 +130,14 @@ TEST(LoadRecipeTest, AnAutomaticBatchNeedsItsMemory) {
   EXPECT_EQ(recipe_with({sets[0], sets[1], "training.micro_batch_size=4"}).training.micro_batch_size, 4);
 }
 
-TEST(LoadRecipeTest, AReportFolderNamesTheReportsThatHaveNoName) {
+TEST(LoadRecipeTest, AReportFolderNamesUnnamedReports) {
   const Recipe::Report report = recipe_with({"report.dir=run", "report.csv=my.csv"}).report;
   EXPECT_EQ(report.jsonl->filename(), "report.jsonl");
   EXPECT_EQ(report.jsonl->parent_path().filename(), "run");
   EXPECT_EQ(report.csv->filename(), "my.csv");
   EXPECT_EQ(report.tensorboard->filename(), "tensorboard");
   EXPECT_EQ(recipe_with({"report.dir=run", "report.trace_steps=3"}).report.trace_steps.size(), 1u)
-      << "report.trace is there";
+      << "report.trace is set by report.dir";
   EXPECT_FALSE(recipe_with({"report.csv=my.csv"}).report.jsonl.has_value());
 }
 
@@ -182,7 +182,7 @@ TEST(LoadRecipeTest, KeysWithoutEffectAreNoted) {
   EXPECT_THAT(notes(used), testing::IsEmpty());
 }
 
-TEST(LoadRecipeTest, AMistakeInASourceIsNamed) {
+TEST(LoadRecipeTest, NamesAMistakeInASource) {
   const tests::ScratchFolder folder;
   const auto refused = [&](const std::string& source, const std::string& why) {
     const auto file = folder.write("r.toml", "[[data.train]]\nfiles = \"a\"\nweight = 0.7\n[[data.train]]\n" + source);
@@ -198,7 +198,7 @@ TEST(LoadRecipeTest, AMistakeInASourceIsNamed) {
                  HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): allowed"));
 }
 
-// A configuration of another program.
+// The file is a configuration of another program.
 TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
   const tests::ScratchFolder folder;
   const auto file = folder.write("r.toml", "zbase = 1\n\"a\\nb\" = 2\n[zero]\nstag = 2\nstage = \"high\"\n");
@@ -215,7 +215,7 @@ TEST(LoadRecipeTest, UnknownKeysAreListedTogether) {
                  AllOf(HasSubstr("zz9 ("), Not(HasSubstr("zz10")), testing::EndsWith("\n  and 3 more")));
 }
 
-TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
+TEST(LoadRecipeTest, ExplainsTheMostCommonMistakes) {
   const tests::ScratchFolder folder;
   const auto refused = [&](const char* text, const auto& how) {
     EXPECT_FAILURE(load_recipe(folder.write("r.toml", text), {}), Exit::usage, how);
@@ -226,7 +226,7 @@ TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
   refused("[training]\nmax_steps = 1 2\n", Not(HasSubstr("(")));
 }
 
-// A manifest has every key's text; a run asks for some.
+// A manifest has the text of every key, and a run queries some of them.
 TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
   EXPECT_FAILURE(recipe_with({"data.packing={}"}), Exit::usage,
                  testing::HasSubstr("data.packing = {} (--set): allowed"));
@@ -235,7 +235,7 @@ TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
                  testing::HasSubstr("at most 1e9"));
 }
 
-TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
+TEST(StoredKeysTest, SurviveARoundTrip) {
   const Recipe wrote = recipe_with({"scheduler.name=wsd", "optimizer.learning_rate=0.00123", "training.max_steps=77",
                                     "checkpoint.dir=/somewhere", "scheduler.warmup_steps=5"});
   std::map<std::string, std::string> stored;
@@ -247,7 +247,7 @@ TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.scheduler.name, Decay::wsd);
   EXPECT_EQ(read.optimizer.learning_rate, 0.00123);
   EXPECT_EQ(read.training.max_steps, 77);
-  EXPECT_EQ(read.scheduler.warmup_steps, 0) << "it is not stored";
+  EXPECT_EQ(read.scheduler.warmup_steps, 0) << "checkpoints do not store it";
   EXPECT_FALSE(read.checkpoint.dir) << "it was not set";
   stored["scheduler.name"] = "\"steep\"";
   EXPECT_FAILURE(stored_keys(stored, kNames), Exit::usage, HasSubstr("scheduler.name = \"steep\""));

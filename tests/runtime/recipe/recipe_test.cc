@@ -32,7 +32,7 @@ TEST(RecipeTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(load_recipe(std::nullopt, Sets{"model.path=m", "model.init=random"}).model.init, Init::random);
 }
 
-TEST(RecipeTest, HowTheNvmeTierIsReadAndWritten) {
+TEST(RecipeTest, ReadsNvmeSettings) {
   const offload::IoOptions chosen = recipe_with({}).io_options();
   EXPECT_FALSE(chosen.engine || chosen.direct || chosen.registered || chosen.verify);
   const offload::IoOptions forced =

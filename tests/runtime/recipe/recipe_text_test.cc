@@ -21,8 +21,8 @@ namespace strata::runtime {
 namespace {
 
 using Sets = std::vector<std::string>;
-// A recipe that is read from its own text is the same, whatever its values are and wherever the file is.
-TEST(RecipeTextTest, ARecipeAsAFile) {
+// A recipe that is read from its own text is the same, for any values and any location of the file.
+TEST(RecipeTextTest, WritesARecipeAsAFile) {
   const tests::ScratchFolder folder;
   for (const Sets& sets :
        {Sets{"model.preset=tiny-gpt2"},
@@ -55,7 +55,7 @@ TEST(RecipeTextTest, ARecipeAsAFile) {
   }
 }
 
-TEST(RecipeTextTest, PathsThatAreAbsolute) {
+TEST(RecipeTextTest, WritesAbsolutePaths) {
   Recipe recipe;
   recipe.model.path = "a/../m";
   recipe.adapter.path = "p";
@@ -71,7 +71,7 @@ TEST(RecipeTextTest, PathsThatAreAbsolute) {
 }
 
 // The values that a run itself sets in the model's config are JSON, and names of classes may be any text.
-TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
+TEST(RecipeTextTest, WritesConfigValuesAsToml) {
   const tests::ScratchFolder folder;
   Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
   recipe.model.config = {{"id2label", R"({"0":"neg","1":"a \"b\" \\ \u007f \u00e9 \ud83d\ude00","10":"x/y"})"},
@@ -99,7 +99,7 @@ TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
 }
 
 // Their defaults depend on other keys. A given value is written even if it is the default in another case.
-TEST(RecipeTextTest, DefaultsThatHangOnOtherKeysAreWrittenIfTheyWereNotTaken) {
+TEST(RecipeTextTest, WritesGivenValuesWhoseDefaultsDependOnOtherKeys) {
   const tests::ScratchFolder folder;
   const auto again = [&](const Sets& sets) {
     return load_recipe(folder.write("r.toml", to_toml(load_recipe(std::nullopt, sets))), {});
@@ -122,7 +122,7 @@ class WrittenRecipe : public testing::Test {
   }
 
   // An entry's name, or a text. It has no dot, which would separate two names.
-  // None begins with DEL, which marks numbers that Python alone writes (models/files/python.cc).
+  // None begins with DEL, which marks numbers that only Python writes (models/files/python.cc).
   const std::string& name() {
     static const std::vector<std::string> kNames = {
         "0",   "1", "neg", "factor", "a b", "\"", "\\", "\n", "a\x7f", "é",      "\xf0\x9f\x98\x80", "#",
@@ -185,7 +185,7 @@ class WrittenRecipe : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(WrittenRecipe, IsReadAsItWas) {
+TEST_F(WrittenRecipe, SurvivesARoundTrip) {
   static const std::vector<std::string> kValues = {
       "0",
       "1",
@@ -248,7 +248,7 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
       };
       if (!takes()) continue;
       key.set(elsewhere, *read, "/elsewhere");
-      if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written whole
+      if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written as an absolute one
       own.push_back(value);
       different.insert(key.text(recipe));
     }
@@ -283,7 +283,7 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
 }
 
 // TOML has no null, and no integer above 2^63 - 1. Such a key is written as the option that sets it.
-TEST_F(WrittenRecipe, WhatTomlCannotSayIsLeftToAnOption) {
+TEST_F(WrittenRecipe, LeavesValuesThatTomlLacksToAnOption) {
   Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
   recipe.model.config = {{"a", "null"}, {"b", "[1,null]"}, {"c", "18446744073709551615"}, {"d", R"({"x":null,"y":1})"}};
   const std::string text = to_toml(recipe);
@@ -293,7 +293,7 @@ TEST_F(WrittenRecipe, WhatTomlCannotSayIsLeftToAnOption) {
   EXPECT_EQ(load_recipe(folder_.write("r.toml", text), {}).model.config.size(), 1U);
 }
 
-TEST(RecipeTextTest, CanonicalTextSeesAllThatMattersToAllRanks) {
+TEST(RecipeTextTest, CanonicalTextIncludesAllSharedSettings) {
   const std::string text = to_text(recipe_with({}));
   EXPECT_EQ(text, to_text(recipe_with({"report.jsonl=x", "device.threads=3"})));
   EXPECT_EQ(text, to_text(recipe_with({"optimizer.learning_rate=0.0003", "memory.prefetch=2"})));

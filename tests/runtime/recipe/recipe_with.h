@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// A recipe of a small model and these --set.
+// A recipe for a small model with these --set assignments.
 inline Recipe recipe_with(std::vector<std::string> sets) {
   sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   return load_recipe(std::nullopt, sets);

@@ -32,7 +32,7 @@ TEST_F(TomlFileTest, AFileIsATable) {
   EXPECT_EQ(table["b"]["c"].value<std::string>(), "x");
 }
 
-TEST_F(TomlFileTest, AMistakeIsNamedWithItsPlace) {
+TEST_F(TomlFileTest, NamesAMistakeAndItsPlace) {
   EXPECT_FAILURE(read("a = 1\nb = \n"), Exit::usage,
                  AllOf(StartsWith("recipe " + (folder_.path() / "r.toml").string()), HasSubstr("line 2, column")));
   EXPECT_FAILURE(read("a = 1\nb = ", "machine file"), Exit::usage, StartsWith("machine file "));
@@ -48,28 +48,28 @@ TEST_F(TomlFileTest, CommonMistakesAreExplained) {
 }
 
 // The library would overflow the stack.
-TEST_F(TomlFileTest, KeysOfManyPartsAreRefused) {
+TEST_F(TomlFileTest, RefusesKeysWithManyParts) {
   std::string key = "a";
   for (int i = 0; i < 100; ++i) key += ".a";
   EXPECT_NO_THROW(read(key + " = 1"));
   EXPECT_FAILURE(read(key + ".a = 1"), Exit::usage, EndsWith("has a key of more than 100 parts"));
   EXPECT_NO_THROW(read("a = [" + std::string(200, ' ') + "1" + "]"));
-  EXPECT_NO_THROW(read("a = \"" + std::string(300, '.') + "\"")) << "dots in a row are no key";
+  EXPECT_NO_THROW(read("a = \"" + std::string(300, '.') + "\"")) << "dots in a string do not nest keys";
   std::string numbers = "a = [1.5";
   for (int i = 0; i < 120; ++i) numbers += ", 1.5";
   EXPECT_NO_THROW(read(numbers + "]")) << "dots of different values";
 }
 
 // The library fails an assertion on it.
-TEST_F(TomlFileTest, WhatTheLibraryAssertsIsAMistakeToo) {
+TEST_F(TomlFileTest, ReportsTextOnWhichTheLibraryAsserts) {
   EXPECT_FAILURE(read("[[\x01"), Exit::usage, HasSubstr("recipe "));
 }
 
-TEST_F(TomlFileTest, LongFilesAreRefused) {
+TEST_F(TomlFileTest, RefusesLongFiles) {
   EXPECT_FAILURE(read("#" + std::string(1 << 20, ' ')), Exit::usage, HasSubstr("r.toml"));
 }
 
-TEST(AssignmentTest, ASetThatIsNoTomlIsAString) {
+TEST(AssignmentTest, ASetThatIsNotTomlIsAString) {
   EXPECT_THAT(recipe_with({"data.train=shards/00.bin"}).data.train.at(0).files, ElementsAre("shards/00.bin"));
   EXPECT_THAT(recipe_with({R"(data.train=["a", "b"])"}).data.train.at(0).files, ElementsAre("a", "b"));
   EXPECT_EQ(recipe_with({"optimizer={eps=1e-6}"}).optimizer.eps, 1e-6);

@@ -33,19 +33,19 @@ class UserPath : public testing::Test {
 TEST_F(UserPath, ATildeIsTheHomeFolder) {
   EXPECT_EQ(user_path("~"), "/home/[me]");
   EXPECT_EQ(user_path("~/x.bin"), "/home/[me]/x.bin");
-  EXPECT_EQ(user_path("~//x.bin", "runs"), "/home/[me]/x.bin") << "wherever the recipe lies";
-  EXPECT_EQ(user_pattern("~/*.bin", "runs"), "/home/\\[me\\]/*.bin") << "its name is no glob";
+  EXPECT_EQ(user_path("~//x.bin", "runs"), "/home/[me]/x.bin") << "regardless of the recipe's folder";
+  EXPECT_EQ(user_pattern("~/*.bin", "runs"), "/home/\\[me\\]/*.bin") << "brackets in the folder's name are not a glob";
   EXPECT_EQ(user_pattern("~/x.bin"), "/home/[me]/x.bin");
-  EXPECT_EQ(user_path("~x/y"), "~x/y") << "a name like any other";
+  EXPECT_EQ(user_path("~x/y"), "~x/y") << "an ordinary name";
   EXPECT_EQ(user_path("a/~"), "a/~");
   unsetenv("HOME");
   EXPECT_FAILURE((void)user_path("~/x"), Exit::usage, HasSubstr("HOME is not set"));
   EXPECT_EQ(user_path("./~"), "./~");
 }
 
-TEST_F(UserPath, IsTakenFromItsFolder) {
+TEST_F(UserPath, IsRelativeToItsFolder) {
   EXPECT_EQ(user_path("a.bin", "runs[1]"), "runs[1]/a.bin");
-  EXPECT_EQ(user_path("-m/a"), "./-m/a") << "no option of a command that is printed";
+  EXPECT_EQ(user_path("-m/a"), "./-m/a") << "must not look like an option in a printed command";
   EXPECT_EQ(user_path("-m", "runs"), "runs/-m");
   EXPECT_EQ(user_path("-"), "-") << "standard input";
   EXPECT_EQ(user_path("/a.bin", "runs"), "/a.bin");
@@ -63,13 +63,13 @@ TEST_F(UserPath, IsShownWithoutDetours) {
   EXPECT_EQ(user_path("runs/"), "runs/");
   EXPECT_EQ(user_path("."), ".");
   EXPECT_EQ(user_pattern("../runs/*.bin", "examples"), "runs/*.bin");
-  EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "what comes after the glob is the glob's";
-  // What would be a word without it: standard input, a tokenizer's name, a way to resume.
+  EXPECT_EQ(user_pattern("a/*/../b.bin"), "a/*/../b.bin") << "the part after the glob stays";
+  // Words that would have a meaning without it: standard input, a tokenizer's name, a way to resume.
   for (const char* path : {"./-", "./byte", "./none"}) EXPECT_EQ(user_path(path), path);
   EXPECT_EQ(user_path("././a/../-"), "./-");
 }
 
-// x/.. is not where x lies if x is a link.
+// x/.. is not the folder of x if x is a link.
 TEST_F(UserPath, ALinkIsFollowedFirst) {
   const tests::ScratchFolder folder;
   fs::create_directories(folder.path() / "far" / "away");
@@ -80,7 +80,7 @@ TEST_F(UserPath, ALinkIsFollowedFirst) {
   EXPECT_EQ(user_path((folder.path() / "plain" / ".." / "a.bin").string()), folder.path() / "a.bin");
 }
 
-TEST_F(UserPath, EveryPathOfARecipeIsTakenSo) {
+TEST_F(UserPath, AppliesToEveryPathOfARecipe) {
   const tests::ScratchFolder folder;
   const fs::path file = folder.write("runs/r.toml", R"(
 model.preset = "tiny-gpt2"

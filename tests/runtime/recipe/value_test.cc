@@ -5,7 +5,7 @@
 namespace strata::runtime {
 namespace {
 
-TEST(ValueTest, Sizes) {
+TEST(ValueTest, ParsesSizes) {
   EXPECT_EQ(parse_size("1B"), 1u);
   EXPECT_EQ(parse_size("2GiB"), std::uint64_t{2} << 30);
   EXPECT_EQ(parse_size("512MiB"), std::uint64_t{512} << 20);

@@ -17,7 +17,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
+TEST(ValuesElsewhere, RefusalsTranslateValues) {
   const std::pair<const char*, const char*> kMeant[] = {
       {"training.precision=float16", "; you mean \"fp16\""},
       {"training.precision=half", "; you mean \"fp16\""},
@@ -58,7 +58,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"optimizer.name=nesterov", "; you mean \"sgd\", whose optimizer.momentum is not Nesterov's"},
       {"optimizer.name=sgd_momentum", "; you mean \"sgd\", with optimizer.momentum"},
       {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
-      // Numbers elsewhere, but none in TOML: there are no quotes to leave out.
+      // These are numbers elsewhere but not in TOML, so there are no quotes to leave out.
       {"training.seed=010", "; write 10"},
       {"training.max_steps=-007", "an integer >= 0"},
       {"zero.stage=03", "; write 3"},
@@ -89,7 +89,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
   }
 }
 
-TEST(ValuesElsewhere, NothingIsGuessed) {
+TEST(ValuesElsewhere, NeverGuess) {
   for (const char* set : {"training.precision=fp8", "optimizer.name=adafactor", "zero.optimizer=remote",
                           "memory.device=much", "memory.device=2X", "memory.device=-1GiB", "training.max_steps=-1",
                           "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {

@@ -1,4 +1,4 @@
-// Adapters: what is frozen stays as it was, A and B move, and the bits are the same whatever the stage, tier, order,
+// Adapters: frozen tensors stay unchanged, A and B train, and the bits do not depend on stage, tier, order,
 // recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 const Case kCases[] = {
     {"llama, every layer", "", with(kSmallLlama, {"adapter.rank=4", "adapter.alpha=12"})},
     {"llama, dropout", "", with(kSmallLlama, {"adapter.rank=8", "adapter.dropout=0.25"})},
-    // Backward ends in the second block; layers differ in what they have.
+    // Backward ends in the second block, and layers have different adapters.
     {"llama, some", "",
      with(kSmallLlama,
           {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
@@ -88,7 +88,7 @@ class AdapterRun : public testing::TestWithParam<std::tuple<std::size_t, const c
 
 TEST_P(AdapterRun, SameBitsWhateverThePlan) {
   const Trained first = train(1, {});
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B move";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B must change";
   expect_same_whatever_the_plan(first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
                                            std::size_t chunk) { return train(ranks, more, {}, tile, chunk); });
 }
@@ -99,7 +99,7 @@ TEST_P(AdapterRun, SameBitsInEveryTier) {
 }
 
 // B begins as zeros, so that the first loss is the model's own.
-TEST_P(AdapterRun, BeginsAsTheModelItself) {
+TEST_P(AdapterRun, StartsWithTheModelsOwnLoss) {
   std::vector<std::string> plain = sets(1, {"training.max_steps=1"});
   std::erase_if(plain, [](const std::string& set) { return set.starts_with("adapter."); });
   const Trained without = train_in_threads(recipe(), plain, 1);
@@ -107,16 +107,16 @@ TEST_P(AdapterRun, BeginsAsTheModelItself) {
   const Trained first =
       train(1, {"training.max_steps=1"}, [&](Trainer& trainer, const Job&, int) { base = trainer.base_hash(); });
   if (std::ranges::find(of().sets, "adapter.dora=true") == of().sets.end())
-    EXPECT_EQ(first.loss_hex, without.loss_hex) << "whatever is dropped of x, B A x is nothing";
+    EXPECT_EQ(first.loss_hex, without.loss_hex) << "B A x is 0 regardless of dropout on x";
   else  // magnitudes are the norms to a rounding
     EXPECT_NEAR(std::stod(first.loss_hex[0]), std::stod(without.loss_hex[0]), 1e-4);
   for (const int ranks : {1, 2})
     train(ranks, {"zero.stage=3"}, [&](Trainer& trainer, const Job&, int) {
-      EXPECT_EQ(trainer.base_hash(), base) << "what is frozen is as it was";
+      EXPECT_EQ(trainer.base_hash(), base) << "frozen weights do not change";
     });
 }
 
-TEST_P(AdapterRun, TrainsAAndBAndWhatItSavesAlone) {
+TEST_P(AdapterRun, TrainsOnlyFactorsAndSavedModules) {
   train(1, {"training.max_steps=1"}, [&](Trainer&, const Job& job, int) {
     std::size_t trained = 0;
     const bool saves = std::ranges::any_of(
@@ -133,7 +133,7 @@ TEST_P(AdapterRun, TrainsAAndBAndWhatItSavesAlone) {
   });
 }
 
-// Each case in bf16, and in one of the others in turn.
+// Each case runs in bf16 and in one of the other precisions in turn.
 std::vector<std::tuple<std::size_t, const char*>> adapters_and_precisions() {
   std::vector<std::tuple<std::size_t, const char*>> all;
   for (std::size_t i = 0; i < std::size(kCases); ++i)
@@ -159,8 +159,8 @@ Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) 
   return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
 }
 
-// Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.
-TEST(AdapterPlan, CostsWhatItTrains) {
+// Backward does not go below the first adapter, and no frozen weight has a gradient or a moment.
+TEST(AdapterPlan, CostsOnlyTrainedTensors) {
   const Job job = job_of(kSmallLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
   for (const Task& task : job.plan.tasks)
     if (task.kind == TaskKind::backward || task.kind == TaskKind::update) {
@@ -170,7 +170,7 @@ TEST(AdapterPlan, CostsWhatItTrains) {
   EXPECT_EQ(job.plan.layout.units[3].padded(), kShardAlignment);
 }
 
-TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
+TEST(AdapterPlan, RefusesIncompatibleSettings) {
   const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kSmallLlama) {
     return complaint_of([&] { job_of(model, more); });
   };
@@ -221,7 +221,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
               HasSubstr("needs adapter.kind"));
 }
 
-TEST(AdapterResume, GoesOnAsIfItHadNotStopped) {
+TEST(AdapterResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;
   for (const char* precision : {"fp32", "bf16"}) {
     const std::vector<std::string> more = {"adapter.kind=lora", "adapter.rank=4",

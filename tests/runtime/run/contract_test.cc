@@ -1,4 +1,4 @@
-// The numerics contract (docs/architecture.md): the same bits whatever the stage, recomputation, order, prefetch,
+// The numerics contract (docs/architecture.md): the bits do not depend on stage, recomputation, order, prefetch,
 // threads and world size. Every run here also has to allocate and send exactly what was planned.
 #include "tests/runtime/run/contract.h"
 
@@ -30,7 +30,7 @@ std::string name_of(const Variant& v) {
                      v.order, v.prefetch, v.threads);
 }
 
-// Four micro-batches a step on 1, 2 or 4 ranks; stages and choices crossed so that each meets each.
+// Four micro-batches per step on 1, 2 or 4 ranks, with combinations in which each stage meets each choice.
 std::vector<Variant> variants() {
   std::vector<Variant> all;
   const struct {
@@ -73,7 +73,7 @@ TEST_P(Contract, SameBitsWhateverThePlan) {
     EXPECT_EQ(trained.loss_hex, first->loss_hex) << name_of(variant);
     EXPECT_EQ(trained.weights_hash, first->weights_hash) << name_of(variant);
   }
-  EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights move";
+  EXPECT_NE(first->loss_hex[1], first->loss_hex[2]) << "the weights must change";
 }
 
 // State, gradients and kept activations in every tier, updated chunk by chunk at the start of the next step.
@@ -128,7 +128,7 @@ TEST_P(Contract, SameBitsInEveryCombinationOfTiers) {
       }
 }
 
-// Every unit in tiles.
+// Every unit runs in tiles.
 TEST_P(Contract, SameBitsInTiles) {
   const Trained whole = run({1, 0, "none", "horizontal", 2, 1});
   for (const Variant& v : variants()) {
@@ -140,7 +140,7 @@ TEST_P(Contract, SameBitsInTiles) {
   }
 }
 
-// A single rank with parameters in other tiers, with sums of several micro-batches and of one.
+// A single rank has parameters in other tiers, with sums over several micro-batches and over one.
 TEST_P(Contract, SameBitsInTilesOfOneRank) {
   for (const char* micro_batches : {"4", "1"}) {
     const std::string accumulation = fmt::format("training.gradient_accumulation_steps={}", micro_batches);
@@ -165,7 +165,7 @@ TEST_P(Contract, SameBitsInTilesOfOneRank) {
   }
 }
 
-// A table of three tiles, and memory in which it does not fit whole: the step is planned in tiles, its bits stay.
+// The table has three tiles and does not fit into memory as a whole. The step is planned in tiles, with the same bits.
 TEST_P(Contract, TableLargerThanMemory) {
   {
     std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
@@ -181,7 +181,7 @@ TEST_P(Contract, TableLargerThanMemory) {
     return all;
   };
   const Trained whole = train_in_threads(std::nullopt, sets_of({1, 0, "none", "horizontal", 2, 1}, 0), 1);
-  EXPECT_NE(whole.loss_hex[1], whole.loss_hex[2]) << "the weights move";
+  EXPECT_NE(whole.loss_hex[1], whole.loss_hex[2]) << "the weights must change";
   for (const Variant& v : {Variant{2, 3, "none", "horizontal", 2, 1}, Variant{4, 3, "sqrt", "horizontal", 0, 2},
                            Variant{2, 3, "block", "vertical", 1, 1}}) {
     int level = 0;
@@ -241,7 +241,8 @@ TEST_P(Contract, OneMicroBatchAStep) {
   }
 }
 
-// Every update and format of moments: stages, world sizes, threads, orders and one micro-batch a step.
+// Tests every update rule and format of moments over stages, world sizes, threads and orders, and with one micro-batch
+// per step.
 TEST_P(Contract, EveryOptimizer) {
   std::set<std::string> hashes;
   for (const char* name : {"adamw", "lion", "sgd"})

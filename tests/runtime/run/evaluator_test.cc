@@ -70,7 +70,7 @@ class EvaluatorTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(EvaluatorTest, TheSameBitsForAnyRanksStagesThreadsAndTiles) {
+TEST_F(EvaluatorTest, SameBitsForAnyRanksStagesThreadsAndTiles) {
   const std::string data = "data.validation=" + tokens("v.bin", 0, 150);  // 10 sequences, the last shorter
   const Evaluated one = evaluate(sets({data}), 1);
   EXPECT_EQ(one.labels, 149u);
@@ -107,11 +107,11 @@ TEST_F(EvaluatorTest, AShorterSequenceCountsItsOwnLabels) {
   const Evaluated both = evaluate(fp32(fmt::format("[\"{}\", \"{}\"]", whole, rest), "16"), 2);
   const Evaluated first = evaluate(fp32(whole, "16"), 1), second = evaluate(fp32(rest, "5"), 1);
   EXPECT_EQ(both.labels, 37u);
-  // Shapes order the sums inside a row, so only rounding of fp32 is left.
+  // Shapes determine the order of sums within a row, so results differ only by fp32 rounding.
   EXPECT_NEAR(both.loss * 37, first.loss * 32 + second.loss * 5, 1e-4);
 }
 
-TEST_F(EvaluatorTest, HoldsNoStateOfATraining) {
+TEST_F(EvaluatorTest, HoldsNoTrainingState) {
   const Recipe recipe = load_recipe(std::nullopt, sets({"data.validation=" + tokens("v.bin", 0, 40), "zero.stage=3"}));
   const Job evaluates = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
   for (const Kind kind : {Kind::gradients, Kind::optimizer})

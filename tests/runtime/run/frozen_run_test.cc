@@ -24,11 +24,11 @@ using testing::HasSubstr;
 struct FrozenRunCase {
   const char* name;
   std::vector<std::string> sets;
-  const char* freeze;  // as a recipe has it
+  const char* freeze;  // as in a recipe
 };
 
 const FrozenRunCase kFrozenRunCases[] = {
-    // Positions train, so backward goes all the way; a table that two units share is frozen under its second name.
+    // Positions train, so backward covers all units. A table that two units share is frozen under its second name.
     {"tied, in parts", kSmallGpt2,
      R"(["lm_head.weight", "*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.2.attn.c_attn.weight", "*.ln_f.bias"])"},
     // Nothing below the third block trains, and only parts of that block and of the head do.
@@ -62,7 +62,7 @@ class FrozenRun : public testing::TestWithParam<std::tuple<std::size_t, const ch
 
 TEST_P(FrozenRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights must change";
   expect_same_whatever_the_plan(
       first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
         return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
@@ -90,7 +90,7 @@ std::map<std::string, std::vector<float>> weights_of(Trainer& trainer, const Job
   return out;
 }
 
-TEST_P(FrozenRun, WhatIsFrozenStaysAndTheRestMoves) {
+TEST_P(FrozenRun, FrozenTensorsStayAndOthersChange) {
   if (std::string_view(std::get<1>(GetParam())) != "fp32") GTEST_SKIP() << "reads fp32";
   std::map<std::string, std::vector<float>> before, after;
   const auto all = sets(1);
@@ -131,7 +131,7 @@ Job frozen_job(std::vector<std::string> sets, const std::string& freeze, const s
 }
 
 // A completely frozen block of a Llama has no optimizer state and no sum of gradients, and its parameters stay.
-TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
+TEST(FrozenPlan, SavesTheMemoryOfFrozenTensorsToTheByte) {
   const auto by_kind = [](const Job& job, Kind kind) {
     return job.plan.memory[0].by_kind[static_cast<std::size_t>(kind)];
   };
@@ -151,7 +151,7 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
 }
 
 // Units below all trained ones keep no activations, recompute nothing, and have no backward.
-TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
+TEST(FrozenPlan, BackwardEndsAtTheLowestTrainedUnit) {
   for (const char* recompute : {"none", "block", "sqrt"}) {
     const Job job = frozen_job(kSmallLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
                                {fmt::format("training.recompute={}", recompute)});
@@ -166,7 +166,7 @@ TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
   }
 }
 
-TEST(FrozenPlan, PatternsOfNothingAreRefusedWithTheNearestNames) {
+TEST(FrozenPlan, APatternWithoutAMatchNamesTheNearestTensors) {
   const auto refused = [](const char* freeze) { return freeze_complaint([&] { frozen_job(kSmallLlama, freeze); }); };
   EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
   EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
@@ -175,7 +175,7 @@ TEST(FrozenPlan, PatternsOfNothingAreRefusedWithTheNearestNames) {
 }
 
 // A checkpoint stores frozen weights as the run has them, and any stage can resume from it.
-TEST(FrozenResume, GoesOnAsIfItHadNotStopped) {
+TEST(FrozenResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;
   for (const char* precision : {"fp32", "bf16"}) {
     const std::vector<std::string> more = {R"(training.freeze=["*.wte.*", "*.h.0.*", "*.h.1.ln_1.*"])",

@@ -1,5 +1,5 @@
-// The numerics contract over groups of ranks: the same bits whatever zero.*_group says, on nodes of several ranks.
-// Every run here also has to allocate and send exactly what was planned, within nodes and between them.
+// The numerics contract over groups of ranks: the bits do not depend on zero.*_group, on nodes of several ranks. Every
+// run here also has to allocate and send exactly what was planned, within nodes and between them.
 #include <algorithm>
 
 #include "tests/runtime/run/contract.h"

@@ -1,4 +1,4 @@
-// What a run keeps of its data lies in memory that was planned, and is read from the files once, before the plan.
+// The data that a run keeps is in planned memory, and is read from the files once, before the plan.
 #include "runtime/run/index_memory.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The process's memory while this exists. Counts the bytes that sequences hold.
+// Replaces the process's memory during its lifetime, and counts the bytes that sequences hold.
 class Unplanned final : public std::pmr::memory_resource {
  public:
   Unplanned() : before_(std::pmr::set_default_resource(this)) {}
@@ -124,7 +124,7 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
 }
 
 // The results are the same if the run itself opens the data.
-TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
+TEST_P(IndexMemoryTest, BitsDoNotDependOnWhenDataAreOpened) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
     Workload settled = open_workload(recipe(GetParam()));
@@ -159,7 +159,7 @@ TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
 }
 
 // The data are checked for later evaluations, but nothing of them is kept.
-TEST_P(IndexMemoryTest, ValidationDataThatNobodyEvaluatesAreCheckedAlone) {
+TEST_P(IndexMemoryTest, UnusedValidationDataAreOnlyChecked) {
   Workload settled = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
   OpenedData opened = settle(settled, false);

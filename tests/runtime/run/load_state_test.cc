@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(States, Meshes,
                          testing::Values("training.precision=fp32", "training.precision=bf16",
                                          "optimizer.name=adamw8bit"));
 
-TEST_P(Meshes, WriteTheSameBytesAndGoOnFromEachOther) {
+TEST_P(Meshes, WriteTheSameBytesAndResumeFromOneAnother) {
   const SavedRun run;
   const std::string nvme = "memory.nvme=" + run.folder().path().string();
   const std::vector<Writer> writers = {
@@ -80,7 +80,7 @@ TEST_P(Meshes, WriteTheSameBytesAndGoOnFromEachOther) {
   }
 }
 
-TEST(LoadStateTest, BoxesGoWhereTheyBelong) {
+TEST(LoadStateTest, LoadsBoxesIntoTheirPlaces) {
   const SavedRun run;
   const auto whole = run.run(2, run.sets(2), 6, {3});
   const fs::path written = run.checkpoints() / "step-00000003", cut = run.folder().path() / "cut/step-00000003";
@@ -120,7 +120,7 @@ void split_rows(Job& job) {
   }
 }
 
-// What ranks hold is written as the boxes that it is, and read into them.
+// The boxes that ranks hold are written as boxes and read back into them.
 TEST(LoadStateTest, RunsOfALayoutMayBeBoxes) {
   for (const char* optimizer : {"optimizer.name=adamw", "optimizer.moments=bf16"}) {
     const SavedRun run;
@@ -148,8 +148,8 @@ TEST(LoadStateTest, RunsOfALayoutMayBeBoxes) {
   }
 }
 
-// Blocks of 8-bit moments count from their box's first element: they cannot be put together otherwise.
-TEST(LoadStateTest, BlocksOfOtherBoxesAreRefused) {
+// Blocks of 8-bit moments count from their box's first element, so they cannot be recombined into other boxes.
+TEST(LoadStateTest, RefusesBlocksOfOtherBoxes) {
   const SavedRun run;
   const auto sets = run.sets(1, {"optimizer.name=adamw8bit"});
   run.run(1, sets, 3, {3});
@@ -180,7 +180,8 @@ void write_again(const std::vector<std::string>& sets, int ranks, const fs::path
   });
 }
 
-// tests/golden/checkpoints: of two ranks, with 8-bit moments, and of an adapter, as written before there were boxes.
+// The checkpoints in tests/golden/checkpoints were written before there were boxes: by two ranks with 8-bit moments,
+// and for an adapter.
 TEST(LoadStateTest, OlderCheckpointsLoad) {
   struct Older {
     const char* name;

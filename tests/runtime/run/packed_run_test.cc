@@ -79,7 +79,7 @@ TEST_F(PackedRun, SameBitsOverRanksStagesTiersThreadsAndRecomputation) {
     }
 }
 
-TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
+TEST_F(PackedRun, ResumesWithOtherRanksAndStages) {
   const SavedRun run;
   const auto with = [&](int ranks, const std::vector<std::string>& more) {
     auto all = sets(ranks, more);
@@ -95,8 +95,8 @@ TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
   }
 }
 
-// Saved in groups of ranks, and loaded in other groups or without groups.
-TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
+// State is saved in groups of ranks, and loaded in other groups or without groups.
+TEST_F(PackedRun, ResumesInOtherGroupsOfRanks) {
   const struct {
     int ranks;
     std::vector<std::string> sets;
@@ -133,7 +133,7 @@ TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
 
 // A step's number of labels is known before its first backward. So their distribution over micro-batches does not
 // matter, except for fp32's rounding of sums of other shapes.
-TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {
+TEST_F(PackedRun, AllLabelsOfAStepHaveEqualWeight) {
   const auto losses = [&](int batch, int accumulation) {
     const Trained trained =
         train_in_threads(std::nullopt,
@@ -150,7 +150,7 @@ TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {
     EXPECT_NEAR(one[i].grad_norm, eight[i].grad_norm, 1e-4 * one[i].grad_norm);
     labels.insert(one[i].labels);
   }
-  EXPECT_GT(labels.size(), 1u) << "steps of as many labels show little";
+  EXPECT_GT(labels.size(), 1u) << "steps with equal numbers of labels would show little";
 }
 
 struct PackedRunEvaluated {
@@ -177,7 +177,7 @@ PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
 
 // Each document as a stream of its own, compared with all of them packed. Sums over keys and products have other
 // shapes, so fp32's rounding differs. A row that sees a neighbour would differ far more.
-TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
+TEST_F(PackedRun, ADocumentsLossDoesNotDependOnItsNeighbours) {
   std::vector<std::uint64_t> lengths;
   double sum = 0;
   std::uint64_t labels = 0, begin = 0;
@@ -199,13 +199,13 @@ TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
   for (const int ranks : {2, 3}) EXPECT_EQ(evaluate(all, ranks).loss_hex, packed.loss_hex);
 }
 
-// The index is in planned memory, as when the program settles the run.
+// The index is in planned memory, as in the program.
 TEST_F(PackedRun, TheIndexIsInThePlan) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
   const Recipe& recipe = workload.recipe;
   const DataFacts& facts = workload.data;
   settle_data(workload.recipe, workload.data, false, {});
-  EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask means documents";
+  EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask implies documents";
   EXPECT_GT(facts.index_bytes, 0u);
   EXPECT_GT(facts.mean_squares, 0);
   EXPECT_LT(facts.mean_squares, 16 * 16);

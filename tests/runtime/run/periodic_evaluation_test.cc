@@ -42,7 +42,7 @@ class PeriodicEvaluationTest : public testing::Test {
       if (entry.is_directory()) out.insert(entry.path().filename().string());
     return {out.begin(), out.end()};
   }
-  // As `strata eval` has it.
+  // The loss of `strata eval`.
   std::string evaluate(const std::string& checkpoint) const {
     const Recipe recipe =
         load_recipe(std::nullopt, sets(1, {"checkpoint.resume=" + (run_.checkpoints() / checkpoint).string()}));
@@ -59,7 +59,7 @@ class PeriodicEvaluationTest : public testing::Test {
   std::string tokens_, validation_;
 };
 
-TEST_F(PeriodicEvaluationTest, HasTheBitsOfAnEvaluationOfThatStepAndChangesNone) {
+TEST_F(PeriodicEvaluationTest, HasAnEvaluationsBitsAndChangesNoneOfTheTraining) {
   const auto plain = run_.run(1, sets(1, {"checkpoint.keep=9"}), 6, {2, 4, 6});
   const std::vector<std::string> then = {evaluate("step-00000002"), evaluate("step-00000004"),
                                          evaluate("step-00000006")};
@@ -84,7 +84,7 @@ TEST_F(PeriodicEvaluationTest, HasTheBitsOfAnEvaluationOfThatStepAndChangesNone)
     }
 }
 
-TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
+TEST_F(PeriodicEvaluationTest, UsesMemoryThatAStepLeavesFree) {
   for (const int ranks : {1, 4})
     for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
       const Recipe with = load_recipe(std::nullopt, evaluating(ranks, {stage}));
@@ -116,7 +116,7 @@ TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
 }
 
 // The loss falls with every step. If greater is better, the first evaluation therefore stays the best.
-TEST_F(PeriodicEvaluationTest, KnowsWhatIsBestAndEndsWithoutABetterOne) {
+TEST_F(PeriodicEvaluationTest, TracksTheBestAndEndsWithoutImprovement) {
   const auto falling = run_.run(2, evaluating(2, {"checkpoint.resume=none"}), 6);
   ASSERT_TRUE(falling.progress.best);
   EXPECT_EQ(falling.progress.best->step, 6);
@@ -130,7 +130,7 @@ TEST_F(PeriodicEvaluationTest, KnowsWhatIsBestAndEndsWithoutABetterOne) {
   EXPECT_THAT(rising.losses, SizeIs(4));  // of six steps
 }
 
-TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
+TEST(BestAfterTest, AnEvaluationWithoutAValueIsNotBetter) {
   EXPECT_EQ(best_after(std::nullopt, 2, std::nullopt, true), std::nullopt);
   const auto first = best_after(std::nullopt, 2, 0.5, true);
   EXPECT_EQ(first, (Best{2, 0.5, 0, 2}));
@@ -140,7 +140,7 @@ TEST(BestAfterTest, AnEvaluationWithoutAValueIsNoBetter) {
 }
 
 // A metric that never has a value does not keep a run with patience alive forever.
-TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
+TEST(EvaluationsInVainTest, CountsEvaluationsWithoutAValue) {
   std::optional<Best> best;
   std::int64_t without = 0;
   for (int step = 2; step <= 6; step += 2) {
@@ -154,14 +154,14 @@ TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
   EXPECT_EQ(evaluations_without_improvement(best, without), 1);
 }
 
-TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
+TEST_F(PeriodicEvaluationTest, AResumedRunKnowsTheBest) {
   const std::vector<std::string> more = {"evaluation.greater_is_better=true"};
   const auto whole = run_.run(2, evaluating(2, {"evaluation.greater_is_better=true", "checkpoint.resume=none"}), 6);
   run_.run(2, evaluating(2, more), 4, {4});
   const auto rest = run_.run(1, evaluating(1, more), 6);
   EXPECT_EQ(rest.resumed, "step-00000004");
   EXPECT_EQ(rest.progress.best, whole.progress.best);
-  EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // that of step 4 was made
+  EXPECT_THAT(rest.evaluations, ElementsAre(whole.evaluations.back()));  // the one of step 4 was completed
   // A value over other sequences cannot be compared.
   const auto other = run_.run(2, evaluating(2, {"evaluation.max_sequences=5"}), 6);
   EXPECT_THAT(other.notes, ElementsAre(HasSubstr("the search for the best starts over")));
@@ -169,14 +169,14 @@ TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
   EXPECT_NE(other.evaluations.back(), rest.evaluations.back());
 }
 
-TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
+TEST_F(PeriodicEvaluationTest, KeepsTheBestCheckpointAndTheNewest) {
   const auto result = run_.run(2,
                                evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true",
                                               "evaluation.at_start=false", "evaluation.greater_is_better=true"}),
                                6, {3, 4, 5, 6});
   EXPECT_EQ(result.progress.best->step, 2);
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
-  // By another measure another checkpoint is best. The earlier best one stays, and so does the new one.
+  // By another measure, another checkpoint is the best. Both the earlier and the new best one stay.
   const auto other = run_.run(
       2,
       evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
@@ -186,7 +186,7 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
   EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
 }
 
-TEST_F(PeriodicEvaluationTest, ABetterOneTakesThePlaceOfTheBest) {
+TEST_F(PeriodicEvaluationTest, ABetterCheckpointReplacesTheBest) {
   const std::vector<std::string> keeping = {"checkpoint.keep=1", "checkpoint.keep_best=true",
                                             "evaluation.at_start=false"};
   run_.run(2, evaluating(2, keeping), 3, {3});
@@ -220,7 +220,7 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMea
   }
 }
 
-TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
+TEST_F(PeriodicEvaluationTest, AnInterruptedEvaluationIsRepeated) {
   const Recipe recipe = load_recipe(std::nullopt, evaluating(1));
   comm::run_threads(1, [&](comm::World& world) {
     const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
@@ -275,7 +275,7 @@ class AnswersTest : public PeriodicEvaluationTest {
 };
 
 // The last stage has the logits, and every stage has the keys and values of its own blocks.
-TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
+TEST_F(AnswersTest, AreTheSameOnAnyLayout) {
   const std::vector<std::string> alone = answers(1, 1, {"zero.stage=0"});
   EXPECT_EQ(answers(1, 1, {"zero.stage=3"}), alone);
   EXPECT_EQ(answers(2, 2, {"zero.stage=0"}), alone);
@@ -286,7 +286,7 @@ TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
 }
 
 // Ranks that share blocks hold the keys and values of their own heads, and gather the logits of their words.
-TEST_F(AnswersTest, AreAlikeOverRanksThatShareBlocks) {
+TEST_F(AnswersTest, AreTheSameOverRanksThatShareBlocks) {
   for (const char* adapter : {"adapter.kind=none", R"(adapter={kind = "lora", rank = 3, dora = true})"}) {
     const auto in_shards = [&](int ranks, int data, const char* mesh, const char* more = "parallel.stages=1") {
       return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", adapter, mesh, more});

@@ -41,7 +41,7 @@ class PlannedBeginning : public testing::Test {
   SavedRun run_;
 };
 
-TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
+TEST_F(PlannedBeginning, FollowsTheNewestCheckpoint) {
   EXPECT_EQ(beginning().step, 5);
   EXPECT_FALSE(comes()) << "no evaluation is left";
   EXPECT_TRUE(comes({"training.max_steps=6"}));
@@ -49,9 +49,9 @@ TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
   const std::string fourth = "checkpoint.resume=" + (run_.checkpoints() / "step-00000004").string();
   EXPECT_TRUE(beginning({fourth}).evaluated);
   EXPECT_FALSE(comes({fourth}));
-  // With another measure, the evaluation is made again.
+  // With another measure, the evaluation is repeated.
   EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
-  // The contents of data.validation count, not its name.
+  // The contents of data.validation are compared, not its name.
   const std::filesystem::path moved = run_.folder().path() / "moved.bin";
   std::filesystem::copy(run_.folder().path() / "validation.bin", moved);
   EXPECT_FALSE(comes({fourth, "data.validation=" + moved.string()}));
@@ -60,23 +60,23 @@ TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
 }
 
 // The run finds the damage when it reads the checkpoint, and resumes from an older one.
-TEST_F(PlannedBeginning, IsAfterOneThatIsWhole) {
+TEST_F(PlannedBeginning, FollowsACompleteCheckpoint) {
   damage(5);
   EXPECT_EQ(beginning().step, 4);
-  EXPECT_FALSE(comes()) << "the fourth step's evaluation is made";
+  EXPECT_FALSE(comes()) << "the fourth step's evaluation is done";
   damage(4);
   EXPECT_EQ(beginning().step, 3);
   EXPECT_TRUE(comes());
 }
 
-TEST_F(PlannedBeginning, OutOfPatienceThePlanIsThatOfAnyRun) {
+TEST_F(PlannedBeginning, ExhaustedPatienceDoesNotChangeThePlan) {
   const std::vector<std::string> patient = {"evaluation.patience=1", "evaluation.greater_is_better=false"};
   std::filesystem::remove_all(run_.checkpoints());
   run_.run(1, sets({"checkpoint.resume=none", patient[0], patient[1]}), 5, {4});
   EXPECT_TRUE(comes(patient));
 }
 
-TEST_F(PlannedBeginning, TakesTheCheckpointsShardsUnlessTheRecipeNamesSome) {
+TEST_F(PlannedBeginning, UsesTheCheckpointsShardsByDefault) {
   Recipe recipe = load_recipe(std::nullopt, sets());
   EXPECT_EQ(resumed_shards(recipe), 1);
   EXPECT_EQ(take_shards(recipe, 1), "");

@@ -1,4 +1,4 @@
-// model.frozen_format = "nf4": frozen matrices in 4 bits, and the same bits whatever the stage, tier, order,
+// model.frozen_format = "nf4" stores frozen matrices in 4 bits, and results do not depend on stage, tier, order,
 // recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ struct QuantisedRunCase {
   std::vector<std::string> sets;
 };
 
-// Sizes that no block divides, one matrix of several blocks, and some that are trained.
+// The sizes are not multiples of a block, one matrix has several blocks, and some matrices are trained.
 const QuantisedRunCase kQuantisedRunCases[] = {
     {"gpt2",
      {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=80", "model.config.n_head=5",
@@ -72,8 +72,8 @@ class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const
 
 TEST_P(QuantisedRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
-  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
-  EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits are others";
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights must change";
+  EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits must make a difference";
   expect_same_whatever_the_plan(
       first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
         return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
                                           testing::Values("fp32", "bf16"), testing::Values("true", "false")));
 
 // Weights from files are read twice and by several ranks. Ranks compare what they have read.
-TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
+TEST(QuantisedWeights, AreTheSameOnAnyNumberOfRanks) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden/llama";
   std::optional<Trained> first;
   for (const int ranks : {1, 2, 4})
@@ -105,7 +105,8 @@ TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
       if (!first) first = trained;
       expect_same(trained, *first, fmt::format("{} ranks, stage {}", ranks, stage));
     }
-  // As with weights that bitsandbytes quantised, whose offsets are torch's means, up to a unit in the last place.
+  // The result is as with weights that bitsandbytes quantised, whose offsets are torch's means up to a unit in the last
+  // place.
   const Trained stored = train_in_threads(tests::source_dir() / "tests/golden/nf4/llama/recipe.toml", {}, 1);
   EXPECT_NEAR(std::stod(stored.loss_hex[0]), std::stod(first->loss_hex[0]), 1e-5);
 }
@@ -143,7 +144,7 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
   EXPECT_EQ(home.bytes, aligned(blocks * 8456));
 }
 
-TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
+TEST(QuantisedPlan, NeedsFrozenMatrices) {
   EXPECT_THAT(quantised_complaint([] { quantised_job({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
   EXPECT_THAT(quantised_complaint([] {
                 quantised_job({"model.frozen_format=nf4", "training.freeze=*norm*"});
@@ -151,7 +152,7 @@ TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
               HasSubstr("none of them is"));
 }
 
-TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
+TEST(QuantisedPlan, DoesNotFullyTrainMatricesStoredInFourBits) {
   const std::vector<std::string> sets = {
       fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
       "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
@@ -160,8 +161,8 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
               testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
 }
 
-// A training in full says what it is of, and files of numbers are not quantised unseen.
-TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
+// A full training run reports what it trains, and unquantised files are not quantised silently.
+TEST(QuantisedPlan, ReportsMatricesStoredInFourBits) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden";
   const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {
     more.insert(more.end(), {"model.path=" + model.string(), "data.seq_len=16", "training.max_steps=1"});
@@ -179,7 +180,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
               testing::AllOf(HasSubstr("q_proj.weight is F32"), HasSubstr("quantization_config")));
 }
 
-TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
+TEST(QuantisedPlan, AnEvaluationQuantisesTheCompleteModel) {
   const Recipe recipe = load_recipe(
       std::nullopt, std::vector<std::string>{"model.preset=tiny-llama", "data.seq_len=16", "model.frozen_format=nf4"});
   const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
@@ -187,7 +188,7 @@ TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
   EXPECT_EQ(job.model->trained_parameters(), 0u);
 }
 
-TEST(AdapterPath, AndNoAdapterContradictEachOther) {
+TEST(AdapterPath, ContradictsAdapterKindNone) {
   EXPECT_THAT(quantised_complaint([] {
                 quantised_job({"adapter.kind=none", "adapter.path=/adapter"});
               }),
@@ -195,7 +196,7 @@ TEST(AdapterPath, AndNoAdapterContradictEachOther) {
 }
 
 // A checkpoint stores quantised weights unchanged, and any stage can resume from it. Another format is refused.
-TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
+TEST(QuantisedResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;
   const std::vector<std::string> more = {R"(training.freeze=["*.wte.*", "*.h.0.*", "*.h.1.mlp.c_fc.*"])",
                                          "model.frozen_format=nf4"};

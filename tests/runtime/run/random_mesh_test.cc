@@ -89,7 +89,7 @@ class RandomMesh {
         return {};
     }
   }
-  // How ranks split it, with the number of ranks.
+  // How ranks split the model, and the number of ranks.
   std::pair<int, std::vector<std::string>> mesh(int shards, int units, bool divides_rows) {
     const int tensor = std::min(shards, one_of<int>({1, 2, 2, 4})), stages = between(1, std::min(units, 3)),
               data = one_of<int>({1, 2, 4});
@@ -140,7 +140,7 @@ int units_of(const std::vector<std::string>& sets) {
   return 0;
 }
 
-// 20 cases; STRATA_MESHES=N tries N.
+// Runs 20 cases, or N with STRATA_MESHES=N.
 TEST(RandomMeshes, HaveTheBitsOfOneRank) {
   tests::ScratchFolder folder;
   std::string bytes;
@@ -176,7 +176,7 @@ TEST(RandomMeshes, HaveTheBitsOfOneRank) {
     EXPECT_EQ(split.loss_hex, alone.loss_hex) << text;
     EXPECT_EQ(split.weights_hash, alone.weights_hash) << text;
     EXPECT_EQ(split.evaluations, alone.evaluations) << text;
-    // An evaluation's plan is another.
+    // An evaluation has a plan of its own.
     EXPECT_TRUE(!split.evaluations.empty() || (split.memory_as_planned && split.bytes_as_planned)) << text;
   }
 }

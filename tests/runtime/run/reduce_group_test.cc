@@ -1,4 +1,4 @@
-// training.reduce_group: the bits depend on the length of a run of micro-batches alone.
+// training.reduce_group: the bits depend only on the length of a run of micro-batches.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -88,9 +88,9 @@ TEST_P(ReduceGroup, KeepsItsBits) {
   }
 }
 
-// If a run of micro-batches is one node's, the node sums it: the bits are the same, and one rounded sum per node
-// crosses instead of one gradient per rank.
-TEST_P(ReduceGroup, OfANodeIsSummedThere) {
+// If one node computes a whole run of micro-batches, it sums them itself. The bits are the same, and one rounded sum
+// per node is sent instead of one gradient per rank.
+TEST_P(ReduceGroup, IsSummedWithinItsNode) {
   const std::vector<std::string> host = {"zero.stage=2", "zero.gradients=host", "zero.optimizer=host"};
   for (const auto& [group, nodes] :
        {std::pair<int, std::vector<int>>{2, {0, 0, 1, 1, 2, 2}}, {3, {0, 0, 0, 1, 1, 1}}}) {

@@ -74,7 +74,7 @@ TEST(ResumeTest, SameBitsOverTiers) {
     }
 }
 
-// Moments of any format and number, cut and put together at any border.
+// Tests moments of any format and number, cut and joined at any border.
 TEST(ResumeTest, OptimizersAndTheirMoments) {
   for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
     SCOPED_TRACE(optimizer);
@@ -93,7 +93,7 @@ TEST(ResumeTest, OptimizersAndTheirMoments) {
   }
 }
 
-// A loss scale that has just changed, and skipped steps that Adam's t does not count.
+// The loss scale has just changed, and Adam's t does not count skipped steps.
 TEST(ResumeTest, LossScaleAndSkippedSteps) {
   const SavedRun run;
   const std::vector<std::string> more = {"training.precision=fp16", "fp16.initial_scale=1e9", "fp16.growth_interval=2"};
@@ -110,7 +110,7 @@ TEST(ResumeTest, LossScaleAndSkippedSteps) {
 }
 
 // If W*G changes, the run continues at the next micro-batch: none is repeated or left out.
-TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
+TEST(ResumeTest, AnotherBatchContinuesAtTheNextMicroBatch) {
   const SavedRun run;
   run.run(4, run.sets(4), 3, {3});
   const auto rest = run.run(2, run.sets(2, {"training.gradient_accumulation_steps=3"}), 5);
@@ -124,7 +124,7 @@ TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
                  HasSubstr("set training.micro_batch_size = 1"));
 }
 
-// Masters are fp32 in every precision; a loss scale starts where there was none.
+// Masters are fp32 in every precision, and a loss scale starts from its initial value if there was none.
 TEST(ResumeTest, AnotherPrecision) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=bf16"}), 2, {2});
@@ -135,7 +135,7 @@ TEST(ResumeTest, AnotherPrecision) {
 }
 
 // A note names settings that may change but give other bits, with both values, and no others.
-TEST(ResumeTest, OtherSettingsAreSaid) {
+TEST(ResumeTest, ReportsOtherSettings) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=fp32"}), 2, {2});
   const auto notes = [&](int ranks, const std::vector<std::string>& more) {
@@ -157,7 +157,7 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
 }
 
 // The contents of the files are compared, not their names.
-TEST(ResumeTest, SaysThatDataHaveOtherContents) {
+TEST(ResumeTest, ReportsDataWithOtherContents) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {2});
   const std::filesystem::path tokens = run.folder().path() / "tokens.bin", others = run.folder().path() / "others.bin";
@@ -179,7 +179,7 @@ TEST(ResumeTest, SaysThatDataHaveOtherContents) {
 }
 
 // The same sequences in micro-batches of another size: what must divide is the number of sequences.
-TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
+TEST(ResumeTest, AcceptsMicroBatchesOfAnotherSizeThatDivideEvenly) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 3, {3});
   const auto rest =
@@ -190,8 +190,8 @@ TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
                  AllOf(HasSubstr("after 6 micro-batches of 2 sequences"), HasSubstr("micro-batches of 8")));
 }
 
-// Every key that makes it another run must stay. All other keys of the checkpoint may differ.
-TEST(ResumeTest, EveryKeyThatMustStay) {
+// Keys that define the run must stay the same. All other keys may differ from the checkpoint's.
+TEST(ResumeTest, RefusesToChangeFixedKeys) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
@@ -232,7 +232,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
 }
 
 // Older presets stated the MLP's width, which a configuration may leave to the model's width.
-TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
+TEST(ResumeTest, AnExplicitWidthEqualsTheDerivedOne) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
@@ -272,7 +272,7 @@ TEST(ResumeTest, AnotherRunIsRefused) {
               "step-00000002");
 }
 
-// Two names of one optimizer.
+// These are two names for one optimizer.
 TEST(ResumeTest, AdamW8bitIsAdamWWith8BitMoments) {
   const SavedRun run;
   run.run(1, run.sets(1, {"optimizer.name=adamw8bit"}), 2, {2});
@@ -303,7 +303,7 @@ TEST(ResumeTest, NumbersOfTheConfigAreComparedAsNumbers) {
 }
 
 // The contents of the files of data.validation are compared, not their names; only older manifests have no hash.
-TEST(ResumeTest, TheBestIsKnownOnTheSameValidationDataAlone) {
+TEST(ResumeTest, TheBestIsKnownOnlyOnTheSameValidationData) {
   const SavedRun run;
   const std::filesystem::path here = run.folder().path() / "v.bin", there = run.folder().path() / "moved.bin";
   std::filesystem::copy(run.folder().path() / "tokens.bin", here);
@@ -328,7 +328,7 @@ TEST(ResumeTest, TheBestIsKnownOnTheSameValidationDataAlone) {
   EXPECT_THAT(run.run(1, sets(there), 3).notes, starts_over);
 }
 
-TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
+TEST(Resume, ReportsAScheduleOfAnotherLength) {
   const SavedRun run;
   (void)run.run(1, run.sets(1), 3, {3});
   EXPECT_THAT(run.run(1, run.sets(1), 4).notes, testing::IsEmpty());

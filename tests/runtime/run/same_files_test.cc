@@ -28,7 +28,7 @@ std::vector<std::byte> numbered(std::size_t size) {
   return bytes;
 }
 
-TEST(PrintOf, CoversEveryByteOfWhatIsShort) {
+TEST(PrintOf, CoversEveryByteOfShortData) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1000);
   const std::string fingerprint = comm::fingerprint_of(bytes, coverage);
@@ -42,8 +42,8 @@ TEST(PrintOf, CoversEveryByteOfWhatIsShort) {
   EXPECT_NE(comm::fingerprint_of(std::span(bytes).first(999), coverage), fingerprint);
 }
 
-// Blocks from the first byte to the last, in equal strides; all else is left out.
-TEST(PrintOf, SamplesWhatIsLong) {
+// Reads blocks from the first byte to the last, in equal strides, and nothing else.
+TEST(PrintOf, SamplesLongData) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1001);
   const std::string fingerprint = comm::fingerprint_of(bytes, coverage);
@@ -89,7 +89,7 @@ Error refusal_of(const std::vector<std::vector<comm::Seen>>& all) {
   return error;
 }
 
-TEST(RequireSame, IsContentWithTheSameUnderAnyName) {
+TEST(RequireSame, AcceptsTheSameContentUnderAnyName) {
   EXPECT_EQ(refusal_of({{{"a", "1"}, {"b", "2"}}, {{"other/a", "1"}, {"b", "2"}}}).code(), Exit::done);
   EXPECT_EQ(refusal_of({{}, {}, {}}).code(), Exit::done);
 }
@@ -103,7 +103,7 @@ TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
   EXPECT_THAT(refusal_of({usual, odd}).what(), HasSubstr("rank 1 sees a different b than rank 0 (3, not 2): "));
 }
 
-TEST(RequireSame, SaysWhatIsThereOnOneRankAlone) {
+TEST(RequireSame, NamesWhatExistsOnOneRankOnly) {
   const comm::Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
   EXPECT_THAT(refusal_of({{a, b}, {a}}).what(), HasSubstr("rank 0 sees b, which rank 1 does not: "));
   EXPECT_THAT(refusal_of({{a}, {a, b}}).what(), HasSubstr("rank 1 sees b, which rank 0 does not: "));
@@ -120,7 +120,7 @@ class RanksWithDisks : public testing::Test {
       fs::create_directories(disk(rank));
       fs::copy(run_.folder().path() / "tokens.bin", disk(rank));
     }
-    // A table above 64 KiB, of which only a part would be looked at in a model above 1 GiB.
+    // A table above 64 KiB, of which only samples would be compared in a model above 1 GiB.
     const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"model.config.vocab_size=900"}));
     const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
     for (const int rank : {0, 1})
@@ -179,14 +179,14 @@ class RanksWithDisks : public testing::Test {
   SavedRun run_;
 };
 
-TEST_F(RanksWithDisks, CopiesAreTheSame) {
+TEST_F(RanksWithDisks, AcceptEqualCopies) {
   for (const int stage : {0, 3}) {
     EXPECT_STREQ(train(stage).what(), "");
     EXPECT_STREQ(evaluate(stage).what(), "");
   }
 }
 
-TEST_F(RanksWithDisks, OtherTokens) {
+TEST_F(RanksWithDisks, DetectOtherTokens) {
   damage("tokens.bin", 1000);
   const auto reads = [&](const char* key) {
     return AllOf(HasSubstr(fmt::format("rank 1 reads {} ({})", (disk(1) / "tokens.bin").string(), key)),
@@ -196,19 +196,19 @@ TEST_F(RanksWithDisks, OtherTokens) {
   EXPECT_THAT(evaluate(3).what(), reads("data.validation"));
 }
 
-TEST_F(RanksWithDisks, AnotherNumberOfFiles) {
+TEST_F(RanksWithDisks, DetectAnotherNumberOfFiles) {
   fs::copy_file(disk(1) / "tokens.bin", disk(1) / "tokens2.bin");
   EXPECT_THAT(train(0).what(), AllOf(HasSubstr("rank 1 "), HasSubstr("tokens2.bin (data.train)")));
 }
 
-// The same bytes, of other widths.
-TEST_F(RanksWithDisks, AnotherSidecar) {
+// The bytes are the same, but the widths differ.
+TEST_F(RanksWithDisks, DetectAnotherSidecar) {
   for (const char* file : {"node0/tokens.bin", "node1/tokens.bin"}) run_.folder().write(file, std::string(4000, '\0'));
   run_.folder().write("node1/tokens.bin.json", R"({"vocab_size": 900, "width": 4, "count": 1000})");
   EXPECT_THAT(train(0).what(), HasSubstr("tokens.bin (data.train)"));
 }
 
-TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
+TEST_F(RanksWithDisks, DetectOtherWeightsInSamples) {
   for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{900} * 48 * 4 - 2}) {
     damage("model/model.safetensors", place("transformer.wte.weight", at));
     for (const int stage : {0, 3}) {
@@ -222,7 +222,7 @@ TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
 }
 
 // Differences are found even if no two ranks read the same bytes, or between the samples of a larger model.
-TEST_F(RanksWithDisks, OtherWeightsAnywhere) {
+TEST_F(RanksWithDisks, DetectOtherWeightsAnywhere) {
   damage("model/model.safetensors", place("transformer.wte.weight", 20'000));
   for (const int stage : {0, 2, 3}) {
     EXPECT_THAT(train(stage).what(), HasSubstr("tensor transformer.wte.weight of")) << stage;
@@ -230,14 +230,14 @@ TEST_F(RanksWithDisks, OtherWeightsAnywhere) {
   }
 }
 
-TEST(OfTensors, CoversSmallModelsWhole) {
+TEST(OfTensors, CoversSmallModelsCompletely) {
   constexpr std::size_t kWhole = std::size_t{1} << 30;
   EXPECT_EQ(comm::of_tensors(kWhole).whole, kWhole);
   EXPECT_EQ(comm::of_tensors(kWhole + 1).whole, std::size_t{64} << 10);
 }
 
 // A checkpoint's manifest has the checksums of everything that is read after it.
-TEST_F(RanksWithDisks, OtherCheckpoints) {
+TEST_F(RanksWithDisks, DetectOtherCheckpoints) {
   const auto save = [&](const char* seed) {
     (void)run_.run(2, run_.sets(2, {seed, "zero.stage=3"}), 1, {1});
     const fs::path to = run_.folder().path() / seed;

@@ -33,7 +33,7 @@ TEST(ScheduleTest, DecaysToTheRatioAtTheLastStep) {
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 0, 0.0, 1, 1), 0.0);
 }
 
-TEST(ScheduleTest, InBetween) {
+TEST(ScheduleTest, MatchesTheFormulasInBetween) {
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 0, 0.1, 100, 50), 1.1);   // 2 * (1 - 0.9 / 2)
   EXPECT_DOUBLE_EQ(lr(Decay::linear, 20, 0.0, 100, 40), 1.5);  // t = 1/4
   EXPECT_DOUBLE_EQ(lr(Decay::cosine, 0, 0.1, 100, 50), 1.1);   // the half is where cos is 0
@@ -48,7 +48,7 @@ TEST(LossScalerTest, GrowsAndBacksOffAsGradScaler) {
   scaler.update(false);
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), 1024);
-  scaler.update(true);  // starts the count anew
+  scaler.update(true);  // restarts the count
   EXPECT_EQ(scaler.scale(), 512);
   scaler.update(false);
   scaler.update(false);
@@ -68,7 +68,7 @@ TEST(LossScalerTest, NeverGrowsToInfinity) {
   EXPECT_EQ(scaler.state().growth_tracker, 0);
 }
 
-TEST(LossScalerTest, IsExhaustedWhereItHasNoInverse) {
+TEST(LossScalerTest, IsExhaustedWhenItHasNoInverse) {
   LossScaler scaler(true, {.initial_scale = 0x1p-125});
   scaler.update(true);
   EXPECT_FALSE(scaler.exhausted());
@@ -83,7 +83,7 @@ TEST(LossScalerTest, OffInOtherPrecisions) {
   EXPECT_EQ(scaler.scale(), 1);
 }
 
-TEST(LossScalerTest, ResumesWhereItWas) {
+TEST(LossScalerTest, ContinuesFromItsSavedState) {
   LossScaler first(true, {.initial_scale = 8, .growth_interval = 2}), second(true, {.growth_interval = 2});
   first.update(false);
   second.restore(first.state());
@@ -93,7 +93,7 @@ TEST(LossScalerTest, ResumesWhereItWas) {
   EXPECT_EQ(first.state(), second.state());
 }
 
-// The loss scale of the first steps is far too high: they are skipped on every rank alike, then it learns.
+// The loss scale of the first steps is far too high: every rank skips them, then the model learns.
 TEST(LossScalerTest, OverflowIsSkippedByAllRanks) {
   const tests::ScratchFolder folder;
   {

@@ -62,12 +62,12 @@ void expect_the_whole_model(const std::vector<std::string>& more) {
   EXPECT_EQ(blocks, more.empty() ? 0u : 6u);
 }
 
-TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
+TEST(ShardsCheckpoint, AnyReaderFindsTheCompleteModel) {
   expect_the_whole_model({});
   expect_the_whole_model(with_sets(kInFourBits, {"model.double_quant=false"}));
 }
 
-TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
+TEST(ShardsCheckpoint, ContinuesWithTheSameBits) {
   for (const char* optimizer : {"adamw", "adamw8bit"}) {
     const SavedRun run;
     const std::vector<std::string> shards =
@@ -91,7 +91,7 @@ TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
 }
 
 // Ranks that share layers write their shards, and ranks that share them otherwise read those.
-TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
+TEST(ShardsCheckpoint, ContinuesOnOtherRanks) {
   struct Ranks {
     int world, tensor, stages;
   };

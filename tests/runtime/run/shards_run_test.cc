@@ -1,5 +1,5 @@
-// parallel.tensor_shards: the same model in one, two or four virtual shards, up to rounding; and for one number of
-// shards the same bits, whatever the stage, tier, order, recomputation and number of ranks.
+// parallel.tensor_shards: one, two or four virtual shards give the same model up to rounding. For a given number of
+// shards, the bits do not depend on stage, tier, order, recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -42,11 +42,11 @@ struct ShardsRunCase {
   std::vector<std::string> sets;
   const char* golden = "";  // the golden recipe of an encoder
 };
-// Of the last one, some tensors do not learn: whole ones and cut ones.
+// In the last model, some tensors are frozen: complete ones and cut ones.
 const std::vector<std::string> kPartly = joined(
     kGpt2, {R"(training.freeze=["*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.1.mlp.c_proj.weight"])"});
-// Adapters, with dropout of their own. Of the second's blocks some layers have none, one is trained as a whole, and
-// ranks differ.
+// Adapters with their own dropout. In the second model, some layers of a block have no adapter, one is fully trained,
+// and adapter ranks differ.
 const std::vector<std::string> kAdapted = joined(kGpt2, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2"});
 const std::vector<std::string> kSomeAdapted = joined(
     kQwen3,
@@ -70,7 +70,7 @@ const std::vector<std::string> kOnPlain4Bits =
 const std::vector<std::string> kPartlyIn4Bits =
     joined(kGpt2, {"model.config.n_embd=256", "model.frozen_format=nf4",
                    R"(training.freeze=["*.h.0.*", "*.h.1.mlp.*", "*.h.1.attn.c_attn.bias"])"});
-// Several shards read a head of keys: two do of four, or with one head all of them.
+// Several shards read one key head: two of four, or all of them if there is a single head.
 const std::vector<std::string> kFewKeys = joined(kLlama, {"model.config.num_key_value_heads=2"});
 const std::vector<std::string> kOneKey =
     joined(kLlama, {"model.config.num_key_value_heads=1", "model.config.model_type=\"qwen3\""});
@@ -151,14 +151,14 @@ TEST_P(ShardsRun, LossesAgreeUpToRounding) {
           << shards << " shards, step " << i;
     }
     if (fp32()) {
-      EXPECT_NE(split.weights_hash, whole.weights_hash) << "sums have another order";
+      EXPECT_NE(split.weights_hash, whole.weights_hash) << "sums have a different order";
     }
     EXPECT_TRUE(split.memory_as_planned);
   }
 }
 
 // The hash is that of the whole model, and weights are equal in any number of shards before the first update.
-TEST_P(ShardsRun, BeginsWithTheSameWeightsInAnyNumberOfShards) {
+TEST_P(ShardsRun, StartsWithTheSameWeightsInAnyNumberOfShards) {
   const std::vector<std::string> still = {"training.max_steps=1", "optimizer.learning_rate=0",
                                           "scheduler.warmup_steps=0"};
   const std::string hash = train(1, 1, still).weights_hash;
@@ -256,7 +256,8 @@ TEST_P(ShardsRun, SameBitsWithDividedRows) {
   }
 }
 
-// The first models have both precisions, the others one of them in turn: each family and each feature meets both.
+// The first models run in both precisions and the others in one of them in turn, so that each family and feature meets
+// both.
 std::vector<std::tuple<std::size_t, const char*>> cases_and_precisions() {
   std::vector<std::tuple<std::size_t, const char*>> all;
   for (std::size_t i = 0; i < std::size(kShardsRunCases); ++i)
@@ -298,7 +299,7 @@ TEST(ShardsOfEight, SameBitsAtEveryDegree) {
     }
 }
 
-// A step of one micro-batch on one data rank has no sums: gradients are counted where they are, a tied table's twice.
+// A step of one micro-batch on one data rank has no sums. Gradients are used in place, and a tied table has two.
 TEST(ShardsOfOneMicroBatch, SameBitsAtEveryDegree) {
   const tests::ScratchFolder folder;
   write_small_tokens(folder);

@@ -1,4 +1,4 @@
-// The numerics contract over pipeline stages: the same bits whatever parallel.stages, .split and .schedule say, with
+// The numerics contract over pipeline stages: the bits do not depend on parallel.stages, .split and .schedule, with
 // every ZeRO stage and tier. Every run here also has to allocate and send exactly what was planned.
 #include "tests/runtime/run/contract.h"
 #include "tests/runtime/saved_run.h"
@@ -102,7 +102,7 @@ TEST(StagesOfAFolder, SameBits) {
   EXPECT_EQ(train(4, 2).weights_hash, hash);
 }
 
-// A checkpoint of any number of stages is gone on with in any other.
+// A checkpoint of any number of stages can be resumed with any other number.
 TEST(StagesResume, SameBitsOverStages) {
   const SavedRun run;
   struct Ranks {

@@ -52,11 +52,11 @@ TEST_F(TokenizerMatchTest, TokensOfAnotherTokenizerAreRefused) {
   compare(byte, {model("model"), "data.any_tokenizer=true"});
 }
 
-TEST_F(TokenizerMatchTest, TheContentCountsWhereverItLies) {
+TEST_F(TokenizerMatchTest, ComparesContentsAndNotPaths) {
   run_.folder().write("model/config.json", "{}");
   run_.folder().write("model/tokenizer.json", kTokenizer);
   compare(tokens("elsewhere", hash_of(kTokenizer)), {model("model")});
-  // Of two files that define it tokens may be of either.
+  // If two files define the tokenizer, the tokens may come from either.
   run_.folder().write("model/tokenizer.model", "pieces");
   compare(tokens("tokenizer.model", hash_of("pieces")), {model("model")});
   compare(tokens("model", hash_of(kTokenizer)), {model("model")});
@@ -82,7 +82,7 @@ TEST_F(TokenizerMatchTest, AVocabularyWithOtherMergesIsAnotherTokenizer) {
   compare(tokens("model", own), {model("model")});
 }
 
-TEST_F(TokenizerMatchTest, WhatNamesNoTokenizerIsNotCompared) {
+TEST_F(TokenizerMatchTest, DoesNotCompareWithoutATokenizer) {
   run_.folder().write("plain/config.json", "{}");
   run_.folder().write("model/config.json", "{}");
   run_.folder().write("model/tokenizer.json", kTokenizer);
@@ -106,8 +106,8 @@ TEST_F(TokenizerMatchTest, ACheckpointComesWithTheTokenizerOfItsDirectory) {
   compare(tokens("byte", hash_of(kByte)), {model("checkpoints")});
 }
 
-// BERT with one row of types is a model of its own; DistilBERT has no types, and is given none.
-TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
+// BERT with a single row of types is a special model. DistilBERT has no types and gets none.
+TEST_F(TokenizerMatchTest, RefusesTypesUnknownToTheModel) {
   const auto path = run_.folder().write("t.bin", std::string(12, '\0'));
   TokenSidecar sidecar{.vocab_size = 100, .tokenizer = "made", .count = 6};
   const auto check = [&](const std::string& config, bool typed) {
@@ -134,7 +134,7 @@ TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
             "max_position_embeddings":4})",
         true);
   EXPECT_FAILURE(check(bert(1), true), Exit::usage,
-                 AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have no more than one")));
+                 AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have only one type")));
   for (const char* family : {"roberta", "xlm-roberta", "camembert"}) {
     SCOPED_TRACE(family);
     const std::string one = fmt::format(R"({{"model_type":"{}","hidden_size":8,"num_attention_heads":2,

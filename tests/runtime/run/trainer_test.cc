@@ -32,7 +32,7 @@ using testing::IsEmpty;
 
 // `strata ctl dump` and the watch between nodes read this: tasks of the plan in their lanes, of the steps that run,
 // including the host's tasks.
-TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
+TEST(TrainerTest, PublishesTheProgressOfItsLanes) {
   const tests::ScratchFolder folder;
   const auto data = folder.write("t.bin", std::string(4000, '\1'));
   const std::vector<std::string> sets = {"training.max_steps=4", "data.train=" + data.string()};
@@ -52,7 +52,7 @@ TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
       ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
       const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
       EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
-      // Not from the end of what the lane did before.
+      // The time does not count from the end of the lane's previous task.
       if (plan.tasks[static_cast<std::size_t>(place.task)].kind == TaskKind::host_write) {
         EXPECT_GE(places->done[i].begin.load(), asked.at(static_cast<std::size_t>(place.step - kBefore - 1)));
       }
@@ -128,7 +128,7 @@ TEST_F(NotFinite, StopsBf16BeforeTheUpdateNamingStepAndUnit) {
 
 // A forward that is not finite says nothing about the loss scale: the step is skipped, the scale and its count of good
 // steps stay, and training continues. It is reported once.
-TEST_F(NotFinite, SkipsAForwardInFp16WithoutAnotherScale) {
+TEST_F(NotFinite, SkipsAnFp16ForwardWithoutChangingTheScale) {
   train("fp16", 9, [](Trainer& trainer, int rank) {
     (void)trainer.step(false);
     int said = 0;

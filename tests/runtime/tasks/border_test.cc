@@ -30,7 +30,7 @@ void expect_uses(const Task& task, std::initializer_list<Expected> uses) {
   }
 }
 
-TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
+TEST(BorderTask, HostTasksDeclareTheirUses) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
   Border::add_carry(run.draft);
@@ -43,7 +43,7 @@ TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
     EXPECT_EQ(task.unit, -1);
   }
   EXPECT_EQ(tasks[0].kind, TaskKind::carry);
-  EXPECT_EQ(tasks[0].when, When::pending) << "there is nothing to carry after a step that left no update";
+  EXPECT_EQ(tasks[0].when, When::pending) << "nothing to carry after a step that left no update";
   expect_uses(tasks[0], {{control.state, Access::read}, {control.pending, Access::write}});
   EXPECT_EQ(tasks[1].kind, TaskKind::host_write);
   EXPECT_EQ(tasks[1].when, When::always);
@@ -55,7 +55,7 @@ TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
   expect_uses(tasks[2],
               {{control.batch, Access::update},
                {control.state, Access::read},
-               {control.losses, Access::read}});  // The batch is the caller's to write: whatever reads it has ended.
+               {control.losses, Access::read}});  // the caller may write the batch: all its readers have ended
 }
 
 // The step starts from any old contents, including counts of non-finite units.
@@ -81,7 +81,7 @@ TEST(BorderTask, WriteStartsAStepAfresh) {
 }
 
 // The previous step's decisions are kept apart from the next step's.
-TEST(BorderTask, CarryKeepsTheScalarsOfTheStepBefore) {
+TEST(BorderTask, CarryKeepsThePreviousStepsScalars) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
   Border::add_carry(run.draft);
@@ -98,7 +98,7 @@ TEST(BorderTask, CarryKeepsTheScalarsOfTheStepBefore) {
   EXPECT_EQ(border.state().scalars.learning_rate, 0.125f);
 }
 
-TEST(BorderTask, ReadLeavesWhatCameOfTheStep) {
+TEST(BorderTask, ReadReturnsTheStepsResult) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   Border::add_read(run.draft);
@@ -184,7 +184,7 @@ TEST(SaveTask, TheFirstStartsTheStaging) {
   EXPECT_EQ(use_of(s.run.task(), Role::staging).access, Access::write);
 }
 
-TEST(PublishTask, ComesAfterAllThatWentThroughTheStaging) {
+TEST(PublishTask, FollowsAllUsesOfTheStaging) {
   Saving s(DType::bf16);
   Publish{s.staging}.add(s.run.draft);
   const Task& task = s.run.task();
@@ -204,7 +204,7 @@ class Recorder final : public Saver {
   std::vector<std::string> told;
 };
 
-TEST(SaveTask, TellsTheSaverOfTheCheckpoint) {
+TEST(SaveTask, NotifiesTheSaver) {
   Saving s(DType::bf16);
   Save{2, {s.staging, true}}.add(s.run.draft);
   Publish{s.staging}.add(s.run.draft);

@@ -13,8 +13,8 @@ struct Direction {
   LaneId lane;
 };
 
-// The tiers determine the direction, and each target says of which use it is the copy.
-TEST(Copy, GoesTheWayOfItsTiers) {
+// The tiers determine the direction, and each target names the use of which it is a copy.
+TEST(Copy, FollowsItsTiers) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   for (const Direction& d : {Direction{Tier::host, Tier::device, TaskKind::upload, LaneId::upload},
                              Direction{Tier::device, Tier::host, TaskKind::download, LaneId::download},
@@ -51,7 +51,7 @@ TEST(Copy, GoesTheWayOfItsTiers) {
 }
 
 // The border's copies, for example, are not part of the step's traffic.
-TEST(Copy, WholeBuffersAreNotCounted) {
+TEST(Copy, CompleteBuffersAreNotCounted) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   Draft draft(c.request);
   const int from = draft.add_buffer("from", Kind::staging, Tier::device, 4096, true);

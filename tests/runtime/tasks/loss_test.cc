@@ -47,7 +47,7 @@ void expect_use(const Task& task, Role role, int buffer, Access access) {
   EXPECT_EQ(use_of(task, role).access, access) << "role " << static_cast<int>(role);
 }
 
-TEST(LossTask, GivesItsGradientsAndThoseOfWhatItShares) {
+TEST(LossTask, WritesItsGradientsAndThoseOfSharedTensors) {
   Losing l;
   Loss{l.call(), {l.residual}, {l.gradients}, {l.d_table}}.add(l.run.draft);
   const Task& task = l.run.task();
@@ -84,7 +84,7 @@ TEST(LossTask, GivesItsGradientsAndThoseOfWhatItShares) {
       << "gaps hold zeros";
 }
 
-TEST(LossTask, CountsGradientsThatAreNotFinite) {
+TEST(LossTask, CountsNonFiniteGradients) {
   Losing l;
   Loss{l.call(), {l.residual}, {l.gradients}, {l.d_table}}.add(l.run.draft);
   l.run.place();
@@ -93,8 +93,8 @@ TEST(LossTask, CountsGradientsThatAreNotFinite) {
   EXPECT_EQ(l.run.losses().nonfinite()[2], kProbeActivations);
 }
 
-// A classifier's scores stay where the host reads them.
-TEST(LossTask, OfForwardsAloneLeavesScores) {
+// A classifier's scores stay in memory that the host reads.
+TEST(LossTask, LeavesScoresInForwardOnlyRuns) {
   Losing l(true);
   l.add_scores();
   Loss{l.call()}.add(l.run.draft);
@@ -109,7 +109,7 @@ TEST(LossTask, OfForwardsAloneLeavesScores) {
   EXPECT_EQ(l.run.losses().loss.round(), 1.5);
 }
 
-TEST(LossTask, WhereTheRunGeneratesItGivesLogits) {
+TEST(LossTask, ReturnsLogitsIfTheRunGenerates) {
   Losing l(true);
   l.add_scores();
   Loss{l.call()}.add(l.run.draft);
@@ -122,7 +122,7 @@ TEST(LossTask, WhereTheRunGeneratesItGivesLogits) {
   EXPECT_EQ(l.run.losses().loss.round(), 0);
 }
 
-// One step of the loss by tiles; range: of what holds the parameters.
+// One step of the loss by tiles. range: that of the parameters' holder.
 TiledLoss step(const Losing& l, LossStep which) {
   const bool table = which == LossStep::statistics || which == LossStep::gradients;
   TiledLoss out{.which = {2, table ? 0 : -1},
@@ -139,7 +139,7 @@ TiledLoss step(const Losing& l, LossStep which) {
   return out;
 }
 
-TEST(TiledLossTask, EachStepUsesWhatItIsAbout) {
+TEST(TiledLossTask, EachStepDeclaresItsUses) {
   for (const LossStep which : {LossStep::norm, LossStep::statistics, LossStep::gradients, LossStep::finish}) {
     SCOPED_TRACE(static_cast<int>(which));
     const bool table = which == LossStep::statistics || which == LossStep::gradients;

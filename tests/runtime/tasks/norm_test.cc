@@ -19,7 +19,8 @@ void fill(std::span<bf16> values, float x) {
   std::fill(values.begin(), values.end(), device::from_float<bf16>(x));
 }
 
-// Rank 1 takes its shard. It holds nothing else of the sum or, if the optimizer is not sharded, has it after rank 0's.
+// Rank 1 processes its shard. It holds nothing else of the sum, or, if the optimizer is not sharded, its shard follows
+// rank 0's.
 TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
   for (const int stage : {0, 3}) {
     const PlanCase c = make_case(small(false), 2, 1, stage, DType::bf16, false, false, 1, {});
@@ -49,7 +50,7 @@ TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
 }
 
 // A step of one micro-batch has no sums. The gradient of shared elements is the holder's plus the sharer's.
-TEST(NormTask, AddsWhatASharerHas) {
+TEST(NormTask, AddsTheGradientOfASharer) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
   sizes.shares = {{2, 1, 1}};
@@ -74,7 +75,7 @@ TEST(NormTask, AddsWhatASharerHas) {
   EXPECT_EQ(run.squares().squares.round(), want);
 }
 
-TEST(ConsensusTask, SaysItsMessagesToTheOthers) {
+TEST(ConsensusTask, SendsItsMessageToTheOthers) {
   for (const int ranks : {1, 3}) {
     const PlanCase c = make_case(small(false), ranks, 1, 0, DType::bf16, false, false, 1, {});
     TaskRun run(c.request);
@@ -97,8 +98,9 @@ TEST(ConsensusTask, SaysItsMessagesToTheOthers) {
   }
 }
 
-// All ranks have the norm, loss and stops of all, so the same factor. If one rank's are not finite, all skip.
-TEST(ConsensusTask, RanksDecideAlike) {
+// All ranks have the norm, loss and stop requests of all ranks, and so the same factor. If one rank's values are not
+// finite, all skip the step.
+TEST(ConsensusTask, AllRanksMakeTheSameDecision) {
   for (const bool finite : {true, false})
     comm::run_threads(2, [&](comm::World& world) {
       const PlanCase c = make_case(small(false), 2, 1, 0, DType::bf16, false, false, 1, {});

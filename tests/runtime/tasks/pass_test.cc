@@ -52,7 +52,7 @@ void expect_pass_use(const Task& task, Role role, int buffer, Access access) {
   EXPECT_EQ(use_of(task, role).access, access) << "role " << static_cast<int>(role);
 }
 
-TEST(ForwardTask, UsesWhatTheUnitTakesAndGives) {
+TEST(ForwardTask, UsesTheUnitsInputsAndOutputs) {
   Passing p;
   const ControlBuffers& control = p.run.draft.plan.control;
   Forward{p.call(0), false, {p.saved, false}, p.cache, {p.y, true}}.add(p.run.draft);
@@ -69,7 +69,7 @@ TEST(ForwardTask, UsesWhatTheUnitTakesAndGives) {
   expect_pass_use(task, Role::state, control.state, Access::read);
   expect_pass_use(task, Role::workspace, p.workspace, Access::write);
   expect_pass_use(task, Role::x, p.x, Access::read);
-  expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written theirs
+  expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written their ranges
   expect_pass_use(task, Role::cache, p.cache, Access::update);
   expect_pass_use(task, Role::y, p.y, Access::write);
   expect_pass_use(task, Role::losses, control.losses, Access::update);  // where it counts what is not finite
@@ -78,14 +78,14 @@ TEST(ForwardTask, UsesWhatTheUnitTakesAndGives) {
   EXPECT_EQ(task.cost.bytes, 4);
 }
 
-TEST(ForwardTask, OnceMoreItIsForWhatItSaves) {
+TEST(ForwardTask, RecomputationOnlySavesActivations) {
   Passing p;
   p.add_forward(-1, true);
   EXPECT_EQ(p.run.task().kind, TaskKind::recompute);
   EXPECT_EQ(p.run.task().buffer(Role::y), -1);
 }
 
-TEST(BackwardTask, UsesWhatTheUnitSavedAndGives) {
+TEST(BackwardTask, UsesTheUnitsSavedActivationsAndGradients) {
   Passing p;
   p.add_backward(1);
   const Task& task = p.run.task();
@@ -129,7 +129,7 @@ TEST(ForwardTask, CallsThePartsInOrder) {
 }
 
 // A unit that is gathered in parts sees only the current part's parameters, counted from the part's beginning.
-TEST(ForwardTask, OfAPartCallsItAlone) {
+TEST(ForwardTask, CallsOnlyItsPart) {
   Passing p;
   p.add_forward(1);
   p.run.place();
@@ -139,7 +139,7 @@ TEST(ForwardTask, OfAPartCallsItAlone) {
 }
 
 // A unit's output is counted when it is complete, and not again when it is recomputed.
-TEST(ForwardTask, CountsOutputsThatAreNotFinite) {
+TEST(ForwardTask, CountsNonFiniteOutputs) {
   Passing p;
   p.add_forward(0);
   p.add_forward(1);
@@ -156,8 +156,8 @@ TEST(ForwardTask, CountsOutputsThatAreNotFinite) {
   EXPECT_EQ(counts[0], 0u);
 }
 
-// A run that generates has one row at a time, in buffers for more.
-TEST(ForwardTask, OfOneRowTakesOneRow) {
+// A run that generates processes one row at a time, in buffers for several.
+TEST(ForwardTask, AGeneratedRowReadsAndWritesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);
   p.run.place();
@@ -195,7 +195,7 @@ TEST(BackwardTask, CallsThePartsBackwardsAndClearsTheGaps) {
 }
 
 // This part's gaps end with the unit's padding.
-TEST(BackwardTask, OfAPartKeepsToItsElements) {
+TEST(BackwardTask, APartChangesOnlyItsElements) {
   Passing p;
   p.add_backward(1);
   p.run.place();
@@ -210,7 +210,7 @@ TEST(BackwardTask, OfAPartKeepsToItsElements) {
 }
 
 // The first unit has no input, and looks rows up that backward need not see.
-TEST(ForwardTask, OfTheFirstUnitHasNoInput) {
+TEST(ForwardTask, TheFirstUnitHasNoInput) {
   Passing p(0);
   Forward{{{0}, 0, p.parameters}, false, {}, -1, {p.y, true}}.add(p.run.draft);
   Backward{{.which = {0}, .micro_batch = 0, .workspace = {p.workspace, true}}, -1, p.residual, p.gradients}.add(

@@ -14,7 +14,7 @@ namespace {
 using device::bf16;
 using device::DType;
 
-// SGD without memory: master 8, less 2 (gradient 1, factor 2, rate 1), less 1 by decay.
+// SGD without momentum: master 8, minus 2 (gradient 1, factor 2, rate 1), minus 1 by decay.
 constexpr device::Optimizer kOptimizer = {.algorithm = device::Algorithm::sgd, .momentum = 0, .weight_decay = 0.125};
 constexpr device::StepScalars kScalars = {.learning_rate = 1, .gradient_factor = 2};
 constexpr float kBefore = 8, kDecayed = 5, kPlain = 6;
@@ -100,7 +100,7 @@ TEST(UpdateTask, MovesTensorsAndLeavesTheGapsBetween) {
   u.expect_updated(0, u.part);
 }
 
-TEST(UpdateTask, AChunkIsAllThatItTouches) {
+TEST(UpdateTask, ChangesOnlyItsChunk) {
   Updated u(two_updates(1, 0));
   u.add({4096, 12288});
   u.place();
@@ -119,7 +119,7 @@ TEST(UpdateTask, ARankUpdatesItsShard) {
 }
 
 // In a cyclic plan, the update is the previous step's, with its scalars carried over, and runs where the state is.
-TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
+TEST(UpdateTask, ACyclicPlanUpdatesThePreviousStep) {
   PlanCase c = two_updates(1, 0);
   c.request.placement.optimizer.tier = Tier::host;
   Updated u(std::move(c), 0, Tier::host);
@@ -134,7 +134,7 @@ TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
   u.expect_updated(0, u.part);
 }
 
-// A copy that is transferred in any case must hold the weights even if the update is skipped.
+// A copy that is always transferred must hold the weights even if the update is skipped.
 TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   for (const bool copied : {false, true}) {
     Updated u(two_updates(1, 0));
@@ -150,7 +150,7 @@ TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
 }
 
 // A step of one micro-batch: of what unit 2 shares, [4096, 8192), the gradient is both units', in whatever chunk.
-TEST(UpdateTask, AddsWhatASharerHas) {
+TEST(UpdateTask, AddsTheGradientOfASharer) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
   sizes.shares = {{2, 1, 1}};

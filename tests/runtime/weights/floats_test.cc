@@ -21,7 +21,7 @@ namespace {
 
 using device::StorageFormat;
 
-TEST(FloatsTest, AreTheStoredNumbers) {
+TEST(FloatsTest, ReturnTheStoredNumbers) {
   const float fp32[] = {1.5f, -0.0f, 1e-30f};
   EXPECT_THAT(floats_of(StorageFormat::fp32, std::as_bytes(std::span(fp32))),
               testing::ElementsAre(1.5f, -0.0f, 1e-30f));
@@ -31,7 +31,7 @@ TEST(FloatsTest, AreTheStoredNumbers) {
   EXPECT_THAT(floats_of(StorageFormat::fp16, std::as_bytes(std::span(fp16))), testing::ElementsAre(1.5f, -2.0f));
 }
 
-// Against bitsandbytes (tests/golden/make_nf4.py).
+// Compares with bitsandbytes (tests/golden/make_nf4.py).
 
 using device::kNf4Block, device::StorageFormat;
 
@@ -59,7 +59,7 @@ class Nf4Block : public testing::TestWithParam<StorageFormat> {
   float offset() const { return plain() ? 0 : floats(of("offset"))[0]; }
   std::size_t blocks() const { return (weights().size() + kNf4Block - 1) / kNf4Block; }
 
-  // A block put together of bitsandbytes' tensors.
+  // A block assembled from bitsandbytes' tensors.
   std::vector<std::byte> block(std::size_t i) const {
     std::vector<std::byte> out(stored_bytes(format(), kNf4Block));
     const auto put = [&](std::size_t at, std::span<const std::byte> bytes, std::size_t begin, std::size_t most) {
@@ -80,7 +80,7 @@ class Nf4Block : public testing::TestWithParam<StorageFormat> {
   models::Safetensors file_ = models::Safetensors::open(tests::source_dir() / "tests/golden/nf4/matrix.safetensors");
 };
 
-TEST_P(Nf4Block, ReadsWhatBitsandbytesReads) {
+TEST_P(Nf4Block, ReadsLikeBitsandbytes) {
   std::vector<float> read;
   for (std::size_t i = 0; i < blocks(); ++i) {
     std::vector<float> values(std::min(kNf4Block, weights().size() - i * kNf4Block));
@@ -97,7 +97,7 @@ TEST_P(Nf4Block, ReadsWhatBitsandbytesReads) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(read[i]), std::bit_cast<std::uint32_t>(full[i])) << i;
 }
 
-TEST_P(Nf4Block, WritesWhatBitsandbytesWrites) {
+TEST_P(Nf4Block, WritesLikeBitsandbytes) {
   const std::vector<float> all = weights();
   for (std::size_t i = 0; i < blocks(); ++i) {
     const auto own = std::span(all).subspan(i * kNf4Block, std::min(kNf4Block, all.size() - i * kNf4Block));
@@ -144,7 +144,7 @@ TEST_P(Nf4Block, IsRewrittenFromItsValues) {
   }
 }
 
-TEST(Nf4BlockOfZeros, IsZeros) {
+TEST(Nf4BlockOfZeros, DecodesToZeros) {
   const std::vector<float> zeros(100);
   std::vector<float> read(100, 1);
   for (const StorageFormat format : {StorageFormat::nf4, StorageFormat::nf4_plain}) {

@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// Weights that a formula gives: elements of different tensors and places differ.
+// Weights from a formula, so that elements of different tensors and places differ.
 class IndexWeights final : public WeightSource {
  public:
   static float value(std::size_t unit, std::size_t parameter, std::size_t element) {

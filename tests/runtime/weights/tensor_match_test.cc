@@ -38,7 +38,7 @@ std::size_t read(const TensorMatch& match) {
   return count;
 }
 
-TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
+TEST(TensorMatchTest, FindsTensorsInAnyOrder) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);
   std::reverse(names.begin(), names.end());
@@ -50,7 +50,7 @@ TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
   EXPECT_THAT(match.unknown, IsEmpty());
 }
 
-TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
+TEST(TensorMatchTest, TheOutputBiasHasTwoNames) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);
   const auto bias = std::find(names.begin(), names.end(), "cls.predictions.bias");
@@ -60,7 +60,7 @@ TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
   EXPECT_EQ(read(match), names.size());
   EXPECT_THAT(match.initialised, IsEmpty());
   EXPECT_THAT(match.unknown, IsEmpty());
-  // With both it is the decoder's, in any order.
+  // If both exist, the decoder's is used, in any order.
   names.emplace_back("cls.predictions.bias");
   for (int order = 0; order < 2; ++order) {
     match = match_tensors(*model, names, false);
@@ -71,7 +71,7 @@ TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
   }
 }
 
-TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
+TEST(TensorMatchTest, OmitsAnotherObjectivesHeadAndInitialisesItsOwn) {
   const auto model = bert(models::Objective::sequence_classification);
   auto names = names_of(*bert(models::Objective::masked_lm));
   names.emplace_back("encoder.of.another");
@@ -97,7 +97,7 @@ TEST(TensorMatchTest, MissingAndNew) {
   EXPECT_THAT(anew.left_out, IsEmpty());
 }
 
-// Without the body's prefix, as a BertModel is stored, and by the norms' names in TensorFlow.
+// Names may lack the body's prefix, as in a stored BertModel, and norms may have their TensorFlow names.
 TEST(TensorMatchTest, OtherSpellings) {
   const auto model = bert(models::Objective::masked_lm);
   auto names = names_of(*model);

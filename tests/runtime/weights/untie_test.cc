@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 class UntieTest : public testing::Test {
  protected:
-  // Tensors of two by four elements that are all of one value.
+  // Tensors of two by four elements with a single value.
   void write(const std::vector<std::pair<std::string, float>>& tensors) {
     std::vector<models::TensorSpec> specs;
     for (const auto& [name, value] : tensors) specs.push_back({name, device::DType::fp32, {2, 4}});
@@ -42,18 +42,18 @@ class UntieTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(UntieTest, WhatDiffersIsReadTwice) {
+TEST_F(UntieTest, ReadsDifferentTablesSeparately) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   const models::Config config = untied();
   EXPECT_FALSE(config.bool_or("tie_word_embeddings", true));
   EXPECT_THAT(config.remarks(), ElementsAre(AllOf(HasSubstr("lm_head.weight differs from transformer.wte.weight"),
                                                   HasSubstr("as in transformers"))));
   EXPECT_FALSE(untied(R"(,"tie_word_embeddings":true)").bool_or("tie_word_embeddings", true));
-  write({{"wte.weight", 1}, {"lm_head.weight", 2}});  // of a model without a head, which somebody gave one
+  write({{"wte.weight", 1}, {"lm_head.weight", 2}});  // of a model without a head, to which somebody added one
   EXPECT_FALSE(untied().bool_or("tie_word_embeddings", true));
 }
 
-TEST_F(UntieTest, WhatIsTheSameStaysTied) {
+TEST_F(UntieTest, KeepsEqualTablesTied) {
   for (const auto& tensors :
        std::vector<std::vector<std::pair<std::string, float>>>{{{"transformer.wte.weight", 1}, {"lm_head.weight", 1}},
                                                                {{"transformer.wte.weight", 1}, {"head.weight", 2}},
@@ -64,7 +64,7 @@ TEST_F(UntieTest, WhatIsTheSameStaysTied) {
   }
 }
 
-TEST_F(UntieTest, WhatIsNotReadIsNotCompared) {
+TEST_F(UntieTest, DoesNotCompareUnreadTables) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   EXPECT_TRUE(untied("", Objective::sequence_classification).bool_or("tie_word_embeddings", true));
   EXPECT_THAT(untied(R"(,"tie_word_embeddings":false)").remarks(), IsEmpty());

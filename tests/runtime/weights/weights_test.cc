@@ -22,7 +22,7 @@
 namespace strata::runtime {
 namespace {
 
-// Weights that note what was said ahead of the reads.
+// Weights that record which reads were announced.
 class Noted final : public WeightSource {
  public:
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -40,7 +40,7 @@ class Noted final : public WeightSource {
   mutable std::size_t read_ = 0;
 };
 
-TEST(LoadWeights, ReadsWhatItSaidAhead) {
+TEST(LoadWeights, ReadsTheElementsThatItAnnounced) {
   const SavedRun run;
   const Recipe recipe = load_recipe(std::nullopt, run.sets(1));
   const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
@@ -80,7 +80,7 @@ void read_weights(const std::string& name, float value) {
 }
 
 // Some writers store a shared tensor once per unit that uses it. The copies must be equal.
-TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
+TEST(WeightsTest, ASharedTensorMayBeStoredTwice) {
   EXPECT_NO_THROW(read_weights("lm_head.weight", 0.5f));
   EXPECT_FAILURE(
       read_weights("lm_head.weight", 0.25f), Exit::usage,
@@ -119,7 +119,7 @@ std::unique_ptr<models::Model> small_bert() {
 
 // A classifier of three classes read as one of two: only the layer that scores them is initialised at random, whatever
 // the file has.
-TEST(WeightsTest, ANewHeadIsDrawnAndTheRestIsRead) {
+TEST(WeightsTest, InitialisesANewHeadAndReadsTheRest) {
   const auto classifier = [](const std::string& names) {
     models::RunShape run{1, 4, device::DType::fp32, 1};
     run.objective = models::Objective::sequence_classification;
@@ -149,8 +149,8 @@ TEST(WeightsTest, ANewHeadIsDrawnAndTheRestIsRead) {
   }
 }
 
-// Those of TensorFlow: a norm's gamma and beta.
-TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
+// These are TensorFlow's names of a norm's gamma and beta.
+TEST(WeightsTest, ReadsOldNamesOfBertsNorms) {
   const auto bert = small_bert();
   const tests::ScratchFolder folder;
   std::size_t renamed = 0;
@@ -174,8 +174,8 @@ TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
     }
 }
 
-// Only layers that another objective would train are named. Computed tables are no loss to anybody.
-TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
+// Only layers that another objective would train are named. Nobody needs computed tables.
+TEST(WeightsTest, NamesHeadsOfOtherObjectives) {
   const auto bert = small_bert();
   const tests::ScratchFolder folder;
   const auto as_is = [](std::string name) { return name; };
@@ -190,7 +190,7 @@ TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
 }
 
 // The refusal names the prefix and gives a command that removes it. Without it, the files are transformers'.
-TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
+TEST(WeightsTest, RefusesTensorsOfAWrappedModelWithAdvice) {
   const auto bert = small_bert();
   const auto refused = [&](const char* prefix) {
     const tests::ScratchFolder folder;
@@ -218,8 +218,8 @@ TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
   EXPECT_THAT(renamed("layer.0.", "layer.0._orig_mod."), HasSubstr("take _orig_mod. out of the tensors' names"));
 }
 
-// A folder whose output layer is tied has none to untie.
-TEST(WeightsTest, AnOutputLayerThatIsNotThereIsToldHowToMake) {
+// A folder with a tied output layer has no separate layer to untie.
+TEST(WeightsTest, ExplainsHowToMakeAMissingOutputLayer) {
   const auto model = [](bool tied) {
     return make_model(models::Config::parse(fmt::format(R"({{"model_type":"llama","hidden_size":8,"vocab_size":5,
         "num_attention_heads":2,"num_hidden_layers":1,"intermediate_size":12,"tie_word_embeddings":{}}})",
@@ -236,7 +236,7 @@ TEST(WeightsTest, AnOutputLayerThatIsNotThereIsToldHowToMake) {
 
 // All heads that transformers or TRL has for a family are left out for other objectives. A tensor that belongs to no
 // head is refused.
-TEST(WeightsTest, HeadsOfAllClassesAreLeftOut) {
+TEST(WeightsTest, OmitsHeadsOfAllClasses) {
   struct Head {
     std::string family;
     models::Objective objective;

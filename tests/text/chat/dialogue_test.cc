@@ -35,7 +35,7 @@ class DialogueTest : public testing::Test {
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 };
 
-TEST_F(DialogueTest, TurnsGoOnTurnByTurn) {
+TEST_F(DialogueTest, ContinuesTurnByTurn) {
   Dialogue made = dialogue(chatml_);
   made.ask("Hi");
   EXPECT_EQ(prompt(made), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
@@ -47,27 +47,27 @@ TEST_F(DialogueTest, TurnsGoOnTurnByTurn) {
   EXPECT_EQ(made.prompt().front(), 1u);  // <|im_start|> is its token
 }
 
-TEST_F(DialogueTest, TheTemplateSaysWhereAnAnswerEnds) {
+TEST_F(DialogueTest, TheTemplateDeterminesTheEndOfAnAnswer) {
   Dialogue made = dialogue(chatml_);
   made.ask("Hi");
   EXPECT_THAT(made.turn_ends(), ElementsAre(2u));  // <|im_end|>
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n~{% endfor %}").turn_ends(),
               ElementsAre(*tokenizer_->id_of("~")));
   EXPECT_THAT(dialogue("{% for m in messages %}{{ m.content }}\n\nUser: {% endfor %}").turn_ends(), IsEmpty());
-  // Before the first turn, too, if an assistant may not begin.
+  // This is also true before the first turn, if an assistant may not begin.
   EXPECT_THAT(
       dialogue("{% if messages[0].role != 'user' %}{{ raise_exception('roles') }}{% endif %}" + chatml_).turn_ends(),
       ElementsAre(2u));
   EXPECT_THAT(dialogue("{{ raise_exception('no') }}").turn_ends(), IsEmpty());
 }
 
-TEST_F(DialogueTest, MessagesComeFromAFile) {
+TEST_F(DialogueTest, ReadsMessagesFromAFile) {
   Dialogue made = dialogue(chatml_);
   made.read(R"([{"role": "system", "content": "Be."}, {"role": "user", "content": "Hi"}])", "f");
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\n"));
   made.read(R"({"messages": [{"role": "user", "content": "Ho"}]})", "f");
   EXPECT_THAT(prompt(made), testing::StartsWith("<|im_start|>user\nHo"));
-  // Without the answer that is asked for.
+  // The requested answer is left out.
   const std::string asked = "<|im_start|>user\nHo<|im_end|>\n<|im_start|>assistant\n";
   for (const char* json : {R"({"role": "user", "content": "Ho"})", R"({"prompt": "Ho"})",
                            R"({"prompt": [{"role": "user", "content": "Ho"}]})", R"({"instruction": "Ho"})",
@@ -91,7 +91,7 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   EXPECT_FAILURE(made.read("{\n]\n", "f"), Exit::corrupt, HasSubstr("not JSON"));
 }
 
-TEST_F(DialogueTest, TurnsThatAreNotWrittenAreRemarked) {
+TEST_F(DialogueTest, ReportsTurnsThatAreNotWritten) {
   Dialogue made = dialogue("{% for m in messages if m.role == 'user' %}{{ m.content }}\n{% endfor %}");
   made.read(R"([{"role": "developer", "content": "d"}, {"role": "user", "content": "p"}])", "q.json");
   EXPECT_EQ(prompt(made), "p\n");

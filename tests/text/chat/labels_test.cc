@@ -33,7 +33,7 @@ class LabelsTest : public testing::Test {
     folder_.write("t.jinja", source);
     return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
   }
-  // Texts have their labelled parts in brackets.
+  // In these texts, labelled parts are in brackets.
   std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
     return bracketed(labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on));
   }
@@ -67,13 +67,13 @@ TEST_F(LabelsTest, MarksOfTheTemplateCount) {
 TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
   EXPECT_EQ(shown(kPlain, kTwo), "user: p\n\nassistant: [q\n\n]user: r\n\nassistant: [s\n\n]");
   EXPECT_EQ(shown(kPlain, kTwo, TrainOn::last), "user: p\n\nassistant: q\n\nuser: r\n\nassistant: [s\n\n]");
-  // The prompt is not a beginning of the whole text. Then the turn begins after the earlier turns.
+  // The prompt is not a prefix of the whole text. Then the turn begins after the earlier turns.
   EXPECT_EQ(
       shown("{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}think{% endif %}", kTwo),
       "<p>[<q>]<r>[<s>]");
 }
 
-TEST_F(LabelsTest, ATurnMaySayOtherwise) {
+TEST_F(LabelsTest, ATurnMayOverrideTheMask) {
   constexpr const char* kFlags =
       R"({"messages": [{"role": "user", "content": "p", "train": true}, {"role": "assistant", "content": "q", "weight": 0},
           {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})";
@@ -86,8 +86,8 @@ TEST_F(LabelsTest, ATurnMaySayOtherwise) {
             "assistant: a\nuser: b\nassistant: [c\n]assistant: [d\n]");
 }
 
-// Two marks per turn: the rendering without the last turn shows which marks are the last turn's.
-TEST_F(LabelsTest, SeveralMarksOfATurn) {
+// With two marks per turn, the rendering without the last turn shows which marks belong to that turn.
+TEST_F(LabelsTest, ATurnMayHaveSeveralMarks) {
   constexpr const char* kTwice =
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}({{ m.content }}{% endgeneration %}-"
       "{% generation %}{{ m.content }}){% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
@@ -95,8 +95,9 @@ TEST_F(LabelsTest, SeveralMarksOfATurn) {
   EXPECT_EQ(shown(kTwice, kTwo, TrainOn::last), "p(q-q)r[(s]-[s)]");
 }
 
-// Qwen3's templates write a thought only in the last turn: what follows an earlier turn's text says where that ends.
-TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
+// Qwen3's templates write a thought only in the last turn. The end of an earlier turn follows from what comes after its
+// text.
+TEST_F(LabelsTest, FindsATurnThatIsWrittenDifferentlyWhenLast) {
   constexpr const char* kForgets =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
@@ -117,7 +118,7 @@ TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
             "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
 }
 
-// Qwen3.5's templates put line breaks between a text and calls, so that the other text, which finds the end, adds them.
+// Qwen3.5's templates put line breaks between a text and calls, so the replacement text that locates the end adds them.
 TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
   EXPECT_EQ(
       shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}{{ '(thinks)\\n\\n' }}{% endif %}{{ m.content }}"
@@ -130,7 +131,7 @@ TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
 
 // Hermes' templates close the results of tools only before another turn, so that the turns before an answer are not the
 // beginning of the text.
-TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
+TEST_F(LabelsTest, FindsAnAnswerAfterATurnClosedByTheNextOne) {
   constexpr const char* kCloses =
       "{% for m in messages %}{{ m.role }}: {{ m.content }};{% if m.role != 'tool' or not loop.last %} end\n{% endif %}"
       "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
@@ -141,7 +142,7 @@ TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
 }
 
 // Phi-3's templates write the end-of-text token once, after all turns.
-TEST_F(LabelsTest, TheEndOfTextTokenAfterAllTurnsIsTheLastTurns) {
+TEST_F(LabelsTest, AFinalEndOfTextTokenBelongsToTheLastTurn) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template":
@@ -161,24 +162,24 @@ TEST_F(LabelsTest, TheFirstTurnMayBeAnAnswer) {
             "<assistant>assistant: [p;\n]user: q;\nassistant: [r;\n]");
 }
 
-// A prompt may begin a thought, which templates leave out of earlier answers: these begin after the rest of it.
-TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNoLabel) {
+// A prompt may begin a thought that templates omit in earlier answers. Such answers begin after the rest of the prompt.
+TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNotALabel) {
   constexpr const char* kThinks =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}<think></think>{% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: <think>{% endif %}";
   EXPECT_EQ(shown(kThinks, kTwo), "user: p;\nassistant: [q;\n]user: r;\nassistant: <think>[</think>s;\n]");
-  // What the answer itself begins with is its own.
+  // Text with which the answer itself begins belongs to the answer.
   EXPECT_EQ(
       shown(kThinks, R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "<tool>"},
                                {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})"),
       "user: p;\nassistant: [<tool>;\n]user: r;\nassistant: <think>[</think>s;\n]");
-  // White space in common does not make a prompt.
+  // Common white space alone is not a prompt.
   EXPECT_EQ(
       shown("{% for m in messages %}  {{ m.content }};{% endfor %}{% if add_generation_prompt %}  >{% endif %}", kTwo),
       "  p;[  q;]  r;[  s;]");
 }
 
-TEST_F(LabelsTest, NothingEndsAnAnswer) {
+TEST_F(LabelsTest, ReportsTemplatesThatDoNotEndAnAnswer) {
   const auto open = [&](const char* source, TrainOn on = TrainOn::assistant) {
     return labelled_text(made(source), conversation_of(parse_json(kTwo), DataFormat::chat), on).open_end;
   };
@@ -189,8 +190,8 @@ TEST_F(LabelsTest, NothingEndsAnAnswer) {
   EXPECT_FALSE(open("{% for m in messages %}{{ m.content }};{% endfor %}"));
 }
 
-TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
-  // What follows a turn's text depends on what follows the turn.
+TEST_F(LabelsTest, RefusesInconsistentRenderings) {
+  // The text after a turn depends on the next turn.
   constexpr const char* kDepends =
       "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ 'the end' if loop.last else '-' }}\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
@@ -204,7 +205,7 @@ TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
   EXPECT_EQ(shown(kMarked, R"({"messages": [{"role": "user", "content": "p"}]})"), "user: p\n");
 }
 
-TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
+TEST_F(LabelsTest, FindsATemplateLikeTransformers) {
   EXPECT_FALSE(ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_));
   const auto text = [&](std::string_view tools) {
     const auto found = ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer_);
@@ -251,12 +252,12 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
   };
   EXPECT_EQ(text(""), "<s>[p]</s><unk>");
   EXPECT_EQ(text(R"("eos_token": "<unk>", "bos_token": null, )"), "[p]<unk><unk>");
-  // A token that the configuration names counts, even if the model lacks it.
+  // A token that the configuration names is used, even if the model lacks it.
   EXPECT_EQ(text(R"("eos_token": "<|im_end|>", )"), "<s>[p]<|im_end|><unk>");
 }
 
 // In Zephyr's format "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
-TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
+TEST_F(LabelsTest, MarksThatAreNotTokensStayText) {
   const auto smollm = load_tokenizer(tests::source_dir() / "tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
   const auto find = [&](const char* source) {
@@ -271,7 +272,7 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
 
 // It is a mistake if the folder's lists promise a token that the tokenizer lacks. transformers ignores the map if there
 // is an added_tokens_decoder, so a token that only the map has is not a token.
-TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
+TEST_F(LabelsTest, RefusesAListedTokenThatIsMissing) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
   const auto find = [&](const std::string& source) {
@@ -301,7 +302,7 @@ class NamedTemplatesTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
 };
 
-TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
+TEST_F(NamedTemplatesTest, FilesTakePrecedenceOverTheConfiguration) {
   folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "config"},
                                                              {"name": "tool_use", "template": "config tools"}]})");
   EXPECT_EQ(text({}), "config");
@@ -324,7 +325,7 @@ TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
   EXPECT_EQ(text(folder_.path() / "other.jinja"), "other");
 }
 
-TEST_F(NamedTemplatesTest, WithoutADefaultOneIsChosen) {
+TEST_F(NamedTemplatesTest, WithoutADefaultTheUserMustChoose) {
   folder_.write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"}]})");
   EXPECT_FAILURE(text({}), Exit::usage, AllOf(HasSubstr("has rag"), HasSubstr("--chat-template NAME")));
   EXPECT_EQ(text("rag"), "r");

@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(RecordCounts, AddUpAndAreSaidInSentences) {
+TEST(RecordCounts, AddUpAndAreReportedInSentences) {
   RecordCounts all, part;
   EXPECT_THAT(all.remarks("t", 4), IsEmpty());
   part.tools_left_out = part.decoded_calls = part.null_arguments = part.written_differently = part.open_ends =

@@ -34,7 +34,7 @@ std::string fault(Work&& work) {
   return "no fault";
 }
 
-TEST(RecordTest, FieldsSayWhatARecordIs) {
+TEST(RecordTest, FieldsDetermineTheFormat) {
   EXPECT_EQ(found(R"({"text": "a", "id": 1})"), DataFormat::text);
   EXPECT_EQ(found(R"({"messages": [], "text": null})"), DataFormat::chat);
   EXPECT_EQ(found(R"({"conversations": []})"), DataFormat::sharegpt);
@@ -52,12 +52,12 @@ TEST(RecordTest, FieldsSayWhatARecordIs) {
     EXPECT_EQ(data_format(name_of(format)), format);
 }
 
-TEST(RecordTest, FieldsOfOtherNamesAreToBeRenamed) {
+TEST(RecordTest, AdvisesRenamingOtherFields) {
   EXPECT_THAT(fault([] { return found(R"({"instruction": "a", "response": "b"})"); }),
               HasSubstr(R"(rename "response" to "output")"));
   EXPECT_THAT(fault([] { return found(R"({"question": "a", "answer": "b", "id": 1})"); }),
               HasSubstr(R"(rename "question" to "prompt" and "answer" to "completion")"));
-  // The other texts, too: without them the advice would lose one.
+  // The advice names the other texts too. Otherwise one would be lost.
   EXPECT_THAT(fault([] { return found(R"({"instruction": "a", "context": "", "response": "b", "category": "c"})"); }),
               HasSubstr(R"(rename "context" to "input" and "response" to "output")"));
   EXPECT_THAT(
@@ -81,7 +81,7 @@ TEST(RecordTest, FieldsOfOtherNamesAreToBeRenamed) {
               HasSubstr("turn 1 has no \"role\", and has the fields speaker, text"));
 }
 
-TEST(RecordTest, AFieldThatIsNullIsSaid) {
+TEST(RecordTest, ReportsANullField) {
   EXPECT_THAT(fault([] { return found(R"({"text": null})"); }), HasSubstr("\"text\" is null: leave such records out"));
   EXPECT_THAT(fault([] { return found(R"({"prompt": "a", "completion": null})"); }),
               HasSubstr("\"completion\" is null"));
@@ -89,8 +89,8 @@ TEST(RecordTest, AFieldThatIsNullIsSaid) {
               HasSubstr(R"(rename "answer" to "completion")"));
 }
 
-// As transformers does, of every turn and of its own fields alone.
-TEST(RecordTest, NullFieldsOfATurnAreLeftOut) {
+// As in transformers, this applies to every turn and only to its own fields.
+TEST(RecordTest, NullFieldsOfATurnAreOmitted) {
   EXPECT_EQ(
       turns(conversation(
           R"({"messages": [{"role": "user", "content": "q", "tool_calls": null, "name": null}, {"role": "assistant",
@@ -102,7 +102,7 @@ TEST(RecordTest, NullFieldsOfATurnAreLeftOut) {
             R"([{"role": "user", "content": "q"}])");
 }
 
-TEST(RecordTest, MessagesKeepTheirFieldsButThoseOfTraining) {
+TEST(RecordTest, MessagesKeepTheirFieldsExceptTrainingMarks) {
   const auto chat = conversation(
       R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": 1}],
           "weight": 0}, {"role": "assistant", "content": "a", "train": true, "reasoning": "r"}], "tools": "[{\"name\": 1}]",
@@ -158,14 +158,14 @@ TEST(RecordTest, AFunctionCallMayBeAListAfterAThought) {
   EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: a function_call that is no JSON"));
 }
 
-TEST(RecordTest, CallsAndToolsMayBeStoredAsTexts) {
+TEST(RecordTest, CallsAndToolsMayBeStrings) {
   const auto chat = conversation(
       R"({"messages": [{"role": "assistant", "tool_calls": "[{\"name\": \"f\"}]"}], "tools": "[{\"name\": \"f\"}]"})");
   EXPECT_EQ(turns(chat), R"([{"role": "assistant", "tool_calls": [{"name": "f"}]}])");
   EXPECT_EQ(jinja::json_text(chat.tools, {}), R"([{"name": "f"}])");
 }
 
-TEST(RecordTest, ShapesOfOtherTrainersSayWhatToDo) {
+TEST(RecordTest, FormatsOfOtherTrainersGiveAdvice) {
   EXPECT_THAT(fault([] { return found(R"({"segments": [{"label": true, "text": "a"}]})"); }),
               testing::AllOf(HasSubstr("axolotl's parts of a text"), HasSubstr("\"train\": false")));
   EXPECT_THAT(fault([] { return found(R"({"input_ids": [1], "labels": [1]})"); }), HasSubstr("are tokens already"));
@@ -194,7 +194,7 @@ TEST(RecordTest, AlpacaWithoutATemplateHasItsOwnPrompt) {
   EXPECT_EQ(system.prompt, "s\n\n### Instruction:\ni\n\n### Response:\n");
 }
 
-TEST(RecordTest, MistakesAreNamed) {
+TEST(RecordTest, NamesMistakes) {
   const auto chat = [](std::string_view json) { return fault([&] { return conversation(json); }); };
   EXPECT_THAT(chat(R"({"messages": "a"})"), HasSubstr("expected a list of turns"));
   EXPECT_THAT(chat(R"({"messages": []})"), HasSubstr("no turn"));

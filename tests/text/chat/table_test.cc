@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(TableTest, FieldsAreThoseOfRfc4180) {
+TEST(TableTest, FieldsFollowRfc4180) {
   EXPECT_THAT(fields_of("a,b,,c\r\n", ','), ElementsAre("a", "b", "", "c"));
   EXPECT_THAT(fields_of("\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\"", ','),
               ElementsAre("a,b", "say \"hi\"", "two\nlines"));
@@ -20,14 +20,14 @@ TEST(TableTest, FieldsAreThoseOfRfc4180) {
   EXPECT_THAT(fields_of("", ','), ElementsAre(""));
 }
 
-TEST(TableTest, ALineBreakInQuotesEndsNoRecord) {
+TEST(TableTest, AQuotedLineBreakDoesNotEndARecord) {
   EXPECT_EQ(record_end("a,\"b\nc\"\nd", 0, ','), 8u);
   EXPECT_EQ(record_end("a,\"b\n", 0, ','), std::string_view::npos);
   EXPECT_EQ(record_end("x\na\n", 2, ','), 4u);
   EXPECT_EQ(record_end("\"a\"\"\n\"\nb", 0, ','), 7u);
 }
 
-TEST(TableTest, AQuoteInsideAFieldOpensNothing) {
+TEST(TableTest, AQuoteInsideAFieldIsLiteral) {
   EXPECT_EQ(record_end("5\" disk,x\ny", 0, ','), 10u);
   EXPECT_EQ(record_end("a,\"\"\n", 0, ','), 5u);
   EXPECT_EQ(record_end("a\t\"\n\"\nb", 0, '\t'), 6u);
@@ -43,7 +43,7 @@ std::string fault_of(std::string_view record) {
   return "none";
 }
 
-TEST(TableTest, WhatIsNoRecordIsRefused) {
+TEST(TableTest, RefusesInvalidRecords) {
   EXPECT_THAT(fault_of("a,\"open"), HasSubstr("field 2 begins with a quote that is not closed"));
   EXPECT_THAT(fault_of("\"open\"\""), HasSubstr("field 1"));
   EXPECT_THAT(fault_of("\"a\" b,c"), HasSubstr("after the quote that closes field 1"));

@@ -50,18 +50,18 @@ class TemplateCoverageTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("byte");
 };
 
-// As Qwen's: roles that it does not know are not written, and a content that is no text is not either.
+// Like Qwen's template: it writes neither unknown roles nor a content that is not a text.
 constexpr const char* kKnown =
     "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.role }}: "
     "{% if m.content is string %}{{ m.content }}{% endif %}\n{% endif %}{% endfor %}";
 
-TEST_F(TemplateCoverageTest, RolesThatTheTemplateDoesNotWriteAreFound) {
+TEST_F(TemplateCoverageTest, FindsRolesThatTheTemplateOmits) {
   constexpr const char* kDeveloper =
       R"({"messages": [{"role": "developer", "content": "d"}, {"role": "user", "content": "p"},
           {"role": "developer", "content": ""}, {"role": "assistant", "content": "q"}]})";
-  EXPECT_THAT(left_out(kKnown, kDeveloper), ElementsAre(Pair("developer", 1u))) << "an empty content is none";
+  EXPECT_THAT(left_out(kKnown, kDeveloper), ElementsAre(Pair("developer", 1u))) << "empty content counts as none";
   EXPECT_THAT(left_out("{% for m in messages %}{{ m.content }}{% endfor %}", kDeveloper), IsEmpty());
-  // A template that refuses the other text has read it.
+  // A template that refuses the replacement text has read it.
   EXPECT_THAT(left_out("{% for m in messages %}{% if m.content|length > 1 or m.content not in 'dpq' %}"
                        "{{ raise_exception('x') }}{% endif %}{% endfor %}",
                        kDeveloper),
@@ -69,7 +69,7 @@ TEST_F(TemplateCoverageTest, RolesThatTheTemplateDoesNotWriteAreFound) {
 }
 
 // Some templates write a system turn only if it is the first.
-TEST_F(TemplateCoverageTest, PlacesDiffer) {
+TEST_F(TemplateCoverageTest, DistinguishesPlacesInTheConversation) {
   const ChatTemplate first =
       made("{{ messages[0].content }}{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}");
   WrittenContents contents(first);
@@ -82,7 +82,7 @@ TEST_F(TemplateCoverageTest, PlacesDiffer) {
   EXPECT_THAT(out, ElementsAre(Pair("system", 5u)));
 }
 
-TEST_F(TemplateCoverageTest, ListsThatTheTemplateDoesNotTakeAreRefused) {
+TEST_F(TemplateCoverageTest, RefusesListsThatTheTemplateDoesNotSupport) {
   constexpr const char* kParts =
       R"({"messages": [{"role": "user", "content": "p"},
           {"role": "assistant", "content": [{"type": "text", "text": "q"}]}]})";
@@ -105,14 +105,14 @@ TEST_F(TemplateCoverageTest, ListsWithoutTextAreNotRefused) {
               HasSubstr("writes nothing"));
 }
 
-TEST_F(TemplateCoverageTest, ListsInRolesThatAreNotWrittenAreCounted) {
+TEST_F(TemplateCoverageTest, CountsListsInOmittedRoles) {
   EXPECT_THAT(left_out(kKnown, R"({"messages": [{"role": "developer", "content": [{"type": "text", "text": "d"}]},
                                    {"role": "user", "content": "p"}, {"role": "assistant", "content": "q"}]})"),
               ElementsAre(Pair("developer", 1u)));
 }
 
-// A role is asked for until it is known; the counts stay right.
-TEST_F(TemplateCoverageTest, RolesAreLeftOutAnyNumberOfTimes) {
+// A role is tested until the answer is known, and the counts stay correct.
+TEST_F(TemplateCoverageTest, CountsOmittedRolesCorrectly) {
   const ChatTemplate known = made(kKnown);
   WrittenContents contents(known);
   UnreadFields out;
@@ -124,7 +124,7 @@ TEST_F(TemplateCoverageTest, RolesAreLeftOutAnyNumberOfTimes) {
   EXPECT_THAT(out, ElementsAre(Pair("developer", 40u)));
 }
 
-TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJson) {
+TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwice) {
   constexpr const char* kCall =
       R"({"messages": [{"role": "assistant", "tool_calls": [{"type": "function", "function":
           {"name": "f", "arguments": "{\"city\": \"Paris\", \"days\": 2}"}}]}]})";
@@ -135,7 +135,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJson) {
   EXPECT_THAT(jinja::json_text(out->messages, {}),
               HasSubstr(R"("function": {"name": "f", "arguments": {"city": "Paris", "days": 2}})"));
   EXPECT_TRUE(decoded(each + "{{ c | tojson }}{% endfor %}{% endfor %}").has_value());
-  // DeepSeek's template writes the text, and Qwen3's looks at what it is.
+  // DeepSeek's template writes the text, and Qwen3's checks its type.
   EXPECT_FALSE(decoded(each + "{{ c.function.arguments }}{% endfor %}{% endfor %}").has_value());
   EXPECT_FALSE(with_decoded_arguments(made(each + "{{ c | tojson }}{% endfor %}{% endfor %}"),
                                       chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f",
@@ -143,7 +143,7 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJson) {
                    .has_value());
 }
 
-TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJsonHoweverTheyAreWritten) {
+TEST_F(TemplateCoverageTest, ArgumentsAreNotEncodedTwiceByAnyTemplate) {
   const ChatTemplate whole =
       made("{% for m in messages %}{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}{% endfor %}");
   for (const char* arguments : {R"({\n  \"city\": \"Paris\"\n})", R"({\"\\u00e9\": 1})", "{}"})
@@ -154,8 +154,8 @@ TEST_F(TemplateCoverageTest, ArgumentsAreNotJsonInJsonHoweverTheyAreWritten) {
         << arguments;
 }
 
-// As DeepSeek's and axolotl's, which join texts, and as GLM's and Qwen3.5's, which read fields.
-TEST_F(TemplateCoverageTest, ArgumentsAreWhatTheTemplateTakes) {
+// The templates are like those of DeepSeek and axolotl, which join texts, and of GLM and Qwen3.5, which read fields.
+TEST_F(TemplateCoverageTest, ArgumentsHaveTheTypeThatTheTemplateExpects) {
   constexpr const char* kExample =
       R"({"messages": [{"role": "system", "content": "Call {\"name\": \"f\", \"arguments\": \"{\\\"city\\\": 1}\"}"},
           {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{\"city\": 2}"}]}]})";
@@ -172,8 +172,8 @@ TEST_F(TemplateCoverageTest, ArgumentsAreWhatTheTemplateTakes) {
                   .has_value());
 }
 
-// The object would have other values than the text.
-TEST_F(TemplateCoverageTest, ArgumentsThatAnObjectCannotHoldAreRefused) {
+// The object's values would differ from the text's.
+TEST_F(TemplateCoverageTest, RefusesArgumentsThatAnObjectCannotHold) {
   const auto fault = [&](const char* writes, std::string_view arguments) {
     try {
       return with_decoded_arguments(
@@ -199,7 +199,7 @@ TEST_F(TemplateCoverageTest, ArgumentsThatAnObjectCannotHoldAreRefused) {
   EXPECT_EQ(fault(kText, R"({\"id\": 123456789012345678901234})"), "as given");
 }
 
-TEST_F(TemplateCoverageTest, NullArgumentsAreFoundInside) {
+TEST_F(TemplateCoverageTest, FindsNestedNullArguments) {
   const auto has = [&](std::string_view arguments) {
     return has_null_arguments(chat(R"({"messages": [{"role": "assistant", "content": "c", "tool_calls": [{"function":
                                        {"name": "f", "arguments": )" +

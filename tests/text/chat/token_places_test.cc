@@ -27,8 +27,8 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// tests/golden/make_chats.py: ids and masks of transformers' apply_chat_template.
-TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
+// The IDs and masks are those of transformers' apply_chat_template (tests/golden/make_chats.py).
+TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
   std::vector<Value> chats;
   std::istringstream lines(read_text(kTokenPlacesGolden / "chat/conversations.jsonl"));
   for (std::string line; std::getline(lines, line);) chats.push_back(parse_json(line));
@@ -38,7 +38,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
     const std::string& name = one.find("tokenizer")->text();
     SCOPED_TRACE(name + ", conversation " + std::to_string(one.find("conversation")->integer()));
     const auto tokenizer = load_tokenizer(kTokenPlacesGolden / "tokenizers" / name);
-    // Its special tokens, for which the folders have no tokenizer_config.json.
+    // The template's special tokens, because the folders have no tokenizer_config.json.
     std::string source = read_text(kTokenPlacesGolden / "chat" / one.find("template")->text());
     for (const auto& [key, token] : one.find("special")->pairs())
       source = "{%- set " + key.text() + " = " + jinja::json_text(token, {}) + " -%}" + source;
@@ -64,8 +64,8 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
   EXPECT_GT(masked, 20u);
 }
 
-// Compared with the definition, for borders between words: as many tokens as the text before the border has.
-TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
+// Compares with the definition for borders between words: the number of tokens of the text before the border.
+TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};
   std::size_t found = 0;

@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A turn with these fields more.
+// A turn with these additional fields.
 jinja::Value turn(const std::string& more) {
   return parse_json(R"({"role": "assistant", "content": "a", )" + more + "}");
 }
@@ -31,7 +31,7 @@ std::string mask_fault(const std::string& more) {
   return "no fault";
 }
 
-TEST(TurnMaskTest, TheNamesThatTrainersHave) {
+TEST(TurnMaskTest, AcceptsOtherTrainersNames) {
   for (const char* field : {"train", "training", "trainable", "train_on_turn", "loss", "loss_mask", "loss_weight",
                             "loss_scale", "weight"}) {
     SCOPED_TRACE(field);
@@ -50,20 +50,20 @@ TEST(TurnMaskTest, TheNamesThatTrainersHave) {
   EXPECT_FALSE(is_turn_mask("name"));
 }
 
-TEST(TurnMaskTest, SeveralAgree) {
+TEST(TurnMaskTest, SeveralMasksMustAgree) {
   EXPECT_EQ(said("\"train\": false, \"weight\": 0, \"masked\": true"), false);
   EXPECT_THAT(mask_fault("\"weight\": 1, \"train\": false"),
               HasSubstr("\"weight\" and \"train\" of turn 3 contradict"));
 }
 
-TEST(TurnMaskTest, PartsOfATurnHaveNoMask) {
+TEST(TurnMaskTest, RefusesMasksOfParts) {
   EXPECT_THAT(mask_fault(R"("train_detail": [{"begin_offset": 0, "end_offset": 8, "train": false}])"),
               AllOf(HasSubstr("turn 3 has \"train_detail\""), HasSubstr("\"train\" to true or false")));
   EXPECT_EQ(said("\"train_detail\": null, \"training_detail\": []"), std::nullopt);
 }
 
-// In the records of each format, out of the template's sight.
-TEST(TurnMaskTest, RecordsSayItOfTheirTurns) {
+// Tests records of each format. The template does not see the masks.
+TEST(TurnMaskTest, ReadsMasksOfEveryFormat) {
   const auto of = [](const std::string& json, DataFormat format) { return conversation_of(parse_json(json), format); };
   const auto messages = of(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "wrong",
       "loss": false}, {"role": "assistant", "content": "a", "loss": true}]})",

@@ -27,7 +27,7 @@ std::string preferences(std::string_view json) {
   return "";
 }
 
-TEST(UnreadTest, WhatEachFormatReads) {
+TEST(UnreadTest, KnowsTheFieldsOfEachFormat) {
   EXPECT_EQ(unread(R"({"messages": [], "tools": [{}], "documents": [{}], "chat_template_kwargs": {}, "system": "s",
                        "prompt": "p", "images": ["a.png"], "functions": [{}]})",
                    DataFormat::chat),
@@ -45,12 +45,12 @@ TEST(UnreadTest, WhatEachFormatReads) {
   EXPECT_EQ(unread(R"({"text": "p", "url": "u"})", DataFormat::text, false), "url (1 record)");
 }
 
-TEST(UnreadTest, FieldsThatSayNothingAreNotNamed) {
+TEST(UnreadTest, IgnoresEmptyFields) {
   EXPECT_EQ(unread(R"({"text": "p", "a": null, "b": "", "c": [], "d": {}})", DataFormat::text, false), "");
   EXPECT_EQ(unread(R"({"text": "p", "a": 0, "b": false})", DataFormat::text, false), "a (1 record), b (1 record)");
 }
 
-TEST(UnreadTest, TheMostOftenFirstAndAFew) {
+TEST(UnreadTest, NamesTheMostFrequentFields) {
   EXPECT_EQ(listed({{"a", 1}, {"b", 3}}), "b (3 records), a (1 record)");
   UnreadFields many;
   for (char c = 'a'; c <= 'z'; ++c) count_unread(many, std::string(1, c));
@@ -58,7 +58,7 @@ TEST(UnreadTest, TheMostOftenFirstAndAFew) {
   EXPECT_THAT(listed(many), AllOf(testing::StartsWith("z (2 records), a (1"), testing::EndsWith("and 14 more")));
 }
 
-TEST(UnreadTest, PreferencesAreRefused) {
+TEST(UnreadTest, RefusesPreferences) {
   EXPECT_THAT(preferences(R"({"conversations": [], "chosen": {"from": "gpt"}, "rejected": {"from": "gpt"}})"),
               AllOf(HasSubstr("\"chosen\" is preference data"), HasSubstr("del(.chosen")));
   for (const char* json :
@@ -68,7 +68,7 @@ TEST(UnreadTest, PreferencesAreRefused) {
   EXPECT_EQ(preferences(R"({"messages": [], "chosen": null, "rejected_response": "", "rejected": []})"), "");
 }
 
-TEST(UnreadTest, AnswersThatMayBeUnwantedAreRefused) {
+TEST(UnreadTest, RefusesAnswersThatMayBeUnwanted) {
   for (const char* label : {"true", "false", "1", "0", "1.0", "\"False\"", "\"1\""})
     EXPECT_THAT(preferences(R"({"messages": [], "label": )" + std::string(label) + "}"),
                 AllOf(HasSubstr("\"label\" says whether the answer is wanted (KTO)"), HasSubstr("del(.label)")))

@@ -29,7 +29,7 @@ std::vector<std::uint32_t> numbers(const Value& list) {
   return out;
 }
 
-// The tokenizer of a golden folder, with `truncation_side` as given.
+// The tokenizer of a golden folder, with the given `truncation_side`.
 std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name, const std::string& side) {
   const tests::ScratchFolder folder;
   std::filesystem::copy(kTokenizers / name / "tokenizer.json", folder.path() / "tokenizer.json");
@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& name, const std::stri
 }
 
 // Values made by the tokenizers library (tests/golden/make_pairs.py).
-TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
+TEST(ClassTokenizerTest, MatchesTheLibrarysPairsTruncationAndWords) {
   std::ifstream file(kTokenizers / "pairs.json");
   const Value all = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
@@ -75,7 +75,7 @@ TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
     for (std::size_t i = 0; i < word_ids.size(); ++i) {
       const bool counts = !word_ids[i].is(Kind::none) && (i == 0 || word_ids[i - 1].is(Kind::none) ||
                                                           word_ids[i - 1].integer() != word_ids[i].integer());
-      const bool cut_inside = side == "left" && i == 1;  // may be the rest of a word
+      const bool cut_inside = side == "left" && i == 1;  // this may be the rest of a word
       if (cut_inside) continue;
       EXPECT_EQ(out.labels[0].values[i].has_value(), counts) << i;
       if (counts) {
@@ -86,8 +86,8 @@ TEST(ClassTokenizerTest, TheLibrarysPairsCutsAndWords) {
   EXPECT_EQ(refused, 98u);
 }
 
-// As transformers' is_split_into_words: a word is a text by itself, with the space that add_prefix_space puts there.
-TEST(ClassTokenizerTest, WordsHaveTheSpaceOfTheTokenizersSetting) {
+// As with transformers' is_split_into_words, a word is a separate text with the space that add_prefix_space adds.
+TEST(ClassTokenizerTest, AddPrefixSpaceAppliesToWords) {
   const tests::ScratchFolder folder;
   std::filesystem::copy(kTokenizers / "gpt2" / "tokenizer.json", folder.path() / "tokenizer.json");
   const std::string record = R"({"words": ["the", "waters", "in"], "tags": [0, 1, 2]})";
@@ -113,7 +113,7 @@ TEST(ClassTokenizerTest, WordsHaveTheSpaceOfTheTokenizersSetting) {
   EXPECT_EQ(words("true"), wanted(" "));
 }
 
-TEST(ClassTokenizerTest, PartsOfTables) {
+TEST(ClassTokenizerTest, ReadsPartsOfTables) {
   const auto tokenizer = load_tokenizer("byte");
   const ClassRules rules{.record = {.labels = {"label"}}, .max_length = 4};
   ClassTokenizer made(*tokenizer, rules);
@@ -133,8 +133,8 @@ TEST(ClassTokenizerTest, PartsOfTables) {
   EXPECT_FAILURE(made.run(part, out), Exit::corrupt, HasSubstr("line 1: the header names \"text\" twice"));
 }
 
-// transformers gives "" the template alone; without one there is nothing to give.
-TEST(ClassTokenizerTest, AnEmptyTextIsItsTemplateIfItIsTaken) {
+// transformers gives "" the template alone. Without a template there is nothing to write.
+TEST(ClassTokenizerTest, AnEmptyTextBecomesItsTemplate) {
   const auto bert = load_tokenizer(kTokenizers / "bert_cased"), byte = load_tokenizer("byte");
   const auto ids = [](const Tokenizer& tokenizer, const ClassRules& rules, ClassRecord record) {
     ClassTokens out;
@@ -175,7 +175,7 @@ TEST(ClassTokenizerTest, WithoutATemplateASecondTextFollowsTheFirst) {
   }
 }
 
-TEST(ClassTokenizerTest, WhatATokenizerCannotDoIsRefused) {
+TEST(ClassTokenizerTest, RefusesWhatTheTokenizerDoesNotSupport) {
   const auto make = [&](const Tokenizer& with, const ClassRules& rules) { ClassTokenizer made(with, rules); };
   const auto single =
       words_with(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "c", "type_id": 0}}, )"

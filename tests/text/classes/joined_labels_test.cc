@@ -16,15 +16,15 @@ std::string found_label(const std::vector<std::string>& names) {
   return out ? fmt::format("{}+{}", out->name, out->more) : "";
 }
 
-TEST(JoinedLabelsTest, PartsThatAreClassesThemselves) {
+TEST(JoinedLabelsTest, DetectsPartsThatAreClasses) {
   EXPECT_EQ(found_label({"2", "5", "2,5"}), "2,5+0");
   EXPECT_EQ(found_label({"joy", "anger", "fear", "anger, joy", "joy,fear"}), "anger, joy+1");
   EXPECT_EQ(found_label({"joy", "anger", "joy|anger"}), "joy|anger+0");
   EXPECT_EQ(found_label({"joy", "anger", "joy; anger;"}), "joy; anger;+0");
-  EXPECT_EQ(found_label({"joy", "anger", "joy,sorrow"}), "") << "sorrow is no class";
+  EXPECT_EQ(found_label({"joy", "anger", "joy,sorrow"}), "") << "sorrow is not a class";
   EXPECT_EQ(found_label({"Paris, France", "Lyon, France", "Bonn, Germany"}), "");
   EXPECT_EQ(found_label({"a,", ",b"}), "");
-  EXPECT_EQ(found_label({"27", "2,5", "0, 3"}), "0, 3+1") << "numbers, which need not be alone anywhere";
+  EXPECT_EQ(found_label({"27", "2,5", "0, 3"}), "0, 3+1") << "numbers need not occur alone";
   EXPECT_EQ(found_label({"27", "v2,5", "2-5"}), "");
   const auto out = joined_label({{"2", 1}, {"5", 1}, {"2,5", 4}});
   ASSERT_TRUE(out);
@@ -33,15 +33,15 @@ TEST(JoinedLabelsTest, PartsThatAreClassesThemselves) {
   EXPECT_FALSE(out->tags);
 }
 
-// Names of classes have these, too.
-TEST(JoinedLabelsTest, SpacesAndSlashesOfNames) {
+// Names of classes contain these characters, too.
+TEST(JoinedLabelsTest, HandlesSpacesAndSlashes) {
   EXPECT_EQ(found_label({"science", "fiction", "science fiction"}), "");
   EXPECT_EQ(found_label({"red", "green", "blue", "red green", "green blue", "red blue"}), "green blue+2");
   EXPECT_EQ(found_label({"a", "b", "c", "a/b", "b/c", "a/c"}), "a/b+2");
   EXPECT_EQ(found_label({"heavy metal", "metal", "turn on", "on"}), "");
 }
 
-TEST(JoinedLabelsTest, PartsThatAreNeverAlone) {
+TEST(JoinedLabelsTest, HandlesPartsThatNeverOccurAlone) {
   std::vector<std::string> names;
   for (int a = 0; a < 6; ++a)
     for (int b = a + 1; b < 6; ++b) names.push_back(fmt::format("c{},c{}", a, b));
@@ -51,7 +51,7 @@ TEST(JoinedLabelsTest, PartsThatAreNeverAlone) {
   EXPECT_EQ(found_label(towns), "") << "each town once";
 }
 
-TEST(JoinedLabelsTest, TagsOfWords) {
+TEST(JoinedLabelsTest, DetectsTagsOfWords) {
   EXPECT_EQ(found_label({"B-MOUNT I-MOUNT O O", "O O B-MOUNT", "O O"}), "B-MOUNT I-MOUNT O O+1");
   EXPECT_EQ(found_label({"B-MOUNT", "I-MOUNT", "O"}), "") << "one each";
   EXPECT_EQ(found_label({"O O", "type O"}), "");

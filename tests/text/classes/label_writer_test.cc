@@ -36,7 +36,7 @@ DocumentLabels one(LabelValue value) {
   return {LabelKind::one, {std::move(value)}};
 }
 
-TEST(LabelWriterTest, NamesInOrder) {
+TEST(LabelWriterTest, SortsNames) {
   const Written out = write({one("b"), one("a \"x\""), one("b")});
   EXPECT_EQ(out.lines, "{\"label\": \"b\"}\n{\"label\": \"a \\\"x\\\"\"}\n{\"label\": \"b\"}\n");
   EXPECT_EQ(out.summary.problem, "single_label_classification");
@@ -77,7 +77,7 @@ TEST(LabelWriterTest, ListsOfZeroAndOneOfOneLengthAreVectors) {
   EXPECT_TRUE(write({list({1}, true), list({0}, true)}).summary.vectors) << "1.0 and 0.0";
 }
 
-TEST(LabelWriterTest, ListsThatNameClassesAreNoVectors) {
+TEST(LabelWriterTest, ListsThatNameClassesAreNotVectors) {
   const Written out = write({list({0, 1}), list({1, 0}), list({1}), list({0, 1})});
   EXPECT_EQ(out.lines, "{\"labels\": [0, 1]}\n{\"labels\": [1, 0]}\n{\"labels\": [1]}\n{\"labels\": [0, 1]}\n");
   EXPECT_FALSE(out.summary.vectors);
@@ -87,7 +87,7 @@ TEST(LabelWriterTest, ListsThatNameClassesAreNoVectors) {
   EXPECT_THAT(write({list({1}), list({2}), list({})}).summary.names, ElementsAre("1", "2"));
 }
 
-TEST(LabelWriterTest, ListsThatMayBeEitherAreAsked) {
+TEST(LabelWriterTest, RefusesAmbiguousLists) {
   const auto asks = testing::AllOf(HasSubstr("record 1"), HasSubstr("are they vectors"), HasSubstr("as names"));
   EXPECT_FAILURE(write({list({0, 1, 1}), list({0, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0, 1}), list({0, 1, 1})}), Exit::usage, asks);
@@ -103,7 +103,7 @@ TEST(LabelWriterTest, ListsThatMayBeEitherAreAsked) {
   EXPECT_FALSE(write({list({1, 0}), list({}), list({1})}).summary.vectors) << "of two lengths: names";
 }
 
-TEST(LabelWriterTest, NumbersWithAPointAreARegression) {
+TEST(LabelWriterTest, NumbersWithADecimalPointAreARegression) {
   const Written out = write({one(std::int64_t{3}), one(-0.5)});
   EXPECT_EQ(out.lines, "{\"label\": 3}\n{\"label\": -0.5}\n");
   EXPECT_EQ(out.summary.problem, "regression");
@@ -115,7 +115,7 @@ TEST(LabelWriterTest, NumbersWithAPointAreARegression) {
 }
 
 // NaN in a table is not a class among numbers, and a number with a point is not one among names.
-TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
+TEST(LabelWriterTest, RefusesNumbersMixedWithNames) {
   EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
                  HasSubstr("--labels y: record 2 has \"joy\", and record 1 the number 1.5"));
   EXPECT_FAILURE(write({one(std::int64_t{1}), one("nan"), one(std::int64_t{0})}), Exit::usage,
@@ -124,7 +124,7 @@ TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
   EXPECT_THAT(write({one("other"), one(std::int64_t{1})}).summary.names, ElementsAre("1", "other"));
 }
 
-TEST(LabelWriterTest, ListsAndWords) {
+TEST(LabelWriterTest, WritesListsAndWords) {
   const Written many = write({{LabelKind::many, {LabelValue("v")}}, {LabelKind::many, {}}}, {"w", "v", "u"});
   EXPECT_EQ(many.lines, "{\"labels\": [\"v\"]}\n{\"labels\": []}\n");
   EXPECT_EQ(many.summary.problem, "multi_label_classification");
@@ -134,8 +134,8 @@ TEST(LabelWriterTest, ListsAndWords) {
   EXPECT_EQ(words.summary.problem, "token_classification");
 }
 
-// If texts of a column have several labels each, the labels are not long names.
-TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
+// If the texts of a column have several labels each, they must not be read as long names.
+TEST(LabelWriterTest, RefusesNamesThatLookLikeSeveralLabels) {
   EXPECT_FAILURE(
       write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
       AllOf(HasSubstr("--labels y: the label \"2,5\", and 1 like it, seems to be several"),
@@ -158,7 +158,7 @@ TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
   EXPECT_EQ(write({words("turn on", true), words("turn off", false)}).summary.names.size(), 2u);
 }
 
-TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {
+TEST(LabelWriterTest, RefusesInvalidLabels) {
   EXPECT_FAILURE(write({one("a"), {LabelKind::many, {}}}), Exit::corrupt, HasSubstr("record 2 has a list of labels"));
   EXPECT_FAILURE(write({{LabelKind::many, {}}}), Exit::usage, HasSubstr("no record has a label"));
   std::vector<DocumentLabels> all;
@@ -166,8 +166,8 @@ TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {
   EXPECT_FAILURE(write(all), Exit::usage, HasSubstr("more than 16384 different values"));
 }
 
-// A user with a hundred files learns which one it is.
-TEST(LabelWriterTest, AFileIsNamedByItsLine) {
+// A user with a hundred files needs the file's name.
+TEST(LabelWriterTest, NamesFileAndLine) {
   const tests::ScratchFolder folder;
   AtomicFile file(folder.path() / "l");
   LabelWriter writer(file, {"y"});
@@ -179,7 +179,7 @@ TEST(LabelWriterTest, AFileIsNamedByItsLine) {
 }
 
 // Hugging Face's data sets mark a missing label in this way. Among a regression's numbers, it is a number.
-TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
+TEST(LabelWriterTest, RefusesMinus100AsAClass) {
   const std::int64_t none = -100;
   EXPECT_FAILURE(write({one(std::int64_t{1}), one(none), one(std::int64_t{0})}), Exit::usage,
                  HasSubstr("--labels y: record 2 has the label -100"));
@@ -189,7 +189,7 @@ TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
 }
 
 // A sidecar's size is limited, so that everything written can be read.
-TEST(LabelWriterTest, NamesThatNoSidecarHoldsAreRefused) {
+TEST(LabelWriterTest, RefusesNamesTooLongForASidecar) {
   const auto named = [](std::size_t classes, std::size_t bytes) {
     std::vector<DocumentLabels> all;
     for (std::size_t i = 0; i < classes; ++i) all.push_back(one(fmt::format("{:0{}}", i, bytes)));

@@ -85,7 +85,7 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   EXPECT_EQ(value("-0.25", true), LabelValue(-0.25));
   EXPECT_EQ(value("1e-05", true), LabelValue(1e-5)) << "as Python writes it";
   EXPECT_EQ(value("2.5e+20", true), LabelValue(2.5e20));
-  // As C and pandas read them.
+  // C and pandas read these as numbers.
   EXPECT_EQ(value(".5", true), LabelValue(0.5));
   EXPECT_EQ(value("-.72", true), LabelValue(-0.72));
   EXPECT_EQ(value("1.", true), LabelValue(1.0));
@@ -108,7 +108,7 @@ TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
 }
 
 // A field that an option names and a record lacks is the user's mistake. Wrong content is the record's fault.
-TEST(RecordLabelsTest, WhoseFaultItIs) {
+TEST(RecordLabelsTest, DistinguishesUserErrorsFromBadRecords) {
   const auto code = [](const std::string& json, const LabelRules& rules) {
     try {
       (void)labels(json, rules);
@@ -127,7 +127,7 @@ TEST(RecordLabelsTest, WhoseFaultItIs) {
               HasSubstr("\"y\" has 300 bytes, and a class has a name of 256 at most"));
 }
 
-TEST(RecordLabelsTest, KindsAreSaidInEnglish) {
+TEST(RecordLabelsTest, DescribesKindsInWords) {
   const LabelRules rules{.labels = {"y"}};
   EXPECT_THAT(label_fault(R"({"text": {}, "y": 1})", rules), HasSubstr("found an object"));
   EXPECT_THAT(label_fault(R"({"text": 1, "y": 1})", rules), HasSubstr("found an integer"));
@@ -138,7 +138,7 @@ TEST(RecordLabelsTest, KindsAreSaidInEnglish) {
   EXPECT_THAT(label_fault(R"({"text": ["a", 2], "y": [1, 2]})", rules), HasSubstr("found an integer"));
 }
 
-TEST(RecordLabelsTest, SeveralLabels) {
+TEST(RecordLabelsTest, ReadsSeveralLabels) {
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", 3]})", {.labels = {"y"}}), ElementsAre("b", "3"));
   EXPECT_THAT(labels(R"({"text": "a", "y": []})", {.labels = {"y"}}), ElementsAre());
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", "c", "b"]})", {.labels = {"y"}}), ElementsAre("b", "c"));
@@ -151,7 +151,7 @@ TEST(RecordLabelsTest, SeveralLabels) {
               HasSubstr("the fields are text, u, v; write names without spaces between"));
 }
 
-TEST(RecordLabelsTest, ALabelPerWord) {
+TEST(RecordLabelsTest, ReadsALabelPerWord) {
   const LabelRules rules{.labels = {"ner_tags"}, .text = "tokens"};
   EXPECT_THAT(labels(R"({"tokens": ["a", "b", "c"], "ner_tags": [0, -100, "B-PER"]})", rules),
               ElementsAre("0", "-", "B-PER"));

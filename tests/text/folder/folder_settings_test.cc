@@ -60,8 +60,8 @@ std::string json_of(const Value& value) {
   return "{" + out + "}";
 }
 
-// What transformers reads in each folder (tests/golden/make_tokenizer_folders.py).
-TEST(FolderSettingsTest, FoldersAsTransformersReadsThem) {
+// The settings that transformers reads from each folder (tests/golden/make_tokenizer_folders.py).
+TEST(FolderSettingsTest, AgreesWithTransformers) {
   const Value golden = parse_json(read_whole(kFolderSettingsGolden / "tokenizer_folders.json"));
   const auto& texts = golden.find("texts")->items();
   for (const Value& one : golden.find("cases")->items()) {
@@ -107,7 +107,7 @@ class FolderTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
+TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   take("bert_cased");
   EXPECT_THAT(load()->remarks(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
@@ -118,7 +118,7 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
   EXPECT_THAT(load()->remarks(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));
-  // A class that takes the file as it is.
+  // This class uses the file unchanged.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true})");
   EXPECT_THAT(load()->remarks(), IsEmpty());
   folder_.write("config.json", R"({"model_type": "bert"})");
@@ -131,8 +131,8 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
   EXPECT_THAT(load()->remarks(), ElementsAre(AllOf(HasSubstr("add_bos_token = true"), HasSubstr("changes nothing"))));
 }
 
-// There the file counts, as for all models that were trained with transformers 4.
-TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
+// In these cases the file is used, as for all models that were trained with transformers 4.
+TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
   const auto remarks = [&](const char* name, const char* config, const char* type = "llama") {
     take(name);
     folder_.write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));
@@ -152,8 +152,8 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
   EXPECT_THAT(remarks("tinyllama", llama), IsEmpty());
   EXPECT_THAT(remarks("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
               differs("pre_tokenizer", "LlamaTokenizer"));
-  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "of bytes";
-  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose class is not believed";
+  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "a byte-level tokenizer";
+  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose tokenizer class is not trusted";
 
   const char* gpt2 = R"({"tokenizer_class": "GPT2Tokenizer"})";
   EXPECT_THAT(remarks("gpt2", gpt2), IsEmpty());
@@ -171,7 +171,7 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
 }
 
 // Each of these folders could be repaired only by guessing another file.
-TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
+TEST_F(FolderTest, DescribesFoldersWithoutATokenizer) {
   folder_.write("adapter_config.json", "{}");
   EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("contains an adapter (LoRA)"), HasSubstr("no tokenizer")));
   fs::create_symlink("../blobs/0123abcd", folder_.path() / "tokenizer.json");
@@ -185,8 +185,8 @@ TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a Git LFS pointer"));
 }
 
-// Paths come as arguments, so that quotes and blanks in them break nothing.
-TEST_F(FolderTest, WhatToRunIsACommand) {
+// Paths are passed as arguments, so that they may contain quotes and spaces.
+TEST_F(FolderTest, AdviceIsAValidCommand) {
   folder_.write("it's a/vocab.json", R"({"a": 0})");
   folder_.write("it's a/config.json", R"({"model_type": "t5"})");
   EXPECT_FAILURE(load_tokenizer(folder_.path() / "it's a"), Exit::usage,
@@ -199,7 +199,7 @@ TEST_F(FolderTest, WhatToRunIsACommand) {
                  AllOf(HasSubstr("belongs to BarthezTokenizer"), HasSubstr("it'\\''s a'")));
 }
 
-TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
+TEST_F(FolderTest, TheMapAppliesUnlessTheConfigurationListsTokens) {
   take("smollm");
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   folder_.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_start|>"}})");
@@ -209,7 +209,7 @@ TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
 }
 
 // RoBERTa's vocabulary has <|endoftext|> as a word; no file names the class's </s>.
-TEST_F(FolderTest, TheClassHasAnEndOfText) {
+TEST_F(FolderTest, TheClassProvidesTheEndOfText) {
   folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
   folder_.write("merges.txt", "#version: 0.2\na b\n");
   folder_.write("config.json", R"({"model_type": "roberta"})");
@@ -223,7 +223,7 @@ TEST_F(FolderTest, TheClassHasAnEndOfText) {
 }
 
 // As in transformers, where eos_token is then None: no word of the vocabulary takes its place.
-TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
+TEST_F(FolderTest, ANullEndOfTextMeansNone) {
   folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
   folder_.write("merges.txt", "#version: 0.2\na b\n");
   folder_.write("config.json", R"({"model_type": "roberta"})");
@@ -236,7 +236,7 @@ TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
   EXPECT_EQ(load()->end_of_text(), load()->id_of("</s>"));
 }
 
-TEST_F(FolderTest, TheMaskIsTheConfigurations) {
+TEST_F(FolderTest, TheConfigurationProvidesTheMask) {
   folder_.write("tokenizer.json",
                 R"({"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"<unk>",)"
                 R"("vocab":{"<unk>":0,"a":1,"b":2,"<blank>":3,"[MASK]":4}}})");
@@ -245,15 +245,15 @@ TEST_F(FolderTest, TheMaskIsTheConfigurations) {
   EXPECT_EQ(load()->mask_id(), 3u);
   EXPECT_EQ(load()->encode("a <blank> b"), (FolderSettingsIds{1, 3, 2}));
   folder_.write("tokenizer_config.json", R"({"mask_token": {"content": "<new>"}})");
-  EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as for transformers";
+  EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as in transformers";
   fs::remove(folder_.path() / "tokenizer.json");
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
   folder_.write("tokenizer_config.json", R"({"mask_token": "</s>"})");
   EXPECT_EQ(load()->mask_id(), load()->id_of("</s>"));
 }
 
-// For all classes, and in both directions. (FolderSettingsIds of transformers 5.24.)
-TEST_F(FolderTest, FlagsOfListedTokensCount) {
+// This applies to all classes and in both directions. (The IDs are those of transformers 5.24.)
+TEST_F(FolderTest, FlagsOfListedTokensApply) {
   const auto flags = [](std::string_view flag) {
     std::string out = R"("content":"</s>")";
     for (const std::string_view one : {"special", "lstrip", "rstrip", "single_word", "normalized"})
@@ -289,8 +289,8 @@ TEST_F(FolderTest, FlagsOfListedTokensCount) {
   }
 }
 
-// The same of a tokenizer.model. (FolderSettingsIds of transformers 5.24.)
-TEST_F(FolderTest, FlagsOfListedTokensCountForPieces) {
+// The same for a tokenizer.model. (The IDs are those of transformers 5.24.)
+TEST_F(FolderTest, FlagsOfListedTokensApplyToPieces) {
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
            folder_.path() / "tokenizer.model");
   const auto flagged = [&](std::string_view flag) {
@@ -334,7 +334,7 @@ TEST_F(FolderTest, BrokenFilesAreRefused) {
 }
 
 // Python writes such numbers, and integers of any length, into fields that nothing here reads.
-TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
+TEST_F(FolderTest, AcceptsPythonsNumbers) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\nA\nb\n");
   folder_.write("tokenizer_config.json",
                 R"({"model_max_length": Infinity, "x": {"y": [{"z": 1000000000000000019884624838656}]},
@@ -345,8 +345,8 @@ TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("expected the number of \"<a>\""));
 }
 
-// Spaces that one token has taken cannot be part of another. Ids are the library's.
-TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
+// Spaces that belong to one token cannot be part of another. The IDs are the library's.
+TEST_F(FolderTest, ASpaceBelongsToOneToken) {
   take("smollm");
   folder_.write("tokenizer_config.json",
                 R"({"added_tokens_decoder": {"900": {"content": "\n", "lstrip": true, "rstrip": true}}})");
@@ -361,7 +361,7 @@ TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
 }
 
 // Llama's template of turns: added tokens of a SentencePiece model come back as they were written.
-TEST_F(FolderTest, AddedTokensOfSentencePieceAreDecoded) {
+TEST_F(FolderTest, DecodesAddedTokensOfSentencePiece) {
   fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
            folder_.path() / "tokenizer.model");
   folder_.write(

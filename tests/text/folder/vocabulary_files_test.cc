@@ -1,4 +1,4 @@
-// Folders whose tokenizer is a vocabulary of a class.
+// Folders whose tokenizer is only a vocabulary, for a known class.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ class VocabularyFilesTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-// As the model's family is found. Published so: a vocab.txt, and a config.json of 2020 with architectures alone.
+// The model's family is found in the same way. Such folders exist, with a vocab.txt and a config.json of 2020 that has
+// only architectures.
 TEST_F(VocabularyFilesTest, WithoutModelTypeArchitecturesNameTheClass) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nb\n");
   folder_.write("tokenizer_config.json", R"({"do_lower_case": false})");
@@ -43,8 +44,8 @@ TEST_F(VocabularyFilesTest, WithoutModelTypeArchitecturesNameTheClass) {
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("names the tokenizer class"));
 }
 
-// Published so: a vocab.txt with [UNK], and the settings of another model's tokenizer.
-TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
+// Such folders exist, with a vocab.txt that has [UNK] and the settings of another model's tokenizer.
+TEST_F(VocabularyFilesTest, AVocabularyMustContainTheConfiguredUnknownToken) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\na\n");
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "unk_token": "<|endoftext|>"})");
   EXPECT_FAILURE(
@@ -54,7 +55,7 @@ TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
   EXPECT_EQ(load()->encode("a x"), (VocabularyFilesIds{2, 0}));
 }
 
-TEST_F(VocabularyFilesTest, VocabulariesOfOtherClassesAreRefusedWithWhatToRun) {
+TEST_F(VocabularyFilesTest, RefusesVocabulariesOfOtherClassesWithACommand) {
   folder_.write("vocab.txt", "a 1\n");
   folder_.write("bpe.codes", "a b 1\n");
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("config.json"));

@@ -11,7 +11,7 @@
 
 namespace strata::text::tests {
 
-// One member or frame of `text`, as the libraries themselves write it.
+// One member or frame with `text`, written by the libraries themselves.
 inline std::string compressed(Compression compression, const std::string& text) {
   std::string out(2 * text.size() + 4096, '\0');
   std::size_t size = out.size();

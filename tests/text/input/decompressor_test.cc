@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kAll = {Compression::gzip, Compression::zstd, Compression::xz, Compression::bzip2};
 
-// All of a stream that comes in pieces, into a buffer of `room` bytes.
+// Decompresses a stream that arrives in pieces, through a buffer of `room` bytes.
 std::string all_of(Compression compression, const std::string& stream, std::size_t piece, std::size_t room) {
   const auto decompressor = make_decompressor(compression);
   std::string out, buffer(room, '\0');
@@ -38,7 +38,7 @@ std::string stream_fault(Compression compression, const std::string& stream, std
   return "none";
 }
 
-TEST(Decompressor, MembersOneAfterTheOtherInAnyPieces) {
+TEST(Decompressor, ReadsConsecutiveMembersInAnyPieces) {
   rc::check([](const std::vector<std::string>& texts) {
     const std::size_t piece = *rc::gen::inRange<std::size_t>(1, 100), room = *rc::gen::inRange<std::size_t>(1, 100);
     for (const Compression compression : kAll) {
@@ -54,7 +54,7 @@ TEST(Decompressor, MembersOneAfterTheOtherInAnyPieces) {
   });
 }
 
-TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
+TEST(Decompressor, ReportsTruncationAndDamage) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += std::to_string(i * 7919);
   for (const Compression compression : kAll) {
@@ -79,12 +79,12 @@ TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
   const std::string xz = tests::compressed(Compression::xz, text);
   EXPECT_EQ(stream_fault(Compression::xz, xz + std::string(8, '\0') + xz + std::string(4, '\0')), "none");
   EXPECT_THAT(stream_fault(Compression::xz, xz + std::string(3, '\0') + xz), testing::HasSubstr("multiple of four"));
-  // As tapes and tar leave it.
+  // Tapes and tar leave such padding.
   EXPECT_EQ(stream_fault(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')),
             "none");
 }
 
-TEST(Decompressor, TextIsNotTakenForCompressed) {
+TEST(Decompressor, DoesNotMistakeTextForCompressedData) {
   for (const char* text : {"", "B", "BZh9 is how bzip2 begins", "BZh", "(\xb5", "\x1f", "PK"})
     EXPECT_EQ(compression_of(text), Compression::none) << text;
 }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-TEST(ByteOrderMark, SaysTheEncoding) {
+TEST(ByteOrderMark, IdentifiesTheEncoding) {
   const std::pair<std::string_view, std::pair<Encoding, std::size_t>> cases[] = {
       {"\xef\xbb\xbfx"sv, {Encoding::utf8, 3}},
       {"\xff\xfex\0"sv, {Encoding::utf16_little, 2}},
@@ -27,18 +27,18 @@ TEST(ByteOrderMark, SaysTheEncoding) {
   }
 }
 
-TEST(GuessOfZeros, GoesByTheirPlaces) {
+TEST(GuessOfZeros, UsesThePlacesOfZeros) {
   EXPECT_EQ(encoding_by_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
   EXPECT_EQ(encoding_by_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
   EXPECT_EQ(encoding_by_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
   EXPECT_EQ(encoding_by_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
   EXPECT_EQ(encoding_by_zeros("abcdefgh"sv), Encoding::utf8);
   EXPECT_EQ(encoding_by_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
-  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
+  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too short to tell";
 }
 
-// A character that is not complete waits for more, unless nothing follows.
-TEST(Decode, TakesWholeCharacters) {
+// An incomplete character waits for more bytes, unless nothing follows.
+TEST(Decode, ConsumesCompleteCharacters) {
   std::string out;
   std::string_view in = "a\0\x3d\xd8\0\xde\xac"sv;  // "a", a pair of surrogates, half a character
   EXPECT_TRUE(decode(Encoding::utf16_little, in, false, out));
@@ -52,7 +52,7 @@ TEST(Decode, TakesWholeCharacters) {
   EXPECT_EQ(out, "\xf0\x9f\x98\x80");
 }
 
-TEST(Decode, WhatIsNoCharacterIsRefusedWhereItStands) {
+TEST(Decode, RefusesInvalidCharactersWithTheirOffset) {
   for (const std::string_view wrong : {"\0\xdc"sv,
                                        "\x3d\xd8"
                                        "a\0"sv}) {  // a low surrogate; a high one alone
@@ -68,7 +68,7 @@ TEST(Decode, WhatIsNoCharacterIsRefusedWhereItStands) {
   EXPECT_FALSE(decode(Encoding::utf32_big, in, true, out));
 }
 
-// Wherever a text is cut into pieces.
+// The result does not depend on where a text is cut into pieces.
 TEST(Utf8Count, CountsWrongBytes) {
   const std::string_view text = "a\xc3\xa9\xff\xf0\x9f\x98\x80\xe2\x82z\xc3"sv;  // wrong: ff, e2 82, the last c3
   for (std::size_t first = 0; first <= text.size(); ++first)

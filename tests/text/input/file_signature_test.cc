@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(FileKind, IsFoundByTheFirstBytes) {
+TEST(FileKind, IsDetectedByTheFirstBytes) {
   EXPECT_THAT(file_kind("%PDF-1.7\n", "a.txt"), HasSubstr("is a PDF"));
   EXPECT_THAT(file_kind("\x89PNG\r\n\x1a\n"sv, "a.txt"), HasSubstr("is an image (PNG)"));
   EXPECT_THAT(file_kind("\x7f"
@@ -22,10 +22,10 @@ TEST(FileKind, IsFoundByTheFirstBytes) {
               HasSubstr("is a program"));
 }
 
-TEST(FileKind, FormatsOfTablesAndWeightsAreFoundByTheirFirstBytes) {
+TEST(FileKind, DetectsTablesAndWeightsByTheirFirstBytes) {
   for (const std::string_view pickle : {"\x80\x02}q"sv, "\x80\x05\x95\x10\0"sv})
     EXPECT_THAT(file_kind(pickle, "a"), HasSubstr("a Python pickle")) << int{pickle[1]};
-  EXPECT_EQ(file_kind("\x80\x01}q"sv, "a"), "") << "a protocol that writes no such byte";
+  EXPECT_EQ(file_kind("\x80\x01}q"sv, "a"), "") << "this protocol writes no such byte";
   EXPECT_THAT(file_kind("PAR1\x15\x04"sv, "a.parquet"), StartsWith("is Parquet"));
   EXPECT_EQ(file_kind("PAR1 is a golf term.", "a.txt"), "");
   EXPECT_THAT(file_kind("\x40\0\0\0\0\0\0\0{\"a\""sv, "a"), HasSubstr("safetensors"));
@@ -33,13 +33,13 @@ TEST(FileKind, FormatsOfTablesAndWeightsAreFoundByTheirFirstBytes) {
 }
 
 // A text may begin with the same letters.
-TEST(FileKind, LettersCountOnlyWithBytesThatNoTextHas) {
+TEST(FileKind, LetterSignaturesNeedNonTextBytes) {
   EXPECT_EQ(file_kind("GGUF is a format of weights.", "a.txt"), "");
   EXPECT_THAT(file_kind("GGUF\x03\0\0\0"sv, "a.txt"), HasSubstr("model weights"));
   EXPECT_EQ(file_kind("GIF89a, said the header.", "a.txt"), "");
 }
 
-TEST(FileKind, SomeHaveTheirBytesAtAnotherPlace) {
+TEST(FileKind, DetectsSignaturesAtOtherOffsets) {
   EXPECT_THAT(file_kind("RIFF\x24\0\0\0WAVEfmt "sv, "a"), HasSubstr("audio (WAV)"));
   EXPECT_THAT(file_kind("RIFF\x24\0\0\0WEBPVP8 "sv, "a"), HasSubstr("image (WebP)"));
   std::string tar(512, '\0');
@@ -47,7 +47,7 @@ TEST(FileKind, SomeHaveTheirBytesAtAnotherPlace) {
   EXPECT_THAT(file_kind(tar, "a"), HasSubstr("tar -xf"));
 }
 
-TEST(FileKind, AZipIsWhatItContains) {
+TEST(FileKind, IdentifiesAZipByItsContents) {
   const std::string zip = "PK\x03\x04";
   EXPECT_THAT(file_kind(zip + "xl/workbook.xml", "t.xlsx"), HasSubstr("an Excel workbook"));
   EXPECT_THAT(file_kind(zip + "word/document.xml", "t.docx"), HasSubstr("a Word document"));
@@ -55,17 +55,18 @@ TEST(FileKind, AZipIsWhatItContains) {
   EXPECT_THAT(file_kind(zip + "notes.txt", "a.zip"), HasSubstr("unzip it"));
 }
 
-TEST(FileKind, IsNothingForText) {
+TEST(FileKind, IsEmptyForText) {
   for (const std::string_view text : {""sv, "Once upon a time"sv, "{\"text\": 1}\n"sv, "\xef\xbb\xbfx"sv})
     EXPECT_EQ(file_kind(text, "a.txt"), "") << text;
 }
 
-// The name is the user's, and the command takes it as an argument.
-TEST(KindOfEnding, SaysACommandForTheFile) {
+// The name comes from the user, so the command takes it as an argument.
+TEST(KindOfEnding, GivesACommandForTheFile) {
   EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
-  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot is the folder's";
-  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl")) << "a name, not an ending";
+  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot belongs to the folder";
+  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl"))
+      << "a name, not an extension";
   EXPECT_EQ(kind_of_ending("txt", "a.txt"), "");
   EXPECT_EQ(kind_of_ending("jsonl", "a.jsonl"), "");
 }

@@ -55,7 +55,7 @@ std::string encoded(const std::u32string& text, Encoding encoding) {
   return out;
 }
 
-TEST_F(InputBytesTest, EncodingsWithAMarkBecomeUtf8) {
+TEST_F(InputBytesTest, ConvertsEncodingsWithAMarkToUtf8) {
   rc::check([this] {
     const auto codes = *rc::gen::container<std::u32string>(rc::gen::suchThat(
         rc::gen::inRange<char32_t>(1, 0x11000), [](char32_t c) { return (c < 0xd800 || c > 0xdfff) && c != 0xfeff; }));
@@ -72,7 +72,7 @@ TEST_F(InputBytesTest, EncodingsWithAMarkBecomeUtf8) {
   });
 }
 
-TEST_F(InputBytesTest, HalfACharacterIsDamage) {
+TEST_F(InputBytesTest, AnIncompleteCharacterIsDamage) {
   for (const std::u32string text : {U"ab", U"\x1f600"})
     for (const Encoding encoding : {Encoding::utf16_little, Encoding::utf16_big, Encoding::utf32_little}) {
       std::string bytes = encoded(U"\xfeff" + text, encoding);
@@ -82,7 +82,7 @@ TEST_F(InputBytesTest, HalfACharacterIsDamage) {
     }
 }
 
-TEST_F(InputBytesTest, WithoutAMarkTheZerosTell) {
+TEST_F(InputBytesTest, DetectsEncodingsByZerosWithoutAMark) {
   std::string text = "plain text without a mark";
   for (const Encoding encoding :
        {Encoding::utf16_little, Encoding::utf16_big, Encoding::utf32_little, Encoding::utf32_big})
@@ -90,7 +90,7 @@ TEST_F(InputBytesTest, WithoutAMarkTheZerosTell) {
                    HasSubstr(fmt::format("iconv -f {} -t UTF-8", name_of(encoding))));
 }
 
-TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
+TEST_F(InputBytesTest, RecognisesKindsOfFiles) {
   using namespace std::string_literals;
   const std::vector<std::pair<std::string, std::string>> kinds = {{"PAR1\0\0"s, "Parquet"},
                                                                   {"ARROW1\0\0"s, "open_file"},
@@ -124,11 +124,11 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
   EXPECT_FAILURE(read("b.XLSX", "anything"), Exit::usage, HasSubstr("Excel"));
   EXPECT_FAILURE(read("c", std::string(5000, 'x') + '\0'), Exit::usage, HasSubstr("offset 5000"));
   EXPECT_FAILURE(read("d.gz", tests::compressed(Compression::gzip, tests::compressed(Compression::xz, "a"))),
-                 Exit::usage, HasSubstr("compressed once more, by xz"));
+                 Exit::usage, HasSubstr("compressed twice, the second time by xz"));
 }
 
 // The error for a placeholder file says what to do, whatever the file's name suggests.
-TEST_F(InputBytesTest, WhatWasNotDownloadedIsSaid) {
+TEST_F(InputBytesTest, ExplainsFilesThatWereNotDownloaded) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
   for (const char* name : {"a.jsonl", "a.txt", "a.csv", "a", "a.jsonl.gz", "a.parquet", "a.zst"})
@@ -143,7 +143,7 @@ TEST_F(InputBytesTest, WhatWasNotDownloadedIsSaid) {
   EXPECT_FAILURE(InputBytes(folder_.path().string()), Exit::usage, HasSubstr("is a folder: give the files in it"));
 }
 
-// A terminal as standard input.
+// Standard input is a terminal.
 class InputTerminalTest : public testing::Test {
  protected:
   InputTerminalTest() : kept_(::dup(STDIN_FILENO)), controller_(::posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -158,7 +158,7 @@ class InputTerminalTest : public testing::Test {
 };
 
 // Typed input can be read only once, so the check of its beginning must not consume it.
-TEST_F(InputTerminalTest, WhatIsTypedIsNotLost) {
+TEST_F(InputTerminalTest, DoesNotLoseTypedInput) {
   const std::string typed = "first\nsecond\n\x04\x04";
   ASSERT_EQ(::write(controller_.get(), typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
   EXPECT_EQ(look_at_input("/dev/stdin").text, "");
@@ -169,7 +169,7 @@ TEST_F(InputTerminalTest, WhatIsTypedIsNotLost) {
 }
 
 // A text may begin with the letters that mark other files.
-TEST_F(InputBytesTest, TextsThatBeginAsOtherFilesDoAreTexts) {
+TEST_F(InputBytesTest, AcceptsTextsThatBeginLikeOtherFiles) {
   for (const std::string& text : std::vector<std::string>{
            "{\"id\": \"WAVE-1\"}\n", "{\"id\": \"WEBP-1\"}\n", "RIFF and WAVE\n", "RIFF 12 WAVE\n", "RIFF or WEBP\n",
            "the ftyp box\n", "{\"a\"ftyp\n", std::string(257, 'a') + "ustar\n", "GGUF is a format\n",
@@ -181,7 +181,7 @@ TEST_F(InputBytesTest, TextsThatBeginAsOtherFilesDoAreTexts) {
   }
 }
 
-TEST(InputName, EndingsWithoutCaseAndCompression) {
+TEST(InputName, IgnoresCaseAndCompressionOfEndings) {
   EXPECT_EQ(kind_of_name("d/A.JSONL.Gz"), InputKind::lines);
   EXPECT_EQ(kind_of_name("a.ndjson"), InputKind::lines);
   EXPECT_EQ(kind_of_name("a.jsonlines.zst"), InputKind::lines);
@@ -191,8 +191,8 @@ TEST(InputName, EndingsWithoutCaseAndCompression) {
     EXPECT_EQ(kind_of_name(name), std::nullopt) << name;
 }
 
-// As Python's bytes.decode counts them, in whatever pieces they come.
-TEST(Utf8CountTest, ThePiecesDoNotMatter) {
+// The numbers are those of Python's bytes.decode, however the bytes are divided into pieces.
+TEST(Utf8CountTest, DoesNotDependOnPieces) {
   rc::check([] {
     const auto text = *rc::gen::container<std::string>(
         rc::gen::elementOf(std::string("ab\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff\xc0")));

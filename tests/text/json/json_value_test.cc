@@ -15,7 +15,7 @@ using testing::HasSubstr;
 std::string again(std::string_view text) {
   return jinja::json_text(parse_json(text), {});
 }
-// Place and message of what is wrong.
+// The place and the message of a fault.
 std::pair<std::size_t, std::string> json_fault(std::string_view text) {
   try {
     (void)parse_json(text);
@@ -26,7 +26,7 @@ std::pair<std::size_t, std::string> json_fault(std::string_view text) {
   return {};
 }
 
-TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
+TEST(JsonValueTest, ReadsValuesLikePython) {
   EXPECT_EQ(again(R"( {"b": [1, -2.50, 1e3, true, false, null], "a": {"x": ""}} )"),
             R"({"b": [1, -2.5, 1000.0, true, false, null], "a": {"x": ""}})");
   EXPECT_EQ(again(R"("a\u00e9\ud83d\ude00\n\/\\\"")"), "\"a\xc3\xa9\xf0\x9f\x98\x80\\n/\\\\\\\"\"");
@@ -38,7 +38,7 @@ TEST(JsonValueTest, ValuesAreAsPythonReadsThem) {
 }
 
 // Python writes NaN and integers of any size, in fields that are not read.
-TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
+TEST(JsonValueTest, ListsUnusualNumbersWithTheirFields) {
   const std::string text =
       R"({"id": 123456789012345678901234567890, "a": {"b": [1e400, -Infinity]}, "c": NaN, "d": 1})";
   std::vector<UnrepresentableNumber> odd;
@@ -54,7 +54,7 @@ TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
   EXPECT_THAT(json_fault(R"({"a": NaN})"), testing::Pair(6u, HasSubstr("no such number in JSON")));
 }
 
-TEST(JsonValueTest, AFaultHasItsPlace) {
+TEST(JsonValueTest, AFaultHasAPlace) {
   EXPECT_THAT(json_fault(R"({"a": )"), testing::Pair(6u, HasSubstr("found the end")));
   EXPECT_THAT(json_fault(R"({"a" 1})"), testing::Pair(5u, HasSubstr("expected : ")));
   EXPECT_THAT(json_fault(R"({"a": 1,})"), testing::Pair(8u, HasSubstr("name of a field")));

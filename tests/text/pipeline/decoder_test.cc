@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<std::string>;
 
-// The text that the decoders of this JSON make of the tokens.
+// The text that the decoders of this JSON produce from the tokens.
 std::string decoded(const std::string& json, Tokens tokens) {
   const std::string file = "tokenizer.json";
   const JsonDocument document(json, file, "JSON");
@@ -24,12 +24,12 @@ std::string decoded(const std::string& json, Tokens tokens) {
   return out;
 }
 
-TEST(Decoder, BytesOfCharacters) {
+TEST(Decoder, MapsCharactersToBytes) {
   EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc4\xa0"
                                                 "a",
                                                 "\xc3\x83", "\xc2\xa9"}),
             " a\xc3\xa9");
-  EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc3\x83"}), "\xef\xbf\xbd") << "half a character";
+  EXPECT_EQ(decoded(R"({"type":"ByteLevel"})", {"\xc3\x83"}), "\xef\xbf\xbd") << "an incomplete character";
 }
 
 TEST(Decoder, ByteFallbackJoinsTheBytesOfACharacter) {
@@ -40,7 +40,7 @@ TEST(Decoder, ByteFallbackJoinsTheBytesOfACharacter) {
   EXPECT_EQ(decoded(json, {"<0xC3>", "b"}),
             "\xef\xbf\xbd"
             "b");
-  EXPECT_EQ(decoded(json, {"<0xZZ>", "<0x1>"}), "<0xZZ><0x1>") << "they only look like bytes";
+  EXPECT_EQ(decoded(json, {"<0xZZ>", "<0x1>"}), "<0xZZ><0x1>") << "they only resemble bytes";
 }
 
 TEST(Decoder, MetaspaceDropsTheFirstSpace) {
@@ -58,15 +58,15 @@ TEST(Decoder, ASuffixIsASpaceExceptAtTheEnd) {
   EXPECT_EQ(decoded(R"({"type":"BPEDecoder"})", {"sea</w>", "wa", "ter</w>"}), "sea water");
 }
 
-// As in Llama's tokenizer.json.
-TEST(Decoder, ASequenceWorksInItsOrder) {
+// The sequence is that of Llama's tokenizer.json.
+TEST(Decoder, ASequenceAppliesInOrder) {
   const std::string json = R"({"type":"Sequence","decoders":[
       {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},
       {"type":"Strip","content":" ","start":1,"stop":0}]})";
   EXPECT_EQ(decoded(json, {"\xe2\x96\x81", "\xe2\x96\x81the", "<0x0A>", "\xe2\x96\x81"}), " the\n ");
 }
 
-TEST(Decoder, StripTakesSoManyCharactersFromEitherEnd) {
+TEST(Decoder, StripRemovesCharactersFromEitherEnd) {
   const auto strip = [](int start, int stop) {
     return fmt::format(R"({{"type":"Strip","content":"_","start":{},"stop":{}}})", start, stop);
   };
@@ -74,7 +74,7 @@ TEST(Decoder, StripTakesSoManyCharactersFromEitherEnd) {
   EXPECT_EQ(decoded(strip(2, 0), {"_a", "___b"}), "a_b") << "each token's own";
 }
 
-TEST(Decoder, WhatIsNotSupportedIsNamed) {
+TEST(Decoder, NamesUnsupportedDecoders) {
   EXPECT_FAILURE(decoded(R"({"type":"CTC"})", {}), Exit::usage, HasSubstr("the decoder CTC is not supported"));
   EXPECT_FAILURE(decoded(R"({"type":"Strip","content":"","start":1,"stop":0})", {}), Exit::corrupt,
                  HasSubstr("a \"content\" of one character"));

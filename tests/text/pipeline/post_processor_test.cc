@@ -31,7 +31,7 @@ std::string shown(const std::vector<TextTemplate::Piece>& pieces) {
   return out;
 }
 
-TEST(PostProcessor, BertsAndRobertas) {
+TEST(PostProcessor, ReadsBertsAndRobertas) {
   const TextTemplate bert = made(R"({"type":"BertProcessing","cls":["[CLS]",101],"sep":["[SEP]",102]})");
   EXPECT_EQ(shown(bert.single), "101:0 A:0 102:0");
   EXPECT_EQ(shown(bert.pair), "101:0 A:0 102:0 B:1 102:1");
@@ -46,12 +46,12 @@ const std::string kTemplate = R"({"type":"TemplateProcessing",
             {"Sequence":{"id":"B","type_id":1}}],
     "special_tokens":{"<s>":{"id":"<s>","ids":[1]},"</s>":{"id":"</s>","ids":[2,3]}}})";
 
-TEST(PostProcessor, ATemplate) {
+TEST(PostProcessor, AppliesATemplate) {
   EXPECT_EQ(shown(made(kTemplate).single), "1:0 A:0");
   EXPECT_EQ(shown(made(kTemplate).pair), "A:0 2:0 3:0 B:1") << "a token of two ids";
 }
 
-TEST(PostProcessor, ASequencePutsOneIntoAnother) {
+TEST(PostProcessor, ASequenceNestsPostProcessors) {
   const std::string bytes = R"({"type":"ByteLevel"})";
   EXPECT_EQ(shown(made(bytes).single), "A:0");
   EXPECT_EQ(shown(made(bytes).pair), "A:0 B:1");
@@ -75,7 +75,7 @@ TEST(PostProcessor, ALaterTemplateGoesAroundAnEarlierOne) {
   EXPECT_EQ(both(bert, kTemplate), "1:0 101:0 A:0 102:0");
 }
 
-TEST(PostProcessor, WhatIsNotSupportedIsNamed) {
+TEST(PostProcessor, NamesUnsupportedPostProcessors) {
   EXPECT_FAILURE(made(R"({"type":"Other"})"), Exit::usage, HasSubstr("the post-processor Other is not supported"));
   EXPECT_FAILURE(made(R"({"type":"BertProcessing","cls":["[CLS]"],"sep":["[SEP]",102]})"), Exit::corrupt,
                  HasSubstr("a token and its id"));

@@ -40,7 +40,7 @@ class TokenizerHashTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(TokenizerHashTest, AFolderThatChangesNothingLeavesTheHashOfTheFile) {
+TEST_F(TokenizerHashTest, AFolderWithoutChangesKeepsTheFilesHash) {
   write("tokenizer.json", read(kHashedTokenizers / "bert_cased/tokenizer.json"));
   EXPECT_EQ(hash("tokenizer.json"), bytes_hash("tokenizer.json"));
   write("config.json", R"({"model_type": "bert"})");
@@ -52,7 +52,7 @@ TEST_F(TokenizerHashTest, AFolderThatChangesNothingLeavesTheHashOfTheFile) {
   EXPECT_EQ(hash("tokenizer.model"), bytes_hash("tokenizer.model"));
 }
 
-TEST_F(TokenizerHashTest, WhatTheFolderChangesOfAFileIsInTheHash) {
+TEST_F(TokenizerHashTest, IncludesChangesMadeByTheFolder) {
   write("tokenizer.json", read(kHashedTokenizers / "bert_cased/tokenizer.json"));
   std::set<std::string> seen{hash("tokenizer.json")};
   for (const char* config :
@@ -76,7 +76,7 @@ TEST_F(TokenizerHashTest, WhatTheFolderChangesOfAFileIsInTheHash) {
   EXPECT_EQ(hash("tokenizer.json"), bytes_hash("tokenizer.json"));
 }
 
-TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
+TEST_F(TokenizerHashTest, IncludesTokensAddedToSentencePiece) {
   write("tokenizer.model", read(kHashedTokenizers / "sentencepiece/tokenizer.model"));
   const std::string plain = hash("tokenizer.model");
   write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "additional_special_tokens": ["<|turn|>"]})");
@@ -84,7 +84,7 @@ TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
 }
 
 // Each of these changes the ids of a text. A token that the file itself marks changes none.
-TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
+TEST_F(TokenizerHashTest, IncludesTheClassAndFlagsOfSentencePiece) {
   write("tokenizer.model", read(kHashedTokenizers / "sentencepiece_pairs/tokenizer.model"));
   std::set<std::string> seen{bytes_hash("tokenizer.model")};
   for (const char* config :
@@ -102,7 +102,7 @@ TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
   }
 }
 
-TEST_F(TokenizerHashTest, ClassesThatNumberPiecesAnewAreInTheHash) {
+TEST_F(TokenizerHashTest, IncludesClassesThatRenumberPieces) {
   write("sentencepiece.bpe.model", read(kHashedTokenizers / "sentencepiece/tokenizer.model"));
   std::set<std::string> seen{bytes_hash("sentencepiece.bpe.model")};
   for (const char* type : {"xlm-roberta", "camembert"}) {
@@ -111,14 +111,14 @@ TEST_F(TokenizerHashTest, ClassesThatNumberPiecesAnewAreInTheHash) {
   }
 }
 
-TEST_F(TokenizerHashTest, OfAVocabularyAloneMergesAndSettingsAreInTheHash) {
+TEST_F(TokenizerHashTest, IncludesMergesAndSettingsOfAVocabulary) {
   write("vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"bc":4,"<|endoftext|>":5,"<s>":6,"</s>":7})");
   write("config.json", R"({"model_type": "gpt2"})");
   write("merges.txt", "#version: 0.2\na b\nb c\n");
   const std::string first = hash("vocab.json");
   std::set<std::string> seen{first};
   write("merges.txt", "#version: 0.2\nb c\na b\n");
-  EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "other merges";
+  EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "different merges";
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
   EXPECT_TRUE(seen.insert(hash("vocab.json")).second) << "add_prefix_space";
   write("tokenizer_config.json", R"({"add_bos_token": true})");
@@ -139,7 +139,7 @@ TEST_F(TokenizerHashTest, OfAVocabularyAloneMergesAndSettingsAreInTheHash) {
   EXPECT_NE(hash("vocab.txt"), words);
 }
 
-TEST_F(TokenizerHashTest, AFileThatIsNotReadCountsByItsBytes) {
+TEST_F(TokenizerHashTest, HashesTheBytesOfAnUnreadFile) {
   write("vocab.json", R"({"a":0})");  // of no class
   EXPECT_EQ(tokenizer_hash(folder_.path() / "vocab.json"), bytes_hash("vocab.json"));
 }

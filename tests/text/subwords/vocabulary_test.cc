@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
+TEST(VocabularyTest, ATextBelongsToTheFirstOfTwoTokens) {
   Vocabulary vocabulary;
   vocabulary.add_last("a", 1, false);
   vocabulary.add_last("b", 1, false);
@@ -24,19 +24,20 @@ TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
   EXPECT_EQ(*vocabulary.token(1), "a");
   EXPECT_EQ(*vocabulary.sharing(), "b");
   EXPECT_EQ(vocabulary.count(), 2u);
-  vocabulary.add_last("b", 3, false);  // once more, with an id of its own
+  vocabulary.add_last("b", 3, false);  // again, with another ID
   EXPECT_EQ(vocabulary.find("b"), 3u);
   EXPECT_EQ(*vocabulary.token(1), "a");
   EXPECT_EQ(*vocabulary.token(3), "b");
   EXPECT_EQ(vocabulary.count(), 2u);
-  EXPECT_FALSE(vocabulary.add("c", 3)) << "the id is there";
-  EXPECT_FALSE(vocabulary.add("a", 4)) << "the string is there";
+  EXPECT_FALSE(vocabulary.add("c", 3)) << "the id is taken";
+  EXPECT_FALSE(vocabulary.add("a", 4)) << "the string is taken";
   EXPECT_EQ(vocabulary.find("c"), std::nullopt);
   EXPECT_EQ(vocabulary.limit(), 4u);
 }
 
-// As a map from strings to ids has them. The library's reverse map has either. (VocabularyIds of tokenizers 0.23.)
-TEST(VocabularyTest, TokensThatShareAnId) {
+// The result is that of a map from strings to IDs. The library's reverse map may have either string. (The IDs are those
+// of tokenizers 0.23.)
+TEST(VocabularyTest, TokensMayShareAnId) {
   const auto with_model = [](std::string_view model) {
     const tests::ScratchFolder folder;
     folder.write("tokenizer.json",

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What transformers has, too: 2026-03-04 05:06:07, a Wednesday.
+// The same time as for transformers: 2026-03-04 05:06:07, a Wednesday.
 constexpr std::tm kNow{
     .tm_sec = 7, .tm_min = 6, .tm_hour = 5, .tm_mday = 4, .tm_mon = 2, .tm_year = 126, .tm_wday = 3, .tm_yday = 62};
 
@@ -48,8 +48,8 @@ class Golden : public testing::Test {
   Value all_;
 };
 
-// tests/golden/make_chats.py: what jinja2 under transformers' settings renders, or refuses.
-TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
+// The expected results are those of jinja2 with transformers' settings (tests/golden/make_chats.py).
+TEST_F(Golden, EveryTemplateMatchesJinja2) {
   const Value given = variables();
   std::size_t refused = 0;
   for (const Value& one : all_.find("cases")->items()) {
@@ -73,9 +73,9 @@ TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
   EXPECT_GT(all_.find("cases")->items().size(), 150u);
 }
 
-// tests/golden/make_template_pieces.py: filters, tests, scopes, loops, white space, operators and mistakes, one piece
-// each, as jinja2 3.1.6 renders or refuses them.
-TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
+// Single pieces with filters, tests, scopes, loops, white space, operators and mistakes, as jinja2 3.1.6 renders or
+// refuses them (tests/golden/make_template_pieces.py).
+TEST(TemplateTest, SmallPiecesMatchJinja2) {
   std::ifstream file(tests::source_dir() / "tests/golden/chat/template_pieces.json", std::ios::binary);
   const Value all = json(std::string(std::istreambuf_iterator<char>(file), {}));
   for (const Value& one : all.find("cases")->items()) {
@@ -91,7 +91,7 @@ TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
   }
 }
 
-TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
+TEST(TemplateTest, NamesMistakesAndTheirLines) {
   EXPECT_FAILURE(rendered("a\n\n{{ x.y }}"), Exit::usage,
                  AllOf(HasSubstr("t.jinja, line 3"), HasSubstr("'x' is undefined")));
   EXPECT_FAILURE(rendered("{% if x %}\n{{ 1 +\n}}"), Exit::usage,
@@ -116,7 +116,7 @@ TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
 }
 
 // Formats of Python that chat templates do not use.
-TEST(TemplateTest, OtherFormatsAreRefusedByName) {
+TEST(TemplateTest, RefusesOtherFormatsByName) {
   for (const auto& [source, named] : {std::pair{"{{ '%r' % 'a' }}", "the format %r is not supported"},
                                       {"{{ '%-5c' % 65 }}", "the format %-5c is not supported"},
                                       {"{{ '%+d' % 1 }}", "the format %+ is not supported"},
@@ -136,7 +136,7 @@ TEST(TemplateTest, OtherFormatsAreRefusedByName) {
   }
 }
 
-TEST(TemplateTest, WhatDoesNotEndIsStopped) {
+TEST(TemplateTest, StopsEndlessTemplates) {
   const std::string loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
   EXPECT_FAILURE(rendered(loops, "{}", {.steps = 1'000'000}), Exit::usage, HasSubstr("more than 1000000 steps"));
   const std::string doubles =
@@ -157,14 +157,14 @@ TEST(TemplateTest, WhatDoesNotEndIsStopped) {
 
 // A list that holds the next list twice, forty levels deep, is small but stands for 2^40 leaves. Code that walks
 // through it or writes it reaches a limit, here in a tenth of a second each.
-TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
+TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
   const std::string twice =
       "{% set ns = namespace(s=[1], t=[1], d={'k': 1}) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}"
       "{% set ns.t = [ns.t, ns.t] %}{% set ns.d = {'k': ns.d, 'l': ns.d} %}{% endfor %}";
   const std::string pair =
       "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(40) %}{% set ns.s = (ns.s, ns.s) %}"
       "{% set ns.t = (ns.t, ns.t) %}{% endfor %}";
-  const Limits kSmall{.steps = 5'000'000, .bytes = std::uint64_t{1} << 26};  // so that it takes no time
+  const Limits kSmall{.steps = 5'000'000, .bytes = std::uint64_t{1} << 26};  // so that the test is fast
   const std::string mib = "{% set a = 'a' * 1048576 %}";
   for (const std::string& source : {
            twice + "{{ ns.s == ns.t }}",
@@ -211,8 +211,8 @@ TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
   EXPECT_EQ(rendered(pair + "{{ {ns.s: 1} | length }}"), "1");
 }
 
-// Slices without a list of their places.
-TEST(TemplateTest, SlicesAreAsInPython) {
+// Slices must not need a list of their indices.
+TEST(TemplateTest, SlicesMatchPython) {
   const std::string_view given = R"({"t": "añb😀c"})";
   EXPECT_EQ(
       rendered("{{ t[1:4] }}|{{ t[:-1] }}|{{ t[::2] }}|{{ t[::-1] }}|{{ t[3:0:-2] }}|{{ t[9:] }}|{{ t[4:1] }}", given),
@@ -221,7 +221,7 @@ TEST(TemplateTest, SlicesAreAsInPython) {
             "a|c|añ|añb😀c");
 }
 
-TEST(TemplateTest, WhatIsTooDeepToParseIsRefused) {
+TEST(TemplateTest, RefusesDeeplyNestedTemplates) {
   const auto many = [](std::string_view text, int times) {
     std::string out;
     for (int i = 0; i < times; ++i) out += text;
@@ -247,7 +247,7 @@ TEST(TemplateTest, WhatIsTooDeepToParseIsRefused) {
   EXPECT_FAILURE(rendered(many("{% if 1 %}", kMany) + many("{% endif %}", kMany)), Exit::usage, HasSubstr("levels"));
   EXPECT_FAILURE(rendered("{% for " + many("(", kMany) + "x" + many(")", kMany) + " in y %}{% endfor %}"), Exit::usage,
                  HasSubstr("levels"));
-  // As deep as templates go.
+  // This is the depth of real templates.
   EXPECT_EQ(rendered("{{ " + many("(", 100) + "1" + many(")", 100) + many(" + 1", 200) + " }}"), "201");
 }
 

@@ -32,7 +32,7 @@ struct Tiles {
 };
 
 // Candidate tile sizes. The first that gives kTilesWanted tiles is used, otherwise the last. The library packs both
-// operands of a tile anew. The large sizes hide that cost (97-99% of the whole product's speed), the small ones less
+// operands for each tile. The large sizes hide that cost (97-99% of the whole product's speed), the small ones less
 // (85-90%).
 constexpr struct { std::int64_t rows, columns; } kTiles[] = {{512, 384}, {256, 384}, {256, 192}, {128, 192}};
 constexpr std::int64_t kTilesWanted = 8;

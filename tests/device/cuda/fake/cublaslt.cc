@@ -1,5 +1,6 @@
-// cuBLASLt, as far as device/cuda/ calls it, in plain loops and as its documentation has it: column-major matrices, a
-// bias down the columns, the auxiliary output of GELU. Refuses what the library would. Built as the library's file.
+// The part of cuBLASLt that device/cuda/ calls, in plain loops and as documented: column-major matrices, a bias along
+// the columns, the auxiliary output of GELU. It refuses the same arguments as the library, and is built as the
+// library's file.
 #include <cublasLt.h>
 
 #include <cmath>
@@ -30,7 +31,7 @@ struct Description {
 struct Preference {
   std::map<int, std::uint64_t> attributes;
 };
-// The content of an "algorithm": its number, and the alignment that it was promised.
+// The content of an "algorithm": its number, and the alignment for which it was chosen.
 struct Algorithm {
   std::uint64_t magic, number, alignment, rest[5];
 };

@@ -1,6 +1,6 @@
 // The CUDA runtime without a GPU, as far as device/cuda/*.cc and comm/nccl*.cc call it. A stream is a thread with a
-// queue, and the memory of its four GPUs is the host's. So the promises of lanes, events and flags can be tested in
-// earnest, including deadlocks.
+// queue, and the memory of its four GPUs is the host's. So the guarantees of lanes, events and flags can be tested,
+// including deadlocks.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -31,7 +31,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  // As in CUDA, queueing blocks while this much is queued.
+  // As in CUDA, queueing blocks while this many entries are queued.
   static constexpr std::size_t kRoom = 1024;
 
   CUstream_st() : thread([this] { loop(); }) {}
@@ -120,7 +120,7 @@ constexpr int kGpus = 4;
 std::atomic<int> host_allocations{0};
 std::atomic<bool> failed{false};  // streams then write nothing, and report the failure
 
-// A thread must choose a device before anything may depend on it.
+// A thread must choose a device before it makes calls that depend on it.
 thread_local int current_device = -1;
 
 // As on a real GPU, a caller that waits for room in a stream or loads a kernel may block every other call for that GPU.

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The library as it is installed here: descriptions need no GPU, and the library checks every attribute's size.
+// Tests the installed library: descriptions need no GPU, and the library checks every attribute's size.
 class InstalledCublasLt : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +33,7 @@ TEST_F(InstalledCublasLt, TakesEveryDescription) {
           const ProductShape shape{64, 48, 32,   transposed, transposed, transposed ? 64 : 32, transposed ? 32 : 48, 48,
                                    in, in, bias, false,      epilogue};
           const Matmul matmul(nullptr, {shape, 16});
-          // Without a GPU, the first call that needs one is the first to fail: the preferences were accepted.
+          // Without a GPU, the first call that needs one fails. So the preferences were accepted.
           const Error error = tests::failure_of([&] { (void)matmul.candidates(4); });
           EXPECT_THAT(error.what(), HasSubstr("cublasLtMatmulAlgoGetHeuristic")) << bias << transposed;
         }

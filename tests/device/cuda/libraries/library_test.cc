@@ -31,14 +31,14 @@ class Variable {
   std::string was_;
 };
 
-// A library of the system under a name that the loader's path does not have.
+// A system library under a name that is not on the loader's path.
 void put_library(const tests::ScratchFolder& folder, const std::string& name) {
   const Library real = Library::open({"the mathematics library", {"libm.so.6"}, "libc6"});
   std::filesystem::create_directories((folder.path() / name).parent_path());
   std::filesystem::copy_file(real.path(), folder.path() / name);
 }
 
-TEST(Library, OfTheLoadersPathIsFoundWithItsFile) {
+TEST(Library, IsFoundOnTheLoadersPathWithItsFile) {
   const Library library = Library::open({"the mathematics library", {"libm.so.6"}, "libc6"});
   EXPECT_TRUE(std::filesystem::exists(library.path())) << library.path();
   EXPECT_EQ(library.function<double(double)>("sqrt")(4), 2);
@@ -46,7 +46,7 @@ TEST(Library, OfTheLoadersPathIsFoundWithItsFile) {
                  AllOf(HasSubstr("the mathematics library"), HasSubstr("no_such_function")));
 }
 
-TEST(Library, OfNamedFoldersIsFoundInTheirOrder) {
+TEST(Library, IsFoundInTheOrderOfNamedFolders) {
   const tests::ScratchFolder first, second;
   put_library(second, "libstrata-test-named.so.1");
   const Variable folders("STRATA_CUDA_LIBRARIES", first.path().string() + "::" + second.path().string() + ":");
@@ -55,7 +55,7 @@ TEST(Library, OfNamedFoldersIsFoundInTheirOrder) {
   EXPECT_EQ(Library::open(name).path(), (second.path() / "libstrata-test-named.so.1").string());
 }
 
-TEST(Library, OfAToolkitOrAWheelIsFound) {
+TEST(Library, IsFoundInAToolkitOrAWheel) {
   const tests::ScratchFolder toolkit, environment;
   put_library(toolkit, "lib64/libstrata-test-toolkit.so.1");
   put_library(environment, "lib/python3.12/site-packages/nvidia/cublas/lib/libstrata-test-wheel.so.1");
@@ -65,7 +65,7 @@ TEST(Library, OfAToolkitOrAWheelIsFound) {
   EXPECT_THAT(Library::open({"A test", {"libstrata-test-wheel.so.1"}, "it"}).path(), HasSubstr("nvidia/cublas/lib"));
 }
 
-TEST(Library, MissingOrDamagedOneIsASentence) {
+TEST(Library, AMissingOrDamagedOneIsReportedInOneSentence) {
   const tests::ScratchFolder folder;
   folder.write("libstrata-test-damaged.so.1", "no library");
   const Variable folders("STRATA_CUDA_LIBRARIES", folder.path().string());
@@ -78,7 +78,7 @@ TEST(Library, MissingOrDamagedOneIsASentence) {
                  AllOf(HasSubstr("the loader refused"), HasSubstr("libstrata-test-damaged.so.1")));
 }
 
-TEST(Library, VersionsAreReadAsTheLibrariesWriteThem) {
+TEST(Library, ReadsVersionNumbers) {
   EXPECT_EQ(library_version_text(130100), "13.1.0");
   EXPECT_EQ(library_version_text(91002), "9.10.2");
   EXPECT_EQ(library_version_text(22809), "2.28.9");

@@ -19,7 +19,7 @@ ProductShape shape_with(Epilogue epilogue) {
   ProductShape s{48, 40, 24, false, true, 24, 24, 40, DType::bf16, DType::bf16};
   s.bias = is_gelu(epilogue);
   s.epilogue = epilogue;
-  // The layouts of a backward: the operand to be summed is the gradient of the output.
+  // The layouts of a backward pass, in which the summed operand is the gradient of the output.
   if (epilogue == Epilogue::sums_a) s.transpose_a = true, s.lda = 48;
   if (epilogue == Epilogue::sums_a || epilogue == Epilogue::sums_b) s.transpose_b = false, s.ldb = 40;
   return s;
@@ -112,10 +112,10 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_NE(sent.find({gradient, 16}), nullptr);
   const std::string before = table.text();
   search_algorithms(kDevice, shapes, table);
-  EXPECT_EQ(table.text(), before) << "what is known is not sought again";
+  EXPECT_EQ(table.text(), before) << "a known result is not searched again";
   EXPECT_EQ(Multiplied(kShape, &sent).c, Multiplied(kShape).c);
 
-  // Known algorithms stay, and with them the bits: only missing ones are added.
+  // Known algorithms stay, so the bits do too. Only missing ones are added.
   ProductShape bare = kShape;
   bare.epilogue = Epilogue::none;
   AlgorithmTable kept(machine);
@@ -127,7 +127,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_EQ(*kept.find({bare, 16}), other);
 }
 
-TEST(Matmul, EntryThatTheLibraryRefusesIsSaid) {
+TEST(Matmul, ReportsAnEntryThatTheLibraryRefuses) {
   const AlgorithmTable damaged = table_with(kShape, std::string(64, 'x'));
   EXPECT_FAILURE(Multiplied(kShape, &damaged), Exit::usage,
                  AllOf(HasSubstr("cuBLASLt refuses"), HasSubstr("a machine"), HasSubstr("48x40x24")));

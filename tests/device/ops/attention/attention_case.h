@@ -51,7 +51,7 @@ inline void PrintTo(const Case& c, std::ostream* out) {
   }
 }
 
-// Sequences of documents of these lengths, then rows without a document.
+// Sequences with documents of these lengths, followed by rows without a document.
 inline std::vector<RowRange> documents_of(std::size_t seq, const std::vector<std::vector<std::size_t>>& lengths) {
   std::vector<RowRange> documents;
   for (const std::vector<std::size_t>& sequence : lengths) {
@@ -66,7 +66,7 @@ inline std::vector<RowRange> documents_of(std::size_t seq, const std::vector<std
   return documents;
 }
 
-// On the heap, which tests on a GPU make reachable.
+// The data is on the heap, which tests on a GPU make addressable.
 inline const StepScalars& scalars() {
   static const auto kept =
       std::make_unique<StepScalars>(StepScalars{.seed = 0x123456789abcdefull, .first_micro_batch = 5});
@@ -120,8 +120,8 @@ inline double softmax_row(const Case& c, const Operands& x, std::size_t b, std::
   return top + std::log(total);
 }
 
-// Computed in doubles, straight from the definition. Backward uses `o_stored` (the rounded output) as o, if given.
-// `sizes` receives the same sums with the absolute values of their terms.
+// Computed in double precision, directly from the definition. Backward uses `o_stored` (the rounded output) as o, if
+// given. `sizes` receives the same sums with the absolute values of their terms.
 inline Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}, Results* sizes = nullptr) {
   const std::size_t d = c.head_dim;
   Results r{Doubles(x.q.size()), Doubles(c.batch * c.heads * c.seq), Doubles(x.q.size()), Doubles(x.k.size()),
@@ -220,7 +220,7 @@ class AttentionRun {
 
  private:
   Array values(std::size_t size, unsigned seed) const { return Array::random(case_.dtype, size, seed, 2); }
-  // Full of NaN: every element must be written.
+  // The output starts as NaN, because every element must be written.
   static Array unwritten(DType dtype, std::size_t size) {
     Array array(dtype, size);
     std::memset(array.data(), 0xff, array.view().bytes());
@@ -242,7 +242,7 @@ class AttentionRun {
         values.push_back(double{together[row * case_.packed_row() + first_head * case_.head_dim + e]});
     return values;
   }
-  // Full of NaN: nothing may rely on what the workspace held.
+  // The workspace starts as NaN, because nothing may rely on its contents.
   Array make_workspace(int threads) const {
     return unwritten(DType::fp32,
                      attention_workspace(kDevice, shape_, case_.dtype, case_.dropout > 0, threads) / sizeof(float) + 1);
@@ -257,8 +257,9 @@ inline double roundoff(DType t) {
 }
 
 // One rounding to the dtype (fp16: or half the smallest subnormal), and fp32 sums of `terms` terms of about `size`
-// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2). Tensor cores, and CPUs in bf16, take rounded
-// probabilities and gradients of scores: an error of one rounding of each term, whose absolute values sum to `sizes`.
+// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2). Tensor cores, and CPUs in bf16, use rounded
+// probabilities and gradients of scores. That adds one rounding error per term, and the terms' absolute values sum to
+// `sizes`.
 inline void expect_near(const Doubles& got, const Doubles& want, const Doubles& sizes, DType dtype, double terms,
                         double size, const char* what) {
   ASSERT_EQ(got.size(), want.size());

@@ -94,7 +94,7 @@ void expect_same_bits_alone(const Case& c, const AttentionRun& together, std::si
         << "lse of the document at row " << row;
 }
 
-TEST(AttentionDocuments, BitsDoNotDependOnWhereADocumentLies) {
+TEST(AttentionDocuments, BitsDoNotDependOnADocumentsPlace) {
   const std::size_t seq = kEmulated ? 170 : 400;
   using Lengths = std::vector<std::vector<std::size_t>>;
   const Lengths few = {{3, 70, 1, 96}, {33, 130}}, many = {{3, 70, 130, 1, 64, 129}, {37, 200, 128}};

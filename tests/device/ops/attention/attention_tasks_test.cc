@@ -20,7 +20,7 @@ struct Shape {
   std::size_t tiles() const { return (seq + kAttentionTile - 1) / kAttentionTile; }
 };
 
-// A model's calls: SmolLM2-135M, GPT-2 124M, Llama 3 8B, Qwen 2 7B, an encoder's short rows.
+// Calls of models: SmolLM2-135M, GPT-2 124M, Llama 3 8B, Qwen 2 7B, and an encoder with short rows.
 const Shape kShapes[] = {{1, 2048, 9, 3, 64},   {4, 2048, 9, 3, 64},   {1, 4096, 12, 12, 64}, {4, 256, 12, 12, 64},
                          {1, 4096, 32, 8, 128}, {2, 2048, 28, 4, 128}, {32, 128, 12, 12, 64}, {1, 1000, 4, 1, 256}};
 
@@ -112,8 +112,8 @@ TEST(AttentionTasks, CoverEveryTileOnce) {
   }
 }
 
-// Forward: if single tiles are eight tasks a thread. Backward: if they are, and no more threads than key heads of all
-// sequences wait for each other, or twice as many in long ones.
+// Forward: if single tiles make eight tasks per thread. Backward: if they do, and there are no more threads than key
+// heads in all sequences, or than twice as many if sequences are long.
 TEST(AttentionTasks, LeaveNoThreadIdle) {
   for (const Shape& s : kShapes) {
     for (int threads = 2; threads <= 64; ++threads) {

@@ -21,7 +21,7 @@ namespace {
 using namespace testing::attention;
 using testing::Array;
 
-TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
+TEST(Attention, ReferenceGradientsMatchItsForward) {
   Case c{1, 5, 2, 1, 3, 3};
   c.dropout = 0.25f;
   Operands x = AttentionRun(c).operands();
@@ -41,7 +41,7 @@ TEST(Attention, ReferenceGradientsAreThoseOfItsForward) {
   check(x.v, r.dv);
 }
 
-TEST(Attention, SaysWhatComputesIt) {
+TEST(Attention, NamesItsImplementation) {
   const Case c{1, 64, 2, 2, 64, 0, DType::bf16};
   testing::in_lane(1, [&](Lane& lane) {
     EXPECT_EQ(prepare_attention(lane, c.shape(), c.dtype, dropout_of(c)).rfind("own kernels", 0), 0u);
@@ -203,7 +203,7 @@ TEST(Attention, BitsDoNotDependOnInstructionSet) {
 // Bits are the same whether bf16 is multiplied by VDPBF16PS or widened: with odd heads, tiles with an odd number of
 // rows, and sums below fp32's normal range, which VDPBF16PS flushes.
 TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this processor has no AVX512_BF16";
   for (const auto& [seq, head_dim, window] :
        {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}}) {
@@ -220,8 +220,8 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
 
 // AMX adds products in another order than the other forms. Its results differ from theirs by at most one bf16 rounding
 // of the outputs, the weights and the gradients of scores, and below fp32's normal range by a flushed term per row.
-TEST(Attention, ByAmxAgreesWithFma) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+TEST(Attention, AmxAgreesWithFma) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
   for (const auto& [seq, head_dim, window] :
        {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}, {90, 256, 0}, {65, 16, 0}}) {
@@ -242,7 +242,7 @@ TEST(Attention, ByAmxAgreesWithFma) {
   }
 }
 
-// A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
+// No bit of a query's output depends on later rows, because generation must repeat the results of training.
 TEST(Attention, BitsDoNotDependOnLaterRows) {
   const Case c{1, 200, 2, 1, 32, 0};
   AttentionRun run(c), changed(c);
@@ -298,7 +298,7 @@ TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
   EXPECT_GT(std::abs(sum - static_cast<double>(c.heads * c.seq)), 1e-2);  // something was dropped at all
 }
 
-TEST(Attention, DropoutCountsTheHeadsOfTheWholeLayer) {
+TEST(Attention, DropoutCountsTheHeadsOfTheCompleteLayer) {
   for (const DType dtype : testing::kDTypes) {
     Case c{2, 70, 2, 1, 16, 0, dtype, 0.3f};
     c.layer_heads = 6;
@@ -317,7 +317,7 @@ TEST(Attention, LargeScoresStayFinite) {
     for (const double x : *values) ASSERT_TRUE(std::isfinite(x));
 }
 
-// What is not finite must reach the outputs: the loss scaler counts on it.
+// Non-finite values must reach the outputs, because the loss scaler relies on it.
 TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
   AttentionRun run({1, 130, 1, 1, 16, 0});
   run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());

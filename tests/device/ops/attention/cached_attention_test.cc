@@ -10,7 +10,7 @@ using testing::in_lane;
 using testing::kDTypes;
 using testing::tolerance;
 
-// Heads that share keys, a head that is no whole number of vectors, a window, one head.
+// Cases: heads that share keys, a head that is not a multiple of a vector, a window, a single head.
 const CachedAttentionShape kCachedAttentionShapes[] = {
     {4, 2, 16, 128, 128, 130, 0.25f, 0, 70}, {6, 2, 72, 720, 720, 720, 0.1f, 0, 40},
     {3, 1, 24, 120, 120, 121, 0.2f, 9, 50},  {1, 1, 2, 6, 6, 6, 1.0f, 0, 17},
@@ -24,7 +24,7 @@ class CachedAttention : public ::testing::TestWithParam<std::tuple<int, DType>> 
   Array q = Array::random(dtype, s.capacity*s.q_stride, 1), k = Array::random(dtype, s.capacity*s.k_stride, 2),
         v = Array::random(dtype, s.capacity*s.v_stride, 3);
 
-  // o of every position, if the sequence is read in pieces of `rows`.
+  // o at every position if the sequence is read in pieces of `rows`.
   Array run(std::size_t rows, int threads) {
     const std::size_t width = s.heads * s.head_dim;
     Array o(dtype, s.capacity * width), cache(dtype, cache_elements(s)),

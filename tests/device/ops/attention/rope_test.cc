@@ -59,7 +59,7 @@ TEST_P(Rope, PairsHalvesAsHuggingFace) {
     }
 }
 
-// The backward of an orthogonal map is its inverse: rotating forth and back gives x again, to rounding.
+// The backward of an orthogonal map is its inverse, so rotating forth and back gives x up to rounding.
 TEST_P(Rope, InverseUndoes) {
   const Array x = Array::random(DType::fp32, shape.rows * shape.stride, 1);
   const Array y = rotate(rotate(x, 1, false), 1, true);

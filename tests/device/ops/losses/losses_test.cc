@@ -16,7 +16,7 @@ using testing::tolerance;
 
 constexpr float kCrossEntropyInf = std::numeric_limits<float>::infinity();
 
-// Losses and, with scalars, the gradient in place, all columns at once.
+// Computes losses and, with scalars, the gradient in place, for all columns at once.
 void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
                    const StepScalars* scalars, DType gradient, View losses, RowStatistics* statistics) {
   const LogitTile tile{rows, 0, vocab, vocab, logits, true};
@@ -152,7 +152,7 @@ TEST_P(CrossEntropy, SameBitsByTiles) {
   }
 }
 
-// From the statistics of shards, of which the last may be short or without words.
+// Uses the statistics of shards, of which the last may be short or have no words.
 TEST_P(CrossEntropy, StatisticsOfShards) {
   for (const std::size_t shards : {1, 2, 8, 64}) {
     const std::size_t words = (vocab + shards - 1) / shards;
@@ -178,8 +178,9 @@ TEST_P(CrossEntropy, StatisticsOfShards) {
 INSTANTIATE_TEST_SUITE_P(Vocabularies, SmallCrossEntropy, ::testing::Values(1, 2, 16, 77));
 INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy, ::testing::Values(1, 2, 15, 16, 17, 77, 4096, 4097, 9001, 50304));
 
-TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
-  // Row 0: exponentials that overflow without the largest taken off; row 1: masked words; row 2: NaN; row 3: +inf.
+TEST(CrossEntropyLimits, HugeMaskedAndNonFiniteLogits) {
+  // Row 0: exponentials that would overflow if the largest were not subtracted; row 1: masked words; row 2: NaN; row 3:
+  // +inf.
   Array x(DType::fp32, 4 * 3), losses(DType::fp32, 4);
   const float values[] = {3e4f,          -3e4f, 3e4f, -kCrossEntropyInf, 1.0f, -kCrossEntropyInf,
                           std::nanf(""), 0,     0,    kCrossEntropyInf,  0,    0};
@@ -200,7 +201,7 @@ TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
 }
 
 TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
-  // A whole piece of -inf before the first finite logit.
+  // A complete piece of -inf precedes the first finite logit.
   const std::size_t vocab = 3 * 4096;
   Array x(DType::fp32, vocab), losses(DType::fp32, 1);
   for (std::size_t i = 0; i < vocab; ++i) x.set(i, i < 2 * 4096 ? -kCrossEntropyInf : 0.0f);
@@ -212,8 +213,8 @@ TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
   EXPECT_NEAR(losses[0], std::log(4096.0), 1e-6);
 }
 
-// The sum is exact in fp64, so that any order gives it.
-TEST(SumLosses, InFp64) {
+// The sum is exact in fp64, so every order gives it.
+TEST(SumLosses, SumsInFp64) {
   Array losses = Array::random(DType::fp32, 1001, 1, 11.0f);
   ExactSum total;
   total.add(0.5);
@@ -223,7 +224,7 @@ TEST(SumLosses, InFp64) {
   EXPECT_EQ(total.round(), 0.5 + sum);
 }
 
-// A label outside the vocabulary must not go unnoticed: the CPU stops; a GPU's kernel can only spoil the loss.
+// A label outside the vocabulary must be noticed: the CPU stops, whereas a GPU's kernel can only spoil the loss.
 TEST(CrossEntropyLimits, LabelBeyondTheVocabulary) {
   if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "the CPU ends the program";
   const RowStatistics statistics[] = {{2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}};
@@ -310,7 +311,7 @@ std::vector<ClassLossCase> cases() {
     out[0].labels.push_back(ignored ? kIgnoredLabel : static_cast<std::int32_t>(r % kClasses));
     out[1].labels.push_back(ignored ? kIgnoredLabel : static_cast<std::int32_t>(r % (1 << kClasses)));
     out[2].labels.push_back(ignored ? kIgnoredLabel : std::bit_cast<std::int32_t>(static_cast<float>(r) / 100 - 1));
-    // Their labels say only whether a row counts.
+    // Their labels only determine whether a row counts.
     for (const std::size_t i : {3, 4}) {
       out[i].labels.push_back(ignored ? kIgnoredLabel : 0);
       for (std::size_t w = 0; w < out[i].words(); ++w)
@@ -320,7 +321,7 @@ std::vector<ClassLossCase> cases() {
   return out;
 }
 
-// By the definition, in fp64.
+// Computed from the definition, in fp64.
 double reference(const ClassLossCase& c, std::size_t row, const std::vector<double>& x, const float* weights) {
   const std::int32_t label = c.labels[row];
   if (label == kIgnoredLabel) return 0;
@@ -337,7 +338,7 @@ double reference(const ClassLossCase& c, std::size_t row, const std::vector<doub
   return weights[at] * (std::log(sum) - x[at]);
 }
 
-TEST(ClassLoss, IsItsDefinitionAndItsGradientToo) {
+TEST(ClassLoss, MatchesItsDefinitionAndGradient) {
   const StepScalars scalars{.loss_gradient = 0.25f};
   for (const ClassLossCase& c : cases())
     for (const DType dtype : kDTypes)

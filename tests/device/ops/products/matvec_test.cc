@@ -10,7 +10,7 @@ using testing::in_lane;
 using testing::kDTypes;
 using testing::tolerance;
 
-// Lengths around the vectors and the tasks: one, below a vector, a tail, many.
+// Lengths around those of vectors and tasks: one, less than a vector, with a tail, many.
 const MatvecShape kMatvecShapes[] = {{1, 1}, {5, 37}, {300, 129}, {129, 576}, {7, 5000}};
 
 class Matvec : public ::testing::TestWithParam<std::tuple<DType, bool, bool>> {

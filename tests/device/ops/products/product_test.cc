@@ -38,7 +38,7 @@ ProductShape dense(std::int64_t m, std::int64_t n, std::int64_t k, bool transpos
   return {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n, in, out};
 }
 
-// A product of random operands that have exactly the size they need.
+// A product of random operands of exactly the required size.
 struct Multiplication {
   ProductShape shape;
   Array a, b, bias, before, c;
@@ -108,7 +108,7 @@ struct Multiplication {
   }
 };
 
-// Every combination of the flags that is allowed, for one size.
+// Tests every allowed combination of the flags for one size.
 std::vector<ProductShape> variants(std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<ProductShape> all;
   for (const DType in : testing::kDTypes)
@@ -133,14 +133,14 @@ void expect_references(std::int64_t m, std::int64_t n, std::int64_t k) {
 TEST(Product, AgreesWithReferenceForAllVariants) {
   expect_references(45, 70, 33);
 }
-TEST(Product, AgreesWithReferenceForOneOfAnything) {
+TEST(Product, AgreesWithReferenceForDimensionsOfOne) {
   expect_references(1, 1, 1);
   expect_references(1, 40, 3);
   expect_references(40, 1, 3);
   expect_references(40, 3, 1);
 }
-// One row or column of a wider matrix, or of its last tile: the elements are not adjacent.
-TEST(Product, AgreesWithReferenceForOneOfAnythingWithRowsApart) {
+// A row or column of a wider matrix, or of its last tile, whose elements are not adjacent.
+TEST(Product, AgreesWithReferenceForDimensionsOfOneWithStrides) {
   constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 1, 3},   {1, 40, 1},    {40, 1, 1},
                                         {1, 40, 33}, {40, 1, 33}, {257, 385, 20}};
   for (const auto& [m, n, k] : kSizes)
@@ -153,7 +153,7 @@ TEST(Product, AgreesWithReferenceForOneOfAnythingWithRowsApart) {
       x.expect_reference();
     }
 }
-// More than one tile each way, and more than two blocks of k, none of them whole.
+// There is more than one tile in each direction and more than two blocks of k, none of them complete.
 TEST(Product, AgreesWithReferenceAcrossTiles) {
   expect_references(300, 420, 10);
 }
@@ -207,7 +207,7 @@ Multiplication without_epilogue(ProductShape s) {
   return plain;
 }
 
-TEST(Product, GeluIsThatOfTheRoundedOutput) {
+TEST(Product, GeluUsesTheRoundedOutput) {
   for (const DType dtype : testing::kDTypes)
     for (const Epilogue epilogue : {Epilogue::gelu_tanh, Epilogue::gelu_erf}) {
       ProductShape s = with_epilogue(dtype, epilogue);
@@ -215,7 +215,7 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
       Multiplication x(s);
       Array want = x.second;
       x.run(3);
-      EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
+      EXPECT_EQ(x.c, without_epilogue(s).c) << "the input of gelu stays";
       const Activation gelu = epilogue == Epilogue::gelu_tanh ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
@@ -227,14 +227,14 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
     }
 }
 
-TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
+TEST(Product, GeluGradientUsesTheRoundedOutput) {
   for (const DType dtype : testing::kDTypes)
     for (const Epilogue epilogue : {Epilogue::gelu_tanh_gradient, Epilogue::gelu_erf_gradient}) {
       const ProductShape s = with_epilogue(dtype, epilogue);
       Multiplication x(s);
       const Array second = x.second;
       x.run(3);
-      EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
+      EXPECT_EQ(x.second, second) << "the input of gelu stays";
       Array want = without_epilogue(s).c;
       const Activation gelu = epilogue == Epilogue::gelu_tanh_gradient ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
@@ -306,7 +306,7 @@ TEST(Product, SumsOfAnOperandAreItsColumnSums) {
     }
 }
 
-// fp16 is multiplied in fp32: sums beyond 65,504 on the way do no harm, at the end they are infinite.
+// fp16 is multiplied in fp32: intermediate sums beyond 65,504 do no harm, and final ones are infinite.
 TEST(Product, HalfPrecisionSumsAreWide) {
   Multiplication x(dense(1, 2, 3, false, false, DType::fp16, DType::fp16));
   const float a[] = {60000, 60000, -60000}, b[] = {1, 1, 1, 1, 1, 0};
@@ -329,8 +329,8 @@ TEST(Product, ServesLanesOfDifferentWidth) {
   }
 }
 
-// The library's kernels are made at run time, where no sanitizer looks: these bytes are followed by a page that may not
-// be touched.
+// The library generates its kernels at run time, and no sanitizer checks them. So these bytes are followed by a
+// protected page.
 class Guarded {
  public:
   explicit Guarded(Array& from) : from_(from), pages_((from.view().bytes() + page() - 1) / page() * page()) {
@@ -352,7 +352,7 @@ class Guarded {
   std::byte* first_;
 };
 
-TEST(Product, TouchesNothingBehindItsOperands) {
+TEST(Product, TouchesNothingBeyondItsOperands) {
   if (testing::kDevice.kind == Kind::cuda) GTEST_SKIP() << "a GPU does not address pages with guards";
   for (const std::int64_t m : {1, 5, 33}) {
     for (const std::int64_t n : {1, 17, 63}) {
@@ -374,7 +374,7 @@ TEST(Product, TouchesNothingBehindItsOperands) {
 
 // Without native bf16 every narrow operand is widened. The instruction set is chosen once per process.
 TEST(ProductDeathTest, AgreesWithReferenceOnTheLowerInstructionSet) {
-  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto run = [] {
     setenv("STRATA_CPU_ISA", "avx2", 1);

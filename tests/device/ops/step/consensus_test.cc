@@ -62,7 +62,7 @@ TEST(Consensus, Clips) {
   EXPECT_EQ(resolve({9.0, 16.0}, {1.0}, 0.7f).scalars.gradient_factor, 0.125f);
 }
 
-TEST(Consensus, SkipsWhereSomethingIsNotFinite) {
+TEST(Consensus, SkipsAStepThatIsNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Outcome norm = resolve({1.0, infinity, 4.0}, {1.0}, 1.0f);
   EXPECT_EQ(norm.scalars.skip, 1u);
@@ -74,7 +74,7 @@ TEST(Consensus, SkipsWhereSomethingIsNotFinite) {
 }
 
 TEST(Consensus, GivesTheBitsOfTheCpu) {
-  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
+  if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program tests the CPU";
   std::mt19937_64 engine(1);
   std::uniform_real_distribution<double> exponent(-40.0, 40.0);
   for (int round = 0; round < 50; ++round) {

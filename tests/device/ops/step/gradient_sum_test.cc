@@ -44,7 +44,7 @@ TEST(GradientSum, AddsPiecesInOrder) {
 }
 
 // More pieces than one launch takes on a GPU, in memory that is not aligned for vectors.
-TEST(GradientSum, ManyPiecesAnywhere) {
+TEST(GradientSum, ManyUnalignedPieces) {
   const std::size_t n = 300, count = 131;
   for (const DType dtype : kDTypes)
     for (const std::size_t offset : {0, 1}) {
@@ -58,7 +58,7 @@ TEST(GradientSum, ManyPiecesAnywhere) {
     }
 }
 
-// The definition, spelled out: runs span calls with any number of pieces. Each is summed from +0, rounded, then added.
+// This is the definition: runs span calls with any number of pieces. Each run is summed from +0, rounded, then added.
 TEST(GradientSum, AddsRunsThatAreRoundedOnce) {
   const std::size_t n = 4096 + 37;
   for (const DType dtype : kDTypes)
@@ -130,7 +130,7 @@ TEST(GradientSum, ARunThatOverflowsIsInfinite) {
   EXPECT_EQ(sum[0], 120000.0f);
 }
 
-// The definition, written down: 64 strided partial sums, then a tree.
+// This is the definition: 64 strided partial sums, then a tree.
 double block_sum(const Array& first, const Array* second, std::size_t begin) {
   double partial[64] = {};
   for (std::size_t i = 0; i < 4096; ++i) {
@@ -143,7 +143,7 @@ double block_sum(const Array& first, const Array* second, std::size_t begin) {
   return partial[0];
 }
 
-TEST(GradientSquareSum, IsItsDefinitionToTheBit) {
+TEST(GradientSquareSum, MatchesItsDefinitionToTheBit) {
   const std::size_t n = 131 * 4096;
   for (const DType dtype : kDTypes)
     for (const bool tied : {false, true}) {
@@ -163,7 +163,7 @@ TEST(GradientSquareSum, IsItsDefinitionToTheBit) {
     }
 }
 
-TEST(GradientSquareSum, AddsToWhatIsThereFromAnyMemory) {
+TEST(GradientSquareSum, AddsUnalignedGradientsToTheTotal) {
   const std::size_t n = 5 * 4096;
   for (const DType dtype : kDTypes) {
     Array g = Array::random(dtype, n + 1, 1), moved(dtype, n);
@@ -178,7 +178,7 @@ TEST(GradientSquareSum, AddsToWhatIsThereFromAnyMemory) {
   }
 }
 
-TEST(GradientSquareSum, CountsWhatIsNotFinite) {
+TEST(GradientSquareSum, CountsNonFiniteValues) {
   Array g = Array::random(DType::fp32, 3 * 4096, 1);
   g.set(4100, std::numeric_limits<float>::infinity());
   ExactSum total;

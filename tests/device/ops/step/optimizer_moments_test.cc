@@ -46,8 +46,9 @@ TEST(OptimizerMoments, Bf16MomentsAreRoundedByPhilox) {
   EXPECT_FALSE(moment_of([](State&, StepScalars& t) { ++t.seed; }) == state.moment1);
 }
 
-// 500 steps of a gradient that nearest bf16 would lose (0.01 of a unit each) reach the fp32 moment in the mean.
-TEST(OptimizerMoments, Bf16MomentsKeepWhatIsSmallInTheMean) {
+// 500 steps of a gradient that rounding to nearest bf16 would lose (0.01 of a unit each) reach the fp32 moment on
+// average.
+TEST(OptimizerMoments, Bf16MomentsKeepSmallGradientsInTheMean) {
   const std::size_t n = 4096;
   Optimizer o = optimizer_of(Algorithm::sgd);
   o.momentum = 0.9999;
@@ -74,7 +75,7 @@ TEST(OptimizerMoments, Bf16MomentsKeepWhatIsSmallInTheMean) {
   EXPECT_NEAR(mean, expected, 5 * 0x1p-8 * std::sqrt(500.0 / n));
 }
 
-// 8-bit moments: the master moves as with the fp32 moments that the codes stand for; what is kept is the nearest code.
+// With 8-bit moments, the master moves as with the fp32 moments that the codes represent, and the nearest code is kept.
 TEST(OptimizerMoments, Block8KeepsTheNearestCodes) {
   const std::size_t n = 5 * 256 + 77;
   for (const Algorithm algorithm : kAlgorithms) {
@@ -110,7 +111,7 @@ TEST(OptimizerMoments, Block8KeepsTheNearestCodes) {
   }
 }
 
-// Gradients whose squares overflow or vanish leave neither NaN nor infinity in master and first moment.
+// If the squares of gradients overflow or vanish, master and first moment contain neither NaN nor infinity.
 TEST(OptimizerMoments, Block8SurvivesExtremes) {
   for (const float size : {1e-22f, 1e-30f, 1e-44f, 1e25f}) {
     State state(512, DType::bf16, Algorithm::adamw, StorageFormat::block8);

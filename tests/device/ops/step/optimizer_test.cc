@@ -41,8 +41,8 @@ void reference_update(Algorithm algorithm, int t, double lr, double g, double& p
   }
 }
 
-// Ten steps. Weights are of size 1 and move by about lr a step, so fp32 may be off by a few units of 2^-24 a step;
-// moments relative to their size, sgd's sum of ten gradients being the largest.
+// Runs ten steps. Weights are about 1 and move by about lr per step, so fp32 may be off by a few units of 2^-24 per
+// step; moments relative to their size, sgd's sum of ten gradients being the largest.
 TEST(Optimizer, AgreesWithTorchAndPaper) {
   for (const Algorithm algorithm : kAlgorithms) {
     const std::size_t n = 999;
@@ -111,8 +111,8 @@ void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, c
   }
 }
 
-// The contract: exactly the scalar formula, for every dtype, with and without a second gradient, in tails too.
-TEST(Optimizer, IsTheScalarFormulaToTheBit) {
+// The contract is exactly the scalar formula, for every dtype, with and without a second gradient, and in tails.
+TEST(Optimizer, MatchesTheScalarFormulaToTheBit) {
   const std::size_t n = 2 * 65536 + 21;
   for (const Algorithm algorithm : kAlgorithms)
     for (const DType gradient : kDTypes)
@@ -152,7 +152,7 @@ TEST(Optimizer, IsTheScalarFormulaToTheBit) {
         }
 }
 
-TEST(Optimizer, WhereTheMasterIsTheParameter) {
+TEST(Optimizer, UpdatesAMasterThatIsTheParameter) {
   Array g = Array::random(DType::fp32, 100, 3);
   State with(100, DType::fp32), without(100, DType::fp32);
   const StepScalars s = scalars_of(1);
@@ -165,7 +165,7 @@ TEST(Optimizer, WhereTheMasterIsTheParameter) {
 }
 
 // The update decides when it runs, not when it is issued.
-TEST(Optimizer, SkipsWhenToldInTime) {
+TEST(Optimizer, DecidesToSkipWhenItRuns) {
   for (const StorageFormat format : kFormats) {
     Array g = Array::random(DType::fp32, 300, 3);
     State state(300, DType::bf16, Algorithm::adamw, format);
@@ -187,7 +187,7 @@ TEST(Optimizer, SkipsWhenToldInTime) {
   }
 }
 
-// The same bits in every format: whole, in parts that are issued in any order, on one thread or three.
+// Every format gives the same bits in one piece, in parts that are issued in any order, and on one thread or three.
 TEST(Optimizer, SameBitsHoweverItIsCut) {
   const std::size_t n = 3 * 65536 + 256 * 7 + 21;
   Array first = Array::random(DType::bf16, n, 3), second = Array::random(DType::bf16, n, 4);
@@ -215,7 +215,7 @@ TEST(Optimizer, SameBitsHoweverItIsCut) {
 
 // Every format with every dtype, aligned or not, over moments large and small; a second step reads what the first kept.
 TEST(Optimizer, GivesTheBitsOfTheCpu) {
-  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
+  if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program tests the CPU";
   const StepScalars s1 = scalars_of(1, 0.37f), s2 = scalars_of(2, 0.81f);
   for (const Algorithm algorithm : kAlgorithms)
     for (const StorageFormat format : kFormats)

@@ -41,7 +41,7 @@ std::vector<std::int64_t> sizes(const MaxBatch& found) {
   return out;
 }
 
-TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
+TEST(MaxBatchTest, ReportsTheLargestAndTheNeedOfTheNext) {
   const MaxBatch most = found({}, {});
   ASSERT_TRUE(most.largest.fits);
   EXPECT_EQ(most.largest.fits->size, 11);
@@ -57,7 +57,7 @@ TEST(MaxBatchTest, TheLargestAndWhatTheNextWouldTake) {
   EXPECT_THAT(max_batch_json(none), HasSubstr("{\"size\":null,"));
 }
 
-TEST(MaxBatchTest, TheFastestAndWhy) {
+TEST(MaxBatchTest, ReportsTheFastestAndTheReason) {
   const MaxBatch free = found({}, slow_to_start());
   EXPECT_EQ(sizes(free), (std::vector<std::int64_t>{1, 2, 4, 8, 11}));
   ASSERT_NE(free.fastest(), nullptr);
@@ -73,15 +73,15 @@ TEST(MaxBatchTest, TheFastestAndWhy) {
   for (const double part : free.speeds[0].path_per_token) seconds += part;
   EXPECT_NEAR(seconds * 16, free.speeds[0].step_ms / 1e3, 1e-4 * seconds * 16);
 
-  // With a global batch given, only its divisors are looked at.
+  // If a global batch is given, only its divisors are tried.
   const MaxBatch of_twelve = found({"training.global_batch_size=12", "memory.device=1GiB"}, slow_to_start());
   EXPECT_EQ(sizes(of_twelve), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 12}));
   ASSERT_NE(of_twelve.fastest(), nullptr);
   EXPECT_EQ(of_twelve.fastest()->size, 12);
 }
 
-// A micro-batch is compared with smaller ones that the pipeline's schedule takes.
-TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
+// A micro-batch is compared with smaller ones that the pipeline's schedule supports.
+TEST(MaxBatchTest, SkipsSizesThatOtherKeysExclude) {
   runtime::Machine machine = slow_to_start();
   machine.ranks = 2;
   machine.threads = 2;
@@ -96,7 +96,7 @@ TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
   EXPECT_THAT(max_batch_text(most),
               HasSubstr("\na rank's part of training.global_batch_size is 12, and parallel.schedule takes 2 "
                         "micro-batches at a time: a larger one would need a larger batch\n"));
-  // Their times are those of all stages together.
+  // Their times are for all stages together.
   for (const BatchSpeed& speed : most.speeds) {
     runtime::Recipe of_size = recipe;
     of_size.training.micro_batch_size = speed.size;

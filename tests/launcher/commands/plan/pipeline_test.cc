@@ -19,8 +19,8 @@
 namespace strata::launcher {
 namespace {
 
-// The last stage has most of the memory, whichever ends last.
-TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
+// The last stage needs the most memory, whichever stage ends last.
+TEST(PipelineTest, ShowsTheCriticalPathOfTheSlowestStage) {
   runtime::Machine even = runtime::even_machine();
   even.ranks = even.threads = 2;
   even.collectives = {10, 5};
@@ -41,13 +41,13 @@ TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
   ASSERT_EQ(stage_of(stages, std::nullopt), 1u);
   const std::size_t slowest = slowest_of(stages, std::nullopt);
   EXPECT_GE(stages[slowest].step_ms, stages[1 - slowest].step_ms);
-  EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank says";
+  EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank specifies";
   const Forecast f = forecast(stages[slowest].job, even, 2, simulated(stages));
   EXPECT_NEAR(runtime::sum_of(f.path), f.step_ms / 1e3, 1e-6);
 }
 
-// `stages` are always those of the pipeline, unless there is one and the table of ZeRO stages is asked for.
-TEST(PipelineTest, JsonHasItsStages) {
+// `stages` always lists the pipeline's stages, unless there is only one and the table of ZeRO stages is requested.
+TEST(PipelineTest, JsonListsTheStages) {
   const tests::ScratchFolder scratch;
   PlanOptions options;
   options.ranks = 2;
@@ -79,8 +79,8 @@ TEST(PipelineTest, JsonHasItsStages) {
   EXPECT_THAT(planned("zero.stage=1", true), ElementsAre(4, 4));
 }
 
-// As a list, the split of "auto" gives the same plan.
-TEST(PipelineTest, TheSplitIsPrinted) {
+// The split that "auto" found gives the same plan when given as a list.
+TEST(PipelineTest, PrintsTheSplit) {
   const tests::ScratchFolder scratch;
   PlanOptions options;
   options.ranks = 2;
@@ -109,7 +109,7 @@ TEST(PipelineTest, TheSplitIsPrinted) {
   EXPECT_EQ(scratch.read("plan.json"), json);
 }
 
-TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
+TEST(PipelineTest, ExplainsARankThatDoesNotExist) {
   PlanOptions options;
   options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16"};
   options.rank = 2;
@@ -119,7 +119,7 @@ TEST(PipelineTest, ARankThatIsNotThereMayBeANumberOfRanks) {
 }
 
 // The model has 6 units.
-TEST(PipelineTest, MorePiecesAreAdvisedIfTheyArePossible) {
+TEST(PipelineTest, SuggestsMorePiecesIfPossible) {
   const auto pieces = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"model.config.n_layer=4", "parallel.stages=2"});
     return pieces_to_try(runtime::tiny_job(more, 2));

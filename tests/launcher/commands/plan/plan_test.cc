@@ -18,16 +18,16 @@ namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
 
-// Ranks share a machine as under `mpirun -n 4 strata train`.
-TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
+// Ranks share a machine, as under `mpirun -n 4 strata train`.
+TEST_F(Plan, RanksOnOneMachineShareItsMemory) {
   EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
                                        "each with its part of\n  the free memory\n"));
   const double alone = device_capacity();
   EXPECT_THAT(planned(4, 4), HasSubstr("capacity: 4 ranks on one machine like this one (--ranks-per-node), each with"));
-  EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "what is free changes from moment to moment";
+  EXPECT_NEAR(device_capacity() / alone, 0.25, 0.1) << "free memory changes constantly";
   EXPECT_EQ(number("ranks_per_node"), 4);
   EXPECT_THAT(planned(3, 2), HasSubstr("3 ranks on 2 machines like this one, up to 2 on each"));
-  EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than there are";
+  EXPECT_THAT(planned(2, 8), HasSubstr("2 ranks on one machine")) << "no more than exist";
   EXPECT_EQ(number("ranks_per_node"), 2);
   EXPECT_THAT(planned(2, 2, {"memory.device=1GiB", "memory.host=1GiB"}), HasSubstr("with the memory of memory.device"));
 }
@@ -42,7 +42,7 @@ TEST_F(Plan, AMachineHasAsManyRanksAsCores) {
   EXPECT_EQ(number("ranks_per_node"), 8) << "those of the machine file";
 }
 
-TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
+TEST_F(Plan, APredictionForAnotherNumberOfRanksSaysHowItWasScaled) {
   measured_by(2);
   EXPECT_THAT(planned(2, 2), AllOf(HasSubstr("predicted: "), Not(HasSubstr("speeds of"))));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"measured_ranks\":2"), HasSubstr("\"scaling\":null")));
@@ -60,15 +60,15 @@ TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
   EXPECT_FAILURE((void)planned(8, std::nullopt), Exit::usage, HasSubstr("mpirun -n 8 strata calibrate"));
 }
 
-TEST_F(Plan, TaskCountsAreForThoseWhoAsk) {
+TEST_F(Plan, TaskCountsNeedVerbose) {
   EXPECT_THAT(planned(1, {}), AllOf(Not(HasSubstr("tasks per step")), HasSubstr("RAM (device)"),
                                     HasSubstr("add up to more than the peak")));
   verbose_ = true;
   EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
 }
 
-// With --max-batch the plan is for that batch. With auto it is for the batch that a run would choose.
-TEST_F(Plan, TheLargestMicroBatch) {
+// With --max-batch the plan is for the largest batch, and with auto for the batch that a run would choose.
+TEST_F(Plan, PlansTheLargestMicroBatch) {
   const std::vector<std::string> sets = {"memory.device=24MiB", "training.micro_batch_size=1"};
   EXPECT_THAT(planned(1, {}, sets), Not(HasSubstr("largest micro-batch")));
   EXPECT_EQ(number("micro_batch_size"), 1);
@@ -109,16 +109,16 @@ TEST_F(Plan, NoLineHasMoreThan100Columns) {
     }
 }
 
-// Both capacities are right, but they are the same memory.
-TEST_F(Plan, HostMemoryOfACpuIsNoMemoryBesideItsOwn) {
+// Both capacities are correct, but they describe the same memory.
+TEST_F(Plan, DeviceAndHostShareTheMemoryOfACpu) {
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host"}), HasSubstr("RAM (device) and host are the same memory: "));
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host", "memory.device=64MiB", "memory.host=64MiB"}),
               Not(HasSubstr("the same memory")));
-  EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
+  EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "the second one is empty";
 }
 
-// Even if the program cannot use a GPU.
-TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
+// This works even if the program cannot use a GPU.
+TEST_F(Plan, AMachineFromDataSheetsPredictsGpuTime) {
   const std::filesystem::path machines = tests::source_dir() / "examples/machines";
   std::vector<double> times;
   for (const char* name : {"v100-32gb-x16", "a100-40gb-x8", "a100-80gb-x8", "h100-x8", "h200-x8"}) {
@@ -130,7 +130,7 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   }
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end(), std::greater<>())) << testing::PrintToString(times);
   EXPECT_EQ(number("ranks_per_node"), 8);
-  // At least the time of the GPU's products: 6 operations per parameter and token, at the file's speed.
+  // The time is at least that of the GPU's products: 6 operations per parameter and token, at the file's speed.
   EXPECT_GT(times[3], 6 * number("parameters") * 512 / 643.11e12 * 1e3 * 0.8);
   for (const char* name : {"rtx4090", "h100-1tb-nvme"}) {
     machine_ = machines / (std::string(name) + ".toml");
@@ -140,8 +140,8 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
 }
 
-// Dozens of plans, of one model.
-TEST_F(Plan, TheModelIsOpenedOnce) {
+// The command makes dozens of plans of one model.
+TEST_F(Plan, OpensTheModelOnce) {
   const auto config = folder_.write(
       "m/config.json",
       R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 130})");
@@ -155,8 +155,8 @@ TEST_F(Plan, TheModelIsOpenedOnce) {
   EXPECT_EQ(opens.count(), 1);
 }
 
-// A width that is given carries those that are derived from it.
-TEST_F(Plan, WidthsOfAPresetFollow) {
+// Other widths are derived from a given width.
+TEST_F(Plan, DerivesWidthsFromAGivenWidth) {
   (void)planned(1, 1, {"model.config.n_embd=256", "model.config.n_layer=2"});
   const double d = 256;
   EXPECT_EQ(number("parameters"), 512 * d + 1024 * d + 2 * (12 * d * d + 13 * d) + 2 * d);
@@ -168,19 +168,19 @@ TEST_F(Plan, WidthsOfAPresetFollow) {
   EXPECT_EQ(number("parameters"), wide);
 }
 
-TEST_F(Plan, ADriveThatIsNotThereIsSaid) {
+TEST_F(Plan, ReportsAMissingDrive) {
   testing::internal::CaptureStderr();
   (void)planned(1, 1, {"memory.nvme=/none/at/all", "zero.optimizer=nvme", "memory.device=1GiB"});
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("memory.nvme: there is no folder /none/at/all; a plan needs none, train does"));
 }
 
-// train refuses it before it opens a file.
-TEST_F(Plan, AnOpenControlPortIsRefused) {
+// train refuses the port before it opens a file.
+TEST_F(Plan, RefusesAnOpenControlPort) {
   EXPECT_FAILURE(planned(1, 1, {"control.listen=0.0.0.0:7000"}), Exit::usage, HasSubstr("lets other machines control"));
 }
 
-TEST_F(Plan, SaysHowManyVirtualShardsHold) {
+TEST_F(Plan, StatesTheNumberOfVirtualShards) {
   testing::internal::CaptureStderr();
   (void)planned(1, 1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("parallel.tensor_shards = 1: "));
@@ -189,8 +189,8 @@ TEST_F(Plan, SaysHowManyVirtualShardsHold) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("parallel.tensor_shards = 2: "));
 }
 
-// The JSON's memory_rank.
-TEST_F(Plan, OfAPipelineTheTableNamesItsRank) {
+// Reads memory_rank from the JSON.
+TEST_F(Plan, APipelinesTableNamesItsRank) {
   model_ = "model.preset=tiny-llama";
   EXPECT_THAT(planned(2, 2), HasSubstr("\na rank's "));
   const std::string text = planned(4, 4, {"parallel.stages=2"});
@@ -202,7 +202,7 @@ TEST_F(Plan, OfAPipelineTheTableNamesItsRank) {
 }
 
 // A search for what fits plans fewer micro-batches, but as many as the schedule needs.
-TEST_F(Plan, AnInterleavedRecipeThatDoesNotFitIsRefusedAsAnyOther) {
+TEST_F(Plan, RefusesAnInterleavedRecipeThatDoesNotFit) {
   model_ = "model.preset=tiny-llama";
   const std::string said = refused(4, {"model.config.num_hidden_layers=6", "model.config.tie_word_embeddings=false",
                                        "parallel.stages=4", "parallel.chunks=2", "parallel.schedule=interleaved",

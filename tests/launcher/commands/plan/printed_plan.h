@@ -49,7 +49,7 @@ class Plan : public testing::Test {
     json_ = folder_.read("plan.json");
     return text;
   }
-  // What a plan that does not fit says on stderr; what it prints is then in printed_.
+  // The output on stderr of a plan that does not fit. Its stdout is then in printed_.
   std::string refused(int ranks, std::vector<std::string> sets) {
     status_ = static_cast<int>(Exit::does_not_fit);
     testing::internal::CaptureStderr();
@@ -89,7 +89,7 @@ class Plan : public testing::Test {
   bool table_ = false;
   std::optional<int> rank_;
   std::string model_ = "model.preset=tiny-gpt2";
-  int status_ = 0;  // that plan() is to return
+  int status_ = 0;  // the expected result of plan()
   std::string json_, printed_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
 
-// The table of a GPU that this machine lacks; nothing runs.
+// A table for a GPU that this machine lacks. Nothing is run.
 TEST_F(Plan, ATableHasEverySetting) {
   table_ = true;
   machine_ = tests::source_dir() / "examples/machines/a100-40gb-x8.toml";
@@ -35,7 +35,7 @@ TEST_F(Plan, ATableHasEverySetting) {
 }
 
 // The recipe's own setting is one of the rows.
-TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
+TEST_F(Plan, ATableIncludesTheRecipesOwnBlocks) {
   table_ = true;
   const std::string few = planned(1, 1, {"training.recompute=[0]", "model.config.n_layer=2"});
   for (const char* precision : {"fp32", "bf16", "fp16"})
@@ -51,7 +51,7 @@ TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
 }
 
 // The last stage has the head, and the most on the device; the first one keeps its optimizer's state on the host.
-TEST_F(Plan, OfAPipelineTheStageThatDoesNotFitIsRefusedAndTablesShowTheLargest) {
+TEST_F(Plan, RefusesAStageThatDoesNotFitAndShowsTheLargest) {
   model_ = "model.preset=tiny-llama";
   const std::vector<std::string> sets = {"model.config.vocab_size=4000",
                                          "model.config.num_hidden_layers=3",

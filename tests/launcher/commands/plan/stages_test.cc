@@ -14,7 +14,7 @@ namespace {
 
 using testing::AllOf, testing::HasSubstr, testing::Not;
 
-TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
+TEST_F(Plan, ShowsStagesSideBySideWithThePapersFigures) {
   stages_ = true;
   const std::string text = planned(4, 4, {"zero.stage=2"});
   for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
@@ -22,18 +22,18 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
                            "[2] At stage 3 a rank's shard", "[3] Activations"})
     EXPECT_THAT(text, HasSubstr(note));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
-  EXPECT_THAT(text, Not(HasSubstr("a step  order\n"))) << "one micro-batch has none";
+  EXPECT_THAT(text, Not(HasSubstr("a step  order\n"))) << "one micro-batch needs no order";
   EXPECT_THAT(planned(4, 4, {"zero.stage=2", "training.gradient_accumulation_steps=4"}),
               AllOf(HasSubstr("a step  order\n"), HasSubstr("- horiz.\n")));
   EXPECT_THAT(json_, HasSubstr("{\"stage\":2,\"order\":\"horizontal\","));
-  // 16 bytes per parameter at stage 0, shared out over 4 ranks at stage 3.
+  // There are 16 bytes per parameter at stage 0, divided over 4 ranks at stage 3.
   const double parameters = number("parameters");
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(16 * parameters))));
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
 }
 
 // State sharded within each node next to state sharded over all ranks, and the traffic between nodes in each case.
-TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
+TEST_F(Plan, ShowsGroupsWithinNodes) {
   const auto crossing = [&] { return number("between_nodes"); };
   const auto unfolded = [&](int ranks, int ranks_per_node, const std::vector<std::string>& sets) {
     std::string text = planned(ranks, ranks_per_node, sets);
@@ -61,8 +61,8 @@ TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
   EXPECT_THAT(unfolded(4, 4, {"zero.stage=2"}), Not(HasSubstr("[4]")));
 }
 
-// The largest figures, those of one rank, do not touch their neighbours.
-TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
+// Even the largest figures, those of one rank, do not touch the next column.
+TEST_F(Plan, ColumnsOfStagesStaySeparate) {
   stages_ = true;
   const std::string text =
       planned(1, 1, {"model.preset=llama-1b", "model.config.num_hidden_layers=1200", "memory.device=99999GiB"});
@@ -72,7 +72,7 @@ TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
   EXPECT_THAT(row, testing::Not(testing::ContainsRegex("[a-zA-Z][0-9]"))) << row;
 }
 
-TEST_F(Plan, APageHasAllStages) {
+TEST_F(Plan, APageShowsAllStages) {
   html_ = folder_.path() / "plan.html";
   (void)planned(2, 2, {"zero.stage=3"});
   const std::string page = folder_.read("plan.html");

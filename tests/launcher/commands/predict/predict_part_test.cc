@@ -17,14 +17,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(PredictPartTest, TheFirstRowThatIsNotFinite) {
+TEST(PredictPartTest, FindsTheFirstNonFiniteRow) {
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(row_not_finite(std::vector<float>{1, 2, 3, 4}, 2), std::nullopt);
   EXPECT_EQ(row_not_finite(std::vector<float>{1, 2, 3, std::nanf(""), inf, 0}, 2), 1u);
   EXPECT_EQ(row_not_finite(std::vector<float>{-inf, 2}, 2), 0u);
 }
 
-TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
+TEST(PredictPartTest, DoesNotTakeAnotherFilesName) {
   const tests::ScratchFolder folder;
   const auto part = folder.path() / "o.part", tokens = folder.path() / "o.tokens";
   require_free_names(part, {tokens});
@@ -43,7 +43,7 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   }
 }
 
-TEST(PredictPartTest, NamesAreClaimedBeforeTheFilesAreThere) {
+TEST(PredictPartTest, ClaimsNamesBeforeTheFilesExist) {
   const tests::ScratchFolder folder;
   const auto part = folder.path() / "o.part", tokens = folder.path() / "o.tokens";
   reserve_names(part);
@@ -69,14 +69,14 @@ std::map<std::int64_t, std::vector<float>> all_of(PredictPart& part) {
   return out;
 }
 
-TEST(PredictPartTest, AFileThatCannotBeWrittenIsSaid) {
+TEST(PredictPartTest, ReportsAFileThatCannotBeWritten) {
   const tests::ScratchFolder folder;
   auto places = room();
   PredictPart part(folder.path() / "none" / "o.part", "strata predict by 1", 2, places);
   EXPECT_FAILURE((void)part.open(), Exit::failed, HasSubstr("cannot be written"));
 }
 
-TEST(PredictPartTest, NoRoomIsExitThreeAndSaysWhatToDo) {
+TEST(PredictPartTest, AFullDiskIsExitCodeThreeWithAdvice) {
   const tests::ScratchFolder folder;
   auto places = room(100);
   PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
@@ -100,7 +100,7 @@ TEST(PredictPartTest, NoRoomIsExitThreeAndSaysWhatToDo) {
   }
 }
 
-TEST(PredictPartTest, GoesOnAfterTheLastWholeRound) {
+TEST(PredictPartTest, ContinuesAfterTheLastCompleteRound) {
   const tests::ScratchFolder folder;
   auto places = room();
   {
@@ -124,7 +124,7 @@ TEST(PredictPartTest, GoesOnAfterTheLastWholeRound) {
 }
 
 // A damaged file cannot supply more rows than there are texts.
-TEST(PredictPartTest, MoreRowsThanThereIsRoomForAreNotTaken) {
+TEST(PredictPartTest, IgnoresRowsBeyondTheNumberOfTexts) {
   const tests::ScratchFolder folder;
   auto places = room();
   {

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class TokenizeLabelsTest : public TokenizeCase {};
 
-TEST_F(TokenizeLabelsTest, LabelsOfDocuments) {
+TEST_F(TokenizeLabelsTest, WritesTheLabelsOfDocuments) {
   folder_.write("a.csv", "text,other,label\nHe said,She said,no\n\"Over, the\",hills,yes\n");
   TokenizeOptions options{.tokenizer = kTokenizers + "bert_cased",
                           .out = path("out.bin"),
@@ -64,7 +64,7 @@ TEST_F(TokenizeLabelsTest, LabelsOfDocuments) {
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.labels.jsonl")));
 }
 
-TEST_F(TokenizeLabelsTest, LabelsRefuseWhatIsNotTheirs) {
+TEST_F(TokenizeLabelsTest, RefusesOptionsThatDoNotApplyToLabels) {
   folder_.write("a.csv", "text,label\na,b\n");
   folder_.write("a.txt", "text");
   TokenizeOptions options{.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("a.txt")}, .labels = {"label"}};
@@ -93,12 +93,12 @@ TEST_F(TokenizeLabelsTest, LabelsRefuseWhatIsNotTheirs) {
   EXPECT_FAILURE(named({"a", "b", "a"}, std::nullopt), Exit::usage, HasSubstr("--labels names a twice"));
   EXPECT_FAILURE(named({"class"}, std::nullopt), Exit::usage,
                  AllOf(HasSubstr("a.csv, line 2"), HasSubstr("no field \"class\"")));
-  // Without labels, too: the header decides.
+  // This is also true without labels, because the header decides.
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("o.bin"), .inputs = {path("a.csv")}, .field = "body"}),
                  Exit::usage, HasSubstr("a.csv: there is no field \"body\" (--field); the fields are text, label"));
 }
 
-TEST_F(TokenizeLabelsTest, WhatTheLabelsAreIsSaidShort) {
+TEST_F(TokenizeLabelsTest, SummarisesTheLabels) {
   std::string table = "text,label\n";
   for (int i = 0; i < 120; ++i) table += fmt::format("a,{} {}\n", i, std::string(60, 'x'));
   folder_.write("a.csv", table);

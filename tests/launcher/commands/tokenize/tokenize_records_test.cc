@@ -1,4 +1,4 @@
-// Records that are more than a text: conversations, completions, tables.
+// Records that consist of more than a text: conversations, completions, tables.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ constexpr const char* kTurns =
     "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }};"
     "{% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}";
 
-TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
+TEST_F(RecordsTest, ConversationsAreWrittenByTheirTemplate) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl",
                 "{\"messages\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": "
@@ -74,7 +74,7 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
 }
 
 // As in TRL, answers in the prompt are context, unless --train-on asks for them. Each record shows its own format.
-TEST_F(RecordsTest, OfPromptAndCompletionTheCompletionIsTrainedOn) {
+TEST_F(RecordsTest, TrainsOnTheCompletionAfterAPrompt) {
   folder_.write("t.jinja", kTurns);
   const std::string completed =
       R"({"prompt": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "q"},)"
@@ -94,7 +94,7 @@ TEST_F(RecordsTest, OfPromptAndCompletionTheCompletionIsTrainedOn) {
   EXPECT_THAT(said_, HasSubstr("trained on: assistant"));
 }
 
-TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
+TEST_F(RecordsTest, ATemplatesRefusalNamesTheLine) {
   folder_.write("t.jinja", "{{ raise_exception('Only user and assistant roles are supported!') }}");
   folder_.write("a.jsonl", "\n{\"messages\": [{\"role\": \"narrator\", \"content\": \"p\"}]}\n");
   EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
@@ -103,7 +103,7 @@ TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
   EXPECT_EQ(files(), 2u);
 }
 
-TEST_F(RecordsTest, ContentThatIsNoTextIsNamed) {
+TEST_F(RecordsTest, NamesContentThatIsNotText) {
   folder_.write("t.jinja", "{% for m in messages %}{{ m.role + m.content }}{% endfor %}");
   folder_.write("a.jsonl",
                 R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": null}]})");
@@ -114,8 +114,8 @@ TEST_F(RecordsTest, ContentThatIsNoTextIsNamed) {
                  HasSubstr("turn 1 has no \"content\""));
 }
 
-// Values are transformers' (render_jinja_template after _normalize_chat_messages).
-TEST_F(RecordsTest, FieldsOfATurnThatAreNullAreNotThere) {
+// The values come from transformers (render_jinja_template after _normalize_chat_messages).
+TEST_F(RecordsTest, NullFieldsOfATurnAreAbsent) {
   const auto written = [&](const std::string& source) {
     folder_.write("t.jinja", source);
     return shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
@@ -137,7 +137,7 @@ TEST_F(RecordsTest, FieldsOfATurnThatAreNullAreNotThere) {
             "{\"a\": null}}}];]<tool>r;[<assistant>b;]");
 }
 
-TEST_F(RecordsTest, WhatIsNotReadIsNamedOnceWithTheRecords) {
+TEST_F(RecordsTest, NamesUnreadFieldsOnceWithTheirCounts) {
   folder_.write("t.jinja", kTurns);
   folder_.write(
       "a.jsonl",
@@ -150,7 +150,7 @@ TEST_F(RecordsTest, WhatIsNotReadIsNamedOnceWithTheRecords) {
                            HasSubstr("t.jinja does not write: function_call (1 record), reasoning (1 record)")));
   folder_.write("t.jinja", std::string(kTurns) + "{# thinking #}");
   (void)shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
-  EXPECT_THAT(said_, testing::Not(HasSubstr("reasoning"))) << "under one name it is under all";
+  EXPECT_THAT(said_, testing::Not(HasSubstr("reasoning"))) << "a template under one name counts for all";
   folder_.write("d.csv", "instruction,context,response,output\ni,c,r,o\nj,,r,o\n");
   (void)shown({.inputs = {"d.csv"}});
   EXPECT_THAT(said_, HasSubstr("not read: response (2 records), context (1 record)"));
@@ -169,7 +169,7 @@ TEST_F(RecordsTest, WhatIsNotReadIsNamedOnceWithTheRecords) {
   }
 }
 
-TEST_F(RecordsTest, PreferencesAreRefusedByLine) {
+TEST_F(RecordsTest, RefusesPreferenceDataWithTheLine) {
   folder_.write("t.jinja", kTurns);
   const std::string turns = R"({"messages": [{"role": "assistant", "content": "q"}])";
   folder_.write("a.jsonl", turns + "}\n" + turns + ", \"label\": false}\n");
@@ -185,7 +185,7 @@ TEST_F(RecordsTest, PreferencesAreRefusedByLine) {
                  HasSubstr("preference data"));
 }
 
-TEST_F(RecordsTest, AMaskOfAnotherTrainerCounts) {
+TEST_F(RecordsTest, AcceptsMasksOfOtherTrainers) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl",
                 R"({"messages": [{"role": "assistant", "content": "wrong", "loss": false}, )"
@@ -193,7 +193,7 @@ TEST_F(RecordsTest, AMaskOfAnotherTrainerCounts) {
   EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "a:wrong;u:p;a:[q;]");
 }
 
-TEST_F(RecordsTest, TheFirstLineOfATableIsItsNames) {
+TEST_F(RecordsTest, TheFirstLineOfATableNamesItsColumns) {
   folder_.write("a.tsv", "a charming journey\t1\nbad\t0\n");
   EXPECT_FAILURE(run({"a.tsv"}), Exit::corrupt,
                  AllOf(HasSubstr("a charming journey, 1"), HasSubstr("the first line of a table names its columns")));
@@ -201,7 +201,7 @@ TEST_F(RecordsTest, TheFirstLineOfATableIsItsNames) {
   EXPECT_FAILURE(shown({.inputs = {"a.tsv"}, .labels = {"label"}}), Exit::usage, HasSubstr("names its columns"));
 }
 
-TEST_F(RecordsTest, ColumnsOfTaggedWordsSayHowToConvertThem) {
+TEST_F(RecordsTest, ExplainsHowToConvertTaggedWords) {
   folder_.write("a.conll", "EU B-ORG\nrejects O\n\nPeter\tB-PER\n");
   const auto said = [&](const std::string& name) {
     testing::internal::CaptureStderr();
@@ -218,7 +218,7 @@ TEST_F(RecordsTest, ColumnsOfTaggedWordsSayHowToConvertThem) {
 }
 
 // A model that is never shown its tools learns to answer nothing.
-TEST_F(RecordsTest, ToolsThatTheTemplateDoesNotWriteAreCounted) {
+TEST_F(RecordsTest, CountsToolsThatTheTemplateOmits) {
   folder_.write("t.jinja", kTurns);
   folder_.write(
       "a.jsonl",
@@ -234,7 +234,7 @@ TEST_F(RecordsTest, ToolsThatTheTemplateDoesNotWriteAreCounted) {
   EXPECT_THAT(said_, testing::Not(HasSubstr("tools")));
 }
 
-TEST_F(RecordsTest, WhatTheTemplateWritesOtherwiseIsSaid) {
+TEST_F(RecordsTest, ReportsTurnsThatTheTemplateWritesDifferently) {
   folder_.write("t.jinja",
                 "{% for m in messages if m.role != 'developer' %}{{ m.role[0] }}:{{ '?' if loop.last }}{{ m.content }}"
                 "{% for c in m.tool_calls %}{{ c.arguments | tojson }}{% endfor %};{% endfor %}"
@@ -247,7 +247,7 @@ TEST_F(RecordsTest, WhatTheTemplateWritesOtherwiseIsSaid) {
                            HasSubstr("1 of 1 document has null arguments"), HasSubstr("1 answer is trained on as")));
 }
 
-TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
+TEST_F(RecordsTest, ReportsAMissingRole) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl", R"({"messages": [{"role": "human", "content": "p"}, {"role": "bot", "content": "q"}]})");
   EXPECT_FAILURE(
@@ -260,12 +260,12 @@ TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
                  AllOf(HasSubstr("rename"), testing::Not(HasSubstr("--field"))));
 }
 
-TEST_F(RecordsTest, OneListInALineIsSaidWithWhatMakesLinesOfIt) {
+TEST_F(RecordsTest, AJsonListGivesTheCommandThatMakesLinesOfIt) {
   folder_.write("a.jsonl", R"([{"text": "p"}, {"text": "q"}])");
   EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::corrupt, AllOf(HasSubstr("a list"), HasSubstr("jq -c '.[]'")));
 }
 
-TEST_F(RecordsTest, RecordsThatAreTakenForTextAreNoted) {
+TEST_F(RecordsTest, NotesRecordsThatAreReadAsText) {
   folder_.write("a.txt", "{\"text\": \"p\"}\n");
   EXPECT_EQ(shown({.inputs = {"a.txt"}, .no_eot = true}), "{\"text\": \"p\"}\n");
   EXPECT_THAT(said_, HasSubstr("a.txt begins like JSON, but is read as plain text"));
@@ -288,7 +288,7 @@ TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
 }
 
 // Llama 3's tokenizer begins a text with a token, and generate a prompt.
-TEST_F(RecordsTest, DocumentsWithoutTheTokenThatBeginsATextAreNoted) {
+TEST_F(RecordsTest, NotesDocumentsWithoutTheInitialToken) {
   folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n");
   folder_.write("a.txt", "plain");
   const auto said = [&](const std::string& tokenizer, const char* input, bool add_special) {
@@ -325,7 +325,7 @@ TEST_F(RecordsTest, TablesHaveAHeader) {
   EXPECT_FAILURE(run({"b.tsv"}), Exit::corrupt, AllOf(HasSubstr("b.tsv, line 2"), HasSubstr("expected 2 fields")));
 }
 
-TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
+TEST_F(RecordsTest, UnreadableInputGivesAdvice) {
   folder_.write("a.parquet", "PAR1");
   EXPECT_FAILURE(run({"a.parquet"}), Exit::usage,
                  AllOf(HasSubstr("Parquet"), HasSubstr("pyarrow.parquet.read_table(argv[1])")));

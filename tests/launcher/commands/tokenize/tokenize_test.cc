@@ -22,8 +22,8 @@ using testing::Not;
 
 class TokenizeTest : public TokenizeCase {};
 
-TEST_F(TokenizeTest, BytesOfAllInputsOneAfterTheOther) {
-  std::string large;  // of several pieces
+TEST_F(TokenizeTest, ConcatenatesTheBytesOfAllInputs) {
+  std::string large;  // read in several pieces
   for (int i = 0; i < 1'000'003; ++i) large += static_cast<char>(1 + i * 31 % 255);
   folder_.write("a.txt", "first\n");
   folder_.write("b.txt", large);
@@ -39,8 +39,8 @@ TEST_F(TokenizeTest, BytesOfAllInputsOneAfterTheOther) {
   EXPECT_EQ(files(), 6u);  // and no temporary one
 }
 
-TEST_F(TokenizeTest, TextOfEachJsonLine) {
-  const std::string long_text(600'000, 'x');  // a line of several pieces
+TEST_F(TokenizeTest, ReadsTheTextOfEachJsonLine) {
+  const std::string long_text(600'000, 'x');  // a line that is read in several pieces
   folder_.write("a.jsonl", "{\"text\":\"a\\u00e9\\n\",\"id\":1}\n\n  \r\n{\"text\":\"" + long_text + "\"}");
   run({"a.jsonl"});
   EXPECT_EQ(text(), "a\xc3\xa9\n" + long_text);
@@ -52,21 +52,21 @@ TEST_F(TokenizeTest, TextOfEachJsonLine) {
                  AllOf(HasSubstr("bad.jsonl, line 1, column 9"), HasSubstr("found the end")));
 }
 
-TEST_F(TokenizeTest, AByteOrderMarkIsNoText) {
+TEST_F(TokenizeTest, AByteOrderMarkIsNotText) {
   folder_.write("a.jsonl", "\xef\xbb\xbf{\"text\":\"a\"}\n");
   run({"a.jsonl"});
   EXPECT_EQ(text(), "a");
   folder_.write("a.txt", std::string("\xef\xbb\xbf") + "a");
   run({"a.txt"});
   EXPECT_EQ(text(), "a");
-  folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two files, put together
+  folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two concatenated files
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("line 2"), HasSubstr("byte order mark")));
   folder_.write("a.jsonl", std::string("\xff\xfe{\0\"\0", 6));
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is not JSON"));
 }
 
 // Fields that are not read may hold any number.
-TEST_F(TokenizeTest, NumbersThatNobodyReads) {
+TEST_F(TokenizeTest, UnreadFieldsMayHoldAnyNumber) {
   folder_.write("a.jsonl",
                 "{\"text\":\"a\",\"id\":123456789012345678901234567890}\n"
                 "{\"text\":\"b\",\"m\":{\"d\":[1e400,-9223372036854775809]}}\n{\"text\":\"c\",\"score\":NaN}\n");
@@ -82,7 +82,7 @@ TEST_F(TokenizeTest, NumbersThatNobodyReads) {
   EXPECT_FAILURE(run({"d.jsonl"}), Exit::corrupt, HasSubstr("found null"));
 }
 
-TEST_F(TokenizeTest, EndingsHaveNoCaseAndOtherNames) {
+TEST_F(TokenizeTest, FileEndingsIgnoreCaseAndHaveSynonyms) {
   for (const char* name : {"a.JSONL", "a.ndjson", "a.jsonlines", "a.Json", "a.json"}) {
     folder_.write(name, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n");
     run({name});
@@ -96,7 +96,7 @@ TEST_F(TokenizeTest, EndingsHaveNoCaseAndOtherNames) {
 }
 
 // jq -c '.[]' takes an object apart into its fields.
-TEST_F(TokenizeTest, ObjectsInAFileNamedJsonAreNotAskedForAsAList) {
+TEST_F(TokenizeTest, AJsonFileOfObjectsDoesNotGetTheAdviceForAList) {
   const auto refused = [&](const std::string& name, const std::string& content, const auto& what) {
     SCOPED_TRACE(content.substr(0, 60));
     folder_.write(name, content);
@@ -114,7 +114,7 @@ TEST_F(TokenizeTest, ObjectsInAFileNamedJsonAreNotAskedForAsAList) {
   refused("a b.json", "{", HasSubstr("/a b.json' > '"));
 }
 
-TEST_F(TokenizeTest, WhatFollowsSepIsTheTable) {
+TEST_F(TokenizeTest, TheTableFollowsTheSepLine) {
   folder_.write("a.csv", "sep=;\r\nid;text\r\n1;\"a;b\"\r\n2;c,d\r\n");
   run({"a.csv"});
   EXPECT_EQ(text(), "a;bc,d");
@@ -123,7 +123,7 @@ TEST_F(TokenizeTest, WhatFollowsSepIsTheTable) {
 }
 
 // Bytes that no text contains are refused before the first input is tokenized.
-TEST_F(TokenizeTest, OtherFilesAreRefusedByWhatTheyAre) {
+TEST_F(TokenizeTest, RefusesOtherFilesByTheirKind) {
   folder_.write("good.txt", "a");
   folder_.write("x.txt", "PK\x03\x04 [Content_Types].xml xl/workbook.xml");
   EXPECT_FAILURE(run({"good.txt", "x.txt"}), Exit::usage,
@@ -135,7 +135,7 @@ TEST_F(TokenizeTest, OtherFilesAreRefusedByWhatTheyAre) {
   EXPECT_FALSE(std::filesystem::exists(path("out.bin")));
 }
 
-TEST_F(TokenizeTest, BytesThatAreNotUtf8AreCounted) {
+TEST_F(TokenizeTest, CountsBytesThatAreNotUtf8) {
   const std::string one = std::string(400, 'a') + "\xe9";
   folder_.write("few.txt", one);
   testing::internal::CaptureStderr();
@@ -156,7 +156,7 @@ TEST_F(TokenizeTest, BytesThatAreNotUtf8AreCounted) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1 of 401 bytes is not UTF-8, and read as U+FFFD"));
 }
 
-TEST_F(TokenizeTest, AnEndOfTextThatGoesNowhereIsSaid) {
+TEST_F(TokenizeTest, ReportsAnEndOfTextThatIsNeverUsed) {
   folder_.write("a.txt", "a");
   folder_.write("b.txt", "b");
   const auto said = [&](std::vector<std::string> inputs) {
@@ -171,7 +171,7 @@ TEST_F(TokenizeTest, AnEndOfTextThatGoesNowhereIsSaid) {
   EXPECT_EQ(text(), "axb");
 }
 
-TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
+TEST_F(TokenizeTest, SeparatesDocumentsByTheEndOfText) {
   const auto tokenizer = text::load_tokenizer(kTokenizers + "smollm");
   std::vector<std::uint32_t> wanted = tokenizer->encode("one two");
   for (const char* text : {"three", "four"}) {
@@ -211,7 +211,7 @@ TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
 
 // Empty documents leave no trace, an end-of-text token belongs to the document before it, and a text read in several
 // parts is one document.
-TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
+TEST_F(TokenizeTest, RecordsWhereDocumentsBegin) {
   const std::string long_text(1'000'000, 'x');
   folder_.write("a.txt", "abc");
   folder_.write("b.txt", long_text);
@@ -230,8 +230,8 @@ TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
   EXPECT_FALSE(sidecar->mask);
 }
 
-// A file of masked tokens, such as a chat's, is overwritten with plain text.
-TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
+// A file of masked tokens, for example of chats, is overwritten with plain text.
+TEST_F(TokenizeTest, RemovesTheMaskOfOverwrittenTokens) {
   const auto tokenizer = text::load_tokenizer("byte");
   const std::vector<std::uint32_t> tokens = {'a', 'b', 'c'};
   const auto write = [&](bool counts) {
@@ -254,7 +254,7 @@ TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
   EXPECT_FAILURE(run({"a.txt"}), Exit::usage, AllOf(HasSubstr("its mask"), HasSubstr("--force")));
 }
 
-TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {
+TEST_F(TokenizeTest, TokensDoNotDependOnPartsOrThreads) {
   std::string text;  // of many parts
   for (int i = 0; text.size() < 1'500'000; ++i)
     text += fmt::format("line {} of  text,\n  it's {}\n\nA\nb{}", i, i * 7919, i % 10 == 0 ? "\xff" : "");
@@ -270,7 +270,7 @@ TEST_F(TokenizeTest, PartsAndThreadsChangeNoToken) {
   }
 }
 
-TEST_F(TokenizeTest, TheFirstBadLineIsNamedWhateverTheThreads) {
+TEST_F(TokenizeTest, NamesTheFirstBadLineWithAnyNumberOfThreads) {
   std::string lines;
   for (int i = 1; i <= 60'000; ++i) lines += i % 20'000 == 0 ? "{\"text\":1}\n" : "{\"text\":\"some words\"}\n";
   folder_.write("a.jsonl", lines);
@@ -283,7 +283,7 @@ TEST_F(TokenizeTest, TheFirstBadLineIsNamedWhateverTheThreads) {
 }
 
 // The advice for a text with NUL bytes would destroy tokens.
-TEST_F(TokenizeTest, TokensAreNotTokenizedAgain) {
+TEST_F(TokenizeTest, RefusesTokenFiles) {
   folder_.write("a.txt", "abc");
   run({"a.txt"});
   for (const char* ending : {".bin", ".bin.json", ".bin.documents"})
@@ -295,7 +295,7 @@ TEST_F(TokenizeTest, TokensAreNotTokenizedAgain) {
   EXPECT_EQ(run({"a.txt"}), 0);
 }
 
-TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
+TEST_F(TokenizeTest, MistakesLeaveTheOldFileUnchanged) {
   folder_.write("a.txt", "old");
   run({"a.txt"});
   folder_.write("empty.txt", "");
@@ -315,7 +315,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
 
 TEST_F(TokenizeTest, AFullDiskIsAnErrorWithPathAndReason) {
   folder_.write("a.txt", std::string(100'000, 'x'));
-  // The file size limit stands in for the disk: it fails the same write, with another errno.
+  // A file size limit simulates the full disk: the same write fails, with another errno.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -65,10 +65,10 @@ TEST(TopTest, ShowsProgressLossRanksMemoryAndEvents) {
   EXPECT_THAT(text, HasSubstr("1 n1       ████████████████████   200.0 ms +100%  'forward block 3' of step 51"));
   EXPECT_THAT(text, HasSubstr("0 n1       ██████████             100.0 ms  +0%"));
   EXPECT_THAT(text, HasSubstr("is slow\\nreally"));
-  EXPECT_THAT(text, Not(HasSubstr("\033"))) << "what others say steers no terminal";
+  EXPECT_THAT(text, Not(HasSubstr("\033"))) << "text from others must not control the terminal";
 }
 
-TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
+TEST(TopTest, StaysWithinAScreenOfAnySize) {
   for (const int columns : {40, 63, 80, 200})
     for (const int rows : {10, 20, 24, 60})
       for (const int ranks : {1, 4, 4096})
@@ -85,7 +85,7 @@ TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
         }
 }
 
-TEST(TopTest, ShowsTheSlowestRanksWhereNotAllFindRoom) {
+TEST(TopTest, ShowsTheSlowestRanksIfNotAllFit) {
   const std::string text = screen_text(status_of(4096), {}, {100, 24, true});
   EXPECT_THAT(text, HasSubstr("the slowest"));
   EXPECT_LT(text.find("   1 n1 "), text.find("   0 n1 "));

@@ -24,7 +24,7 @@ class CredentialsTest : public testing::Test {
   runtime::Recipe::Control recipe_;
 };
 
-TEST_F(CredentialsTest, ReadsAPairThatFits) {
+TEST_F(CredentialsTest, ReadsAMatchingPair) {
   const Credentials made = make_credentials();
   recipe_.tls_cert = write("cert", made.cert);
   recipe_.tls_key = write("key", made.key);
@@ -42,7 +42,7 @@ TEST_F(CredentialsTest, RefusesTheKeyOfAnotherCertificate) {
   EXPECT_THAT(error.what(), HasSubstr("is not the key of the certificate in"));
 }
 
-TEST_F(CredentialsTest, RefusesFilesThatAreNoCertificateOrKey) {
+TEST_F(CredentialsTest, RefusesFilesWithoutACertificateOrKey) {
   const Credentials made = make_credentials();
   recipe_.tls_cert = write("cert", "hello");
   recipe_.tls_key = write("key", made.key);
@@ -58,7 +58,7 @@ TEST_F(CredentialsTest, RefusesFilesThatAreNoCertificateOrKey) {
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("control.tls_key is missing"));
 }
 
-TEST_F(CredentialsTest, APipeIsNotWaitedFor) {
+TEST_F(CredentialsTest, DoesNotWaitForAPipe) {
   const std::filesystem::path pipe = folder_.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   recipe_.token_file = pipe;
@@ -76,7 +76,7 @@ TEST_F(CredentialsTest, RefusesATokenThatOthersCanRead) {
   recipe_.token_file = write("short", "secret");
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("has 6 characters, but needs 16"));
   recipe_.token_file = write("lines", "0123456789abcdef\n0123456789abcdef");
-  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("more than one line"));
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("must hold one line"));
 }
 
 TEST_F(CredentialsTest, RefusesAKeyThatOthersCanRead) {
@@ -94,14 +94,14 @@ TEST_F(CredentialsTest, RefusesAKeyThatOthersCanRead) {
   EXPECT_EQ(read_credentials(recipe_).key, made.key);
 }
 
-TEST_F(CredentialsTest, MakesOthersEachTime) {
+TEST_F(CredentialsTest, MakesNewCredentialsEachTime) {
   const Credentials a = make_credentials(), b = make_credentials();
   EXPECT_NE(a.token, b.token);
   EXPECT_NE(a.key, b.key);
   EXPECT_EQ(a.token.size(), 64U);
 }
 
-TEST(SameSecretTest, IsTheSameOrIsNot) {
+TEST(SameSecretTest, ComparesSecrets) {
   EXPECT_TRUE(same_secret("abc", "abc"));
   EXPECT_FALSE(same_secret("abc", "abd"));
   EXPECT_FALSE(same_secret("abc", "abcd"));

@@ -40,7 +40,7 @@ class FrontTest : public testing::Test {
   runtime::Recipe::Control recipe_;
 };
 
-TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
+TEST_F(FrontTest, ListensInAPrivateFolderByDefault) {
   const Endpoints endpoints = open_endpoints(recipe_);
   ASSERT_TRUE(endpoints.service);
   EXPECT_EQ(endpoints.service->path().parent_path(), folder_.path() / "strata");
@@ -51,18 +51,18 @@ TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
   EXPECT_EQ(endpoints.address.grpc_target(), "unix:" + endpoints.service->path().string());
 }
 
-TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
+TEST_F(FrontTest, ReportsAMissingPrivateFolderAndContinues) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
   EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),
               HasSubstr("is not a folder that this user alone can enter"))
-      << "what listens there may be another user's";
+      << "the listener there may belong to another user";
   const Endpoints endpoints = open_endpoints(recipe_);
   EXPECT_FALSE(endpoints.service);
   EXPECT_THAT(endpoints.refusal, HasSubstr("is not a folder that this user alone can enter"));
 }
 
-TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
+TEST_F(FrontTest, RemoteAccessNeedsTlsAndAToken) {
   recipe_.listen = "0.0.0.0:0";
   EXPECT_THAT(refusal(), HasSubstr("lets other machines control this run"));
   secure();
@@ -71,14 +71,14 @@ TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   secure();
   const Endpoints endpoints = open_endpoints(recipe_);
   EXPECT_TRUE(endpoints.address.tls);
-  EXPECT_THAT(endpoints.address.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
+  EXPECT_THAT(endpoints.address.address, testing::StartsWith(host_name() + ":")) << "the address that others use";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();
   EXPECT_FALSE(open_endpoints(recipe_).address.tls);
 }
 
-TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
+TEST_F(FrontTest, PublicMetricsNeedConsent) {
   recipe_.listen = "off";
   recipe_.metrics = "0.0.0.0:0";
   EXPECT_THAT(refusal(), HasSubstr("control.metrics_public = true"));
@@ -91,7 +91,7 @@ TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
   EXPECT_THAT(endpoints.metrics_at, HasSubstr("https://"));
 }
 
-TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
+TEST_F(FrontTest, ReportsObstaclesBeforeTheStart) {
   recipe_.listen = "unix:" + (folder_.path() / "s").string();
   const Endpoints first = open_endpoints(recipe_);
   EXPECT_THAT(refusal(), HasSubstr("exists already"));
@@ -101,15 +101,15 @@ TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
 
-TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
+TEST_F(FrontTest, NamesBothKeysThatShareAPort) {
   recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
   EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
-  recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any that is free
+  recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any free port
   EXPECT_TRUE(open_endpoints(recipe_).metrics);
 }
 
-// Anyone may own a folder of checkpoints. Its control.json chooses no program of this machine, and gets no secret.
-TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
+// Anyone may own a folder of checkpoints. Its control.json must not start a program here or receive a secret.
+TEST_F(FrontTest, TrustsOnlyFilesOfTheUser) {
   const auto refusal_of = [&](const ServiceAddress& address) {
     folder_.write("ck/control.json", to_json(address));
     return std::string(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what());
@@ -119,11 +119,11 @@ TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
   for (const char* address : {"unix:/s", "dns://10.0.0.1/x:5", "n1", "n1:", "-x:5"})
     EXPECT_THAT(refusal_of({"n1", 1, "", address, false}), HasSubstr("is not HOST:PORT")) << address;
   folder_.write("ck/control.json", to_json({"n1", 1, "", "10.1.2.3:5", false}));
-  EXPECT_TRUE(target_of({.target = (folder_.path() / "ck").string()}).tls) << "whatever the file says";
+  EXPECT_TRUE(target_of({.target = (folder_.path() / "ck").string()}).tls) << "regardless of the file";
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(chown((folder_.path() / "ck/control.json").c_str(), 12345, 12345), 0);
   EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
-              HasSubstr("is another user's (number 12345)"));
+              HasSubstr("belongs to another user (UID 12345)"));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ Descriptor visit(const std::filesystem::path& path) {
   return socket;
 }
 
-// Whether the other end is closed within five seconds.
+// Whether the other end closes within five seconds.
 bool is_shut_out(const Descriptor& socket) {
   const timeval wait{5, 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -41,7 +41,7 @@ bool is_shut_out(const Descriptor& socket) {
   return recv(socket.get(), &byte, 1, 0) == 0;
 }
 
-TEST(ListenerTest, MakesASocketForItsUserAloneAndTakesItAway) {
+TEST(ListenerTest, MakesAPrivateSocketAndRemovesIt) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   {
@@ -53,14 +53,14 @@ TEST(ListenerTest, MakesASocketForItsUserAloneAndTakesItAway) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
+TEST(ListenerTest, ReportsObstaclesInOneSentence) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   const Listener listener = Listener::unix_socket(path, "control.listen");
   const Error taken = failure_of([&] { Listener::unix_socket(path, "control.listen"); });
   EXPECT_EQ(taken.code(), Exit::usage);
   EXPECT_THAT(taken.what(), HasSubstr("control.listen: " + path.string() + " exists already"));
-  EXPECT_TRUE(std::filesystem::exists(path)) << "it is the other run's";
+  EXPECT_TRUE(std::filesystem::exists(path)) << "it belongs to the other run";
   EXPECT_THAT(
       failure_of([&] { Listener::unix_socket(folder.path() / std::string(120, 'x'), "control.listen"); }).what(),
       HasSubstr("is too long for a socket"));
@@ -77,7 +77,7 @@ TEST(ListenerTest, SaysInOneSentenceWhatIsInTheWay) {
 }
 
 // The state after SIGKILL: the name exists, and no process listens.
-TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
+TEST(ListenerTest, ReplacesTheSocketOfAnEndedRun) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   {
@@ -87,13 +87,13 @@ TEST(ListenerTest, TakesThePlaceOfASocketThatAnEndedRunLeft) {
   EXPECT_EQ(error_of_connecting(path), ECONNREFUSED);
   const Listener listener = Listener::unix_socket(path, "k");
   EXPECT_EQ(error_of_connecting(path), 0);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no name but its own";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "only its own name";
   const auto file = folder.write("file", "kept");
   EXPECT_THAT(failure_of([&] { Listener::unix_socket(file, "k"); }).what(), HasSubstr("exists already"));
   EXPECT_TRUE(std::filesystem::is_regular_file(file));
 }
 
-TEST(ListenerTest, KnowsWhatOthersCannotReach) {
+TEST(ListenerTest, RecognisesLocalAddresses) {
   EXPECT_TRUE(is_loopback({"127.0.0.1", 1}, "k"));
   EXPECT_TRUE(is_loopback({"127.9.9.9", 1}, "k"));
   EXPECT_TRUE(is_loopback({"::1", 1}, "k"));
@@ -102,13 +102,13 @@ TEST(ListenerTest, KnowsWhatOthersCannotReach) {
   EXPECT_FALSE(is_loopback({"10.0.0.1", 1}, "k"));
 }
 
-TEST(ListenerTest, TakesAddressesApart) {
+TEST(ListenerTest, ParsesAddresses) {
   EXPECT_EQ(host_and_port("n1:80").host, "n1");
   EXPECT_EQ(host_and_port("n1:80").port, 80);
   EXPECT_EQ(host_and_port("[::1]:443").host, "::1");
 }
 
-TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
+TEST(ConnectionLimiterTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   std::mutex mutex;
@@ -136,7 +136,7 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   EXPECT_EQ(count(), 1U);
 }
 
-TEST(DoorkeeperTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
+TEST(ConnectionLimiterTest, ClosesTheOldestUnprovenConnectionForANewOne) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   std::mutex mutex;

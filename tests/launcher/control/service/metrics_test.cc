@@ -64,7 +64,7 @@ std::string ask(int port, const std::string& text) {
   return out;
 }
 
-TEST(MetricsTest, HasNamesWithUnitsAndOneHelpEach) {
+TEST(MetricsTest, NamesHaveUnitsAndOneHelpLine) {
   const std::string text = metrics_text(status());
   EXPECT_THAT(text, HasSubstr("# TYPE strata_loss gauge\nstrata_loss 2.5\n"));
   EXPECT_THAT(text, HasSubstr("strata_step_seconds 0.25\n"));
@@ -80,7 +80,7 @@ TEST(MetricsTest, HasNamesWithUnitsAndOneHelpEach) {
   }
 }
 
-TEST(MetricsTest, AnswersRequestsAndNothingElse) {
+TEST(MetricsTest, AnswersOnlyValidRequests) {
   const auto metrics = [] { return std::string("m\n"); };
   const auto code = [&](const std::string& head, const std::string& token = "") {
     return answer_to(head, token, metrics).substr(9, 3);
@@ -101,7 +101,7 @@ TEST(MetricsTest, AnswersRequestsAndNothingElse) {
 }
 
 // The probes of load balancers and orchestrators have no secret.
-TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
+TEST(MetricsTest, AnswersHealthChecksOfAnyone) {
   const auto metrics = [] { return std::string("m\n"); };
   for (const bool certified : {false, true}) {
     const std::string answer = answer_to("GET /healthz HTTP/1.1\r\n\r\n", "secret", metrics, certified);
@@ -112,25 +112,25 @@ TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
               StartsWith("HTTP/1.1 401"));
 }
 
-TEST(MetricsTest, ServesBesideVisitorsThatSendNothing) {
+TEST(MetricsTest, ServesDespiteSilentClients) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 OK"));
-  EXPECT_EQ(ask(port, "GET /metrics HTTP/1.1\r\n"), "") << "shut out after a second";
+  EXPECT_EQ(ask(port, "GET /metrics HTTP/1.1\r\n"), "") << "disconnected after a second";
   EXPECT_THAT(ask(port, std::string(20'000, 'x')), testing::AnyOf(StartsWith("HTTP/1.1 400"), ""));
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
+TEST(MetricsTest, CredentialsAllowOnlyTls) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), make_credentials(), status);
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
 }
 
-// There are more visitors than could be served within a second each, one after another.
-TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
+// There are too many clients to serve one after another, with a second for each.
+TEST(MetricsTest, AnswersDespiteManySilentClients) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
@@ -139,8 +139,8 @@ TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-// Visitors send half a request and keep the connection open: repeatedly, and many more than the server admits at once.
-TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
+// Clients send half a request and keep the connection open, repeatedly, and many more of them than the server admits.
+TEST(MetricsTest, AnswersEachProbeDespiteUnfinishedRequests) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   const MetricsServer server(std::move(listener), {}, status);
@@ -156,10 +156,10 @@ TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
   }
 }
 
-// The server's answer to a visitor that shows this certificate, if any.
+// The server's answer to a client that shows this certificate, if it gets one.
 std::string ask_by_tls(int port, const Credentials& own, const std::string& token,
                        const std::string& path = "/metrics") {
-  (void)std::signal(SIGPIPE, SIG_IGN);  // it may be turned away before it has asked
+  (void)std::signal(SIGPIPE, SIG_IGN);  // the server may close the connection before the request
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   if (own.tls()) {
     const auto bio = [](const std::string& text) {
@@ -184,7 +184,7 @@ std::string ask_by_tls(int port, const Credentials& own, const std::string& toke
 }
 
 // control.tls_client_ca also applies to readers of the metrics.
-TEST(MetricsTest, WithAnAuthorityOfClientsAnswersThoseThatItHasSigned) {
+TEST(MetricsTest, AClientAuthorityAdmitsOnlyItsClients) {
   Credentials own = make_credentials();
   const Credentials client = make_credentials();
   own.client_ca = client.cert;

@@ -1,4 +1,4 @@
-// Who may call the service, and with what: tokens, certificates, handshakes.
+// Tests which credentials callers of the service need: tokens, certificates, handshakes.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -32,7 +32,7 @@ using tests::failure_of;
 
 class ServiceAccessTest : public ServiceCase {};
 
-TEST_F(ServiceAccessTest, AsksEveryCallForTheToken) {
+TEST_F(ServiceAccessTest, EveryCallNeedsTheToken) {
   open({"", "", "", "0123456789abcdef0123"});
   for (const char* token : {"", "wrong", "0123456789abcdef012", "0123456789abcdef01234"}) {
     Client client(target(token));
@@ -47,7 +47,7 @@ TEST_F(ServiceAccessTest, AsksEveryCallForTheToken) {
   EXPECT_EQ(Client(target("0123456789abcdef0123")).status().max_steps(), 100);
 }
 
-TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
+TEST_F(ServiceAccessTest, SpeaksTlsToClientsThatTrustItsCertificate) {
   Credentials own = make_credentials();
   const Credentials foreign = make_credentials();
   const std::string token = own.token;
@@ -107,7 +107,7 @@ grpc::StatusCode status_by_tls(const std::string& target, const std::string& ca,
   return stub->GetStatus(&context, pb::GetStatusRequest(), &reply).error_code();
 }
 
-TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrForeignOne) {
+TEST_F(ServiceAccessTest, RefusesMissingExpiredAndForeignClientCertificates) {
   Credentials server = make_credentials();
   server.token.clear();
   const Credentials client = make_credentials();
@@ -122,7 +122,7 @@ TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrFo
   EXPECT_EQ(status_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
 }
 
-TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
+TEST_F(ServiceAccessTest, TellsAClientWhichCredentialsItNeeds) {
   open({}, true, true);
   EXPECT_FAILURE((void)Client({address_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
                  HasSubstr("it does not use TLS: leave out --ca"));
@@ -149,7 +149,7 @@ bool is_closed(const Descriptor& socket) {
   return n == 0 || errno == ECONNRESET;
 }
 
-TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
+TEST_F(ServiceAccessTest, ConnectionsWithoutATokenDoNotBlockOthers) {
   const std::string token = "0123456789abcdef0123";
   open({"", "", "", token}, true, true, 4, std::chrono::hours(1));
   std::vector<Descriptor> idle;
@@ -161,7 +161,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
     EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("the token is missing or wrong"));
   }
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
-  // Clients that have shown it stay connected, so the next one has to wait.
+  // Clients that have sent the token stay connected, so the next one has to wait.
   std::vector<std::unique_ptr<Client>> owners;
   for (int i = 0; i < 4; ++i) {
     owners.push_back(std::make_unique<Client>(target(token)));
@@ -186,8 +186,9 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2}));
 }
 
-// A full service closes connections unanswered, and so does one with TLS. The client cannot tell, so it names both.
-TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
+// A full service closes connections without an answer, and so does one with TLS. The client cannot distinguish the two,
+// so it names both.
+TEST_F(ServiceAccessTest, ExplainsThatALimitIsTemporary) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const std::string address = "127.0.0.1:" + std::to_string(listener.port());
   const ConnectionLimiter full(std::move(listener), 0, [](Descriptor) {});
@@ -202,7 +203,7 @@ TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
   EXPECT_FAILURE((void)Client(target).status(), Exit::failed, HasSubstr("too many connections"));
 }
 
-TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
+TEST_F(ServiceAccessTest, ClientsRefuseAnExpiredCertificate) {
   Credentials server = make_credentials();
   server.token.clear();
   server.cert = expired(server);
@@ -210,8 +211,8 @@ TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
   EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
 }
 
-// Visitors send half a handshake, many times. Proper clients still get in.
-TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
+// Clients send half a handshake, many times. Proper clients can still connect.
+TEST_F(ServiceAccessTest, AnswersDespiteUnfinishedHandshakes) {
   Credentials server = make_credentials();
   server.token.clear();
   open(server, true, true);

@@ -49,7 +49,7 @@ TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
   EXPECT_EQ(find_service((socket_folder() / "a.sock").string()).socket, (socket_folder() / "a.sock").string());
 }
 
-TEST_F(TargetTest, WhatNamesNoRunIsRefused) {
+TEST_F(TargetTest, RefusesTargetsThatNameNoRun) {
   for (const std::string target :
        {":5", "h:", "h:0", "h:65536", "h:80x", "h:-1", "h: 5", "::1:50051", "[::1", "[::1]", "[]:5", "a b:5", "-x:5",
         "a\nb:5", "%00:5", "dns:///a:1", "http://localhost:5", "\xc3\xa9:5"})
@@ -61,7 +61,7 @@ TEST_F(TargetTest, WhatNamesNoRunIsRefused) {
     EXPECT_EQ(find_service(target).address, target);
 }
 
-TEST_F(TargetTest, AFileOfARunNamesAnAddressThatCanBe) {
+TEST_F(TargetTest, ControlFilesMustNameAValidAddress) {
   for (const std::string address : {"h", "h:0", "h:99999", "::1:5", "h:5 -o x"}) {
     const auto file = folder_.write("control.json", to_json({"n1", 12, "", address, false}));
     EXPECT_FAILURE((void)find_service(file.string()), Exit::failed, HasSubstr("its address is not HOST:PORT"));

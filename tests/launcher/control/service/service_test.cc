@@ -34,7 +34,7 @@ using tests::failure_of;
 
 class ServiceTest : public ServiceCase {};
 
-TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
+TEST_F(ServiceTest, ReturnsTheStatusThePlanAndADump) {
   open();
   post(1);
   Client client(target());
@@ -79,7 +79,7 @@ class Watching {
   std::future<bool> ended_;
 };
 
-TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
+TEST_F(ServiceTest, StreamsStepsAndEndsWithTheRun) {
   open();
   for (std::int64_t step = 1; step <= 3; ++step) post(step);
   Client client(target());
@@ -92,13 +92,13 @@ TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   EXPECT_THAT(watching.seen(), testing::ElementsAre(2, 3, 4, 5, 6));
 }
 
-// If a run ends before its last steps were sent, they are all sent first, and then its end.
-TEST_F(ServiceTest, TheLastStepIsShownToo) {
+// If a run ends before its last steps were sent, all of them are sent before its end.
+TEST_F(ServiceTest, StreamsTheLastStepToo) {
   open();
   post(1);
   Watching watching(target(), 1);
   watching.wait_for_first();
-  pump_ = {};  // no thread looks for new steps any more
+  pump_ = {};  // no thread checks for new steps any more
   for (std::int64_t step = 2; step <= 120; ++step) post(step);
   board_.collect();
   close();
@@ -108,7 +108,7 @@ TEST_F(ServiceTest, TheLastStepIsShownToo) {
 }
 
 // A watcher may leave at any time, even if the run is stuck.
-TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
+TEST_F(ServiceTest, AWatcherMayLeaveBetweenTwoSteps) {
   open();
   Client watcher(target());
   std::atomic<bool> begun{false};
@@ -123,10 +123,11 @@ TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   watcher.cancel();
   ASSERT_EQ(ended.wait_for(60s), std::future_status::ready);
   EXPECT_FALSE(ended.get()) << "the run has not ended";
-  EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "nor is it watched any more";
+  EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "and it is no longer watched";
 }
 
-// Carries bytes between a client and a service until it is cut. Then nothing arrives any more, not even an end.
+// Carries bytes between a client and a service until it is cut. After that, nothing arrives, not even the end of the
+// stream.
 class Cable {
  public:
   explicit Cable(int port) : port_(port), listener_(Listener::tcp({"127.0.0.1", 0}, "k")) {
@@ -166,7 +167,7 @@ class Cable {
   std::jthread thread_;
 };
 
-TEST_F(ServiceTest, ALostMachineEndsCallsThatWait) {
+TEST_F(ServiceTest, ALostMachineEndsWaitingCalls) {
   open({}, true, true);
   Cable cable(std::stoi(address_.substr(address_.find(':') + 1)));
   Target far{"127.0.0.1:" + std::to_string(cable.port()), false, "", "", "", "", 2s};
@@ -194,13 +195,13 @@ TEST_F(ServiceTest, ALostMachineEndsCallsThatWait) {
   while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
   while (!begun.load()) std::this_thread::sleep_for(5ms);
   cable.cut();
-  ASSERT_EQ(saving.wait_for(60s), std::future_status::ready) << "it waited for ever";
+  ASSERT_EQ(saving.wait_for(60s), std::future_status::ready) << "it never returned";
   EXPECT_EQ(saving.get(), "gone");
   ASSERT_EQ(watching.wait_for(60s), std::future_status::ready);
-  EXPECT_THAT(watching.get().what(), HasSubstr("does not answer")) << "this is no good end";
+  EXPECT_THAT(watching.get().what(), HasSubstr("does not answer")) << "this end is not a success";
 }
 
-TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
+TEST_F(ServiceTest, CheckpointReturnsOnceThatStepOrALaterOneIsDurable) {
   open();
   post(7);
   Client client(target());
@@ -209,7 +210,7 @@ TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
   auto second = std::async(std::launch::async, [&] { return Client(target()).checkpoint(); });
   std::uint64_t requests = 0;
   while ((requests & runtime::kCheckpoint) == 0) requests = board_.take_requests();
-  board_.post_saved(6, "/ck/step-6");  // begun before anyone asked
+  board_.post_saved(6, "/ck/step-6");  // begun before the first request
   EXPECT_EQ(first.wait_for(300ms), std::future_status::timeout);
   board_.post_saved(8, "/ck/step-8");
   for (auto* reply : {&first, &second}) {
@@ -219,7 +220,7 @@ TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
   }
 }
 
-TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
+TEST_F(ServiceTest, WaitingForACheckpointEndsWithTheRun) {
   open();
   auto reply = std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).checkpoint(); }); });
   while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
@@ -227,7 +228,7 @@ TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
   EXPECT_THAT(reply.get().what(), HasSubstr("the run has ended"));
 }
 
-TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderAndOfARunThatEnds) {
+TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderOrAtTheEnd) {
   open({}, false);
   EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(), HasSubstr("checkpoint.dir is not set"));
   close();
@@ -236,7 +237,7 @@ TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderAndOfARunThatEnds) {
   EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(), HasSubstr("the run is ending"));
 }
 
-TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
+TEST_F(ServiceTest, AStopCanBecomeImmediate) {
   open();
   Client client(target());
   EXPECT_TRUE(client.stop(false).checkpoint());
@@ -248,7 +249,7 @@ TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
 }
 
 // A step that has begun accepts no requests, so the next one is the last.
-TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
+TEST_F(ServiceTest, ReportsAfterWhichStepTheRunEnds) {
   open();
   Client client(target());
   for (std::int64_t step = 1; step <= 40; ++step) {
@@ -263,7 +264,7 @@ TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
   EXPECT_EQ(board_.take_requests(), runtime::kStop | runtime::kStopAtOnce);
 }
 
-TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
+TEST_F(ServiceTest, ReportsThatItIsTooLateToSkipTheCheckpoint) {
   open();
   Client client(target());
   EXPECT_EQ(client.stop(false).last_step(), 1);
@@ -282,7 +283,7 @@ TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
   EXPECT_FALSE(evaluating.ask_stop(true).at_once);
 }
 
-TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {
+TEST_F(ServiceTest, RefusesInvalidAndLongMessages) {
   open();
   std::mt19937_64 random(1);
   for (const char* method : {"GetStatus", "GetPlan", "Stop", "DumpState"})
@@ -307,7 +308,7 @@ TEST_F(ServiceTest, RefusesAGibibyte) {
   EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
 
-TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
+TEST_F(ServiceTest, AnswersDespiteInvalidAndSilentConnections) {
   open();
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -322,7 +323,7 @@ TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
 
-TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
+TEST_F(ServiceTest, LimitsPendingDumps) {
   std::mutex mutex;
   std::vector<std::function<void(pb::Dump)>> asked;
   dump_ = [&](std::function<void(pb::Dump)> done) {
@@ -347,7 +348,7 @@ TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
   for (auto& call : calls) EXPECT_THAT(call.get().what(), testing::AnyOf(HasSubstr("too many"), HasSubstr("no rank")));
 }
 
-TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {
+TEST_F(ServiceTest, LimitsOpenCalls) {
   open();
   std::vector<std::future<Error>> calls;
   for (int i = 0; i < 80; ++i)

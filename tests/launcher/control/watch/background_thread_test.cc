@@ -10,8 +10,8 @@
 namespace strata::launcher::control {
 namespace {
 
-// Nobody takes the first sentence before the others have been given. A tell() that waits would never return.
-TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
+// The first sentence is not taken until the others have been queued, so a tell() that waits would never return.
+TEST(TellerTest, DelaysNobodyAndKeepsTheOrder) {
   std::promise<void> read;
   std::vector<std::string> said;
   {
@@ -25,7 +25,7 @@ TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
   EXPECT_THAT(said, testing::ElementsAre("a", "b", "c"));
 }
 
-TEST(TellerTest, KeepsNoMoreThanItHasRoomFor) {
+TEST(TellerTest, DropsMessagesBeyondItsCapacity) {
   std::promise<void> read;
   std::size_t said = 0;
   {

@@ -23,7 +23,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// The hub of a run with one rank, whose node reports.
+// The hub of a run with one rank. Its node sends reports.
 class HubTest : public testing::Test {
  protected:
   HubTest() { hub_.emplace(memory_, board_, setup()); }
@@ -67,14 +67,14 @@ class HubTest : public testing::Test {
   std::optional<Hub> hub_;
 };
 
-TEST_F(HubTest, TellsWhatItWasTold) {
+TEST_F(HubTest, ReturnsReportedStates) {
   hub_->receive(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
   EXPECT_EQ(status().nodes_size(), 1);
 }
 
 // The rank is the first of a pipeline with two stages.
-TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
+TEST_F(HubTest, GivesTheMeshCoordinatesOfARank) {
   hub_->receive(report());
   EXPECT_EQ(status().ranks(0).coordinates(), "");
   TaskNames names;
@@ -90,7 +90,7 @@ TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
   EXPECT_THAT(text_of(dump), testing::StartsWith("rank 1 (stage 1) on n1, pid "));
 }
 
-TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
+TEST_F(HubTest, ADumpWaitsOnlyForNodesOfTheRun) {
   std::optional<pb::Dump> dump;
   hub_->dump([&](pb::Dump got) { dump = std::move(got); });
   for (const int node : {-1, 1, std::numeric_limits<int>::max()}) {
@@ -112,7 +112,7 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
 }
 
 // A request during a collection gets an answer, too, and the ranks are interrupted only once.
-TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
+TEST_F(HubTest, OneCollectionAnswersAllConcurrentRequests) {
   std::vector<int> ranks(3, -1);
   const auto ask = [&](std::size_t who) {
     hub_->dump([&, who](const pb::Dump& dump) { ranks[who] = dump.ranks_size(); });
@@ -140,7 +140,7 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
   EXPECT_EQ(ranks[2], 1);
 }
 
-TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
+TEST_F(HubTest, DumpsEndOnceRank0HasLeft) {
   int answers = 0;
   const auto count = [&](const pb::Dump& dump) {
     EXPECT_EQ(dump.ranks_size(), 0);
@@ -166,7 +166,7 @@ class StuckHubTest : public HubTest {
     }
     return out;
   }
-  // Lets the rank report what it does, and returns the verdict that follows; empty if none follows within seconds.
+  // Sends a report of the rank's task, and returns the resulting verdict; empty if none follows within seconds.
   std::string verdict() {
     pb::NodeReport stuck = stuck_report();
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
@@ -181,7 +181,7 @@ class StuckHubTest : public HubTest {
   std::filesystem::path file() const { return folder_.path() / fmt::format("state-of-ranks-{}.txt", getpid()); }
 };
 
-TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
+TEST_F(StuckHubTest, WritesTheStateOfAllRanksAndEndsTheRun) {
   EXPECT_THAT(verdict(),
               testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and the state of all ranks is in "),
                              testing::HasSubstr(file().string())));
@@ -190,7 +190,7 @@ TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
   EXPECT_THAT(text, testing::HasSubstr("rank 0 on "));
 }
 
-TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
+TEST_F(StuckHubTest, ARunThatFinishesMeanwhileLeavesNoFile) {
   for (int naps = 0; naps < 1000 && hub_->dump_number() == 0; ++naps) {
     hub_->receive(stuck_report());
     hub_->look(false);
@@ -204,19 +204,19 @@ TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
   EXPECT_FALSE(ended_);
 }
 
-TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
+TEST_F(StuckHubTest, EndsTheRunEvenIfTheFileCannotBeWritten) {
   std::filesystem::create_directory(file());
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
 // Opening a pipe without a reader would never return, so it is refused.
-TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
+TEST_F(StuckHubTest, EndsTheRunEvenIfAPipeReplacesTheFile) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// The drive itself may hang. It gets some time, and then the run ends.
-TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
+// The drive itself may hang. It gets a limited time, and then the run ends.
+TEST_F(StuckHubTest, EndsTheRunEvenIfTheDriveHangs) {
   std::promise<void> drive;
   const auto done = std::make_shared<std::promise<void>>();
   Hub::Setup with_it = setup();
@@ -234,7 +234,7 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
   EXPECT_TRUE(std::filesystem::exists(file())) << "the state of the ranks was not written";
 }
 
-TEST_F(HubTest, KnowsWhetherItLooks) {
+TEST_F(HubTest, KnowsWhetherItsThreadIsActive) {
   EXPECT_TRUE(hub_->is_looking());
   for (int naps = 0; naps < 2000 && hub_->is_looking(); ++naps)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -244,7 +244,7 @@ TEST_F(HubTest, KnowsWhetherItLooks) {
 }
 
 // A report with some bytes changed: the hub accepts what it can still read, and only the rank's figures change.
-TEST_F(HubTest, TakesReportsOfAnyContent) {
+TEST_F(HubTest, AcceptsReportsWithAnyContent) {
   std::mt19937_64 random(1);
   const std::string plain = report().SerializeAsString();
   int read = 0;

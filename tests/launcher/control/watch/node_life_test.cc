@@ -15,7 +15,7 @@ constexpr double kTimeout = 30;
 constexpr std::array kStates = {State::unreached, State::unreachable, State::present,
                                 State::broken,    State::lost,        State::left};
 
-// A node that came to the state at 100, and was heard of then.
+// A node that entered the state at 100, when its last message came.
 NodeLife in(State state) {
   NodeLife life(100, state == State::broken ? State::present : state);
   if (state == State::broken) life.lose_connection(100);
@@ -23,7 +23,7 @@ NodeLife in(State state) {
   return life;
 }
 
-// By state, in the order of kStates.
+// Expected results by state, in the order of kStates.
 using Row = std::array<State, kStates.size()>;
 
 void expect(const char* what, const std::function<void(NodeLife&)>& event, const Row& becomes) {
@@ -35,7 +35,7 @@ void expect(const char* what, const std::function<void(NodeLife&)>& event, const
 }
 
 // The table of node_life.h, cell by cell.
-TEST(NodeLifeTest, EveryEventInEveryState) {
+TEST(NodeLifeTest, HandlesEveryEventInEveryState) {
   using enum State;
   expect("heard", [](NodeLife& life) { life.hear(101); }, {present, present, present, present, lost, left});
   expect("left", [](NodeLife& life) { life.leave(); }, {left, left, left, left, left, left});
@@ -54,7 +54,7 @@ TEST(NodeLifeTest, EveryEventInEveryState) {
          {unreached, unreachable, present, lost, lost, left});
 }
 
-TEST(NodeLifeTest, AChangeIsToldOnce) {
+TEST(NodeLifeTest, ReportsAChangeOnce) {
   const auto twice = [](State state, double now, double timeout) {
     NodeLife life = in(state);
     const Change first = life.look(now, timeout);
@@ -64,10 +64,10 @@ TEST(NodeLifeTest, AChangeIsToldOnce) {
   EXPECT_EQ(twice(State::unreached, 130, kTimeout), Change::unreachable);
   EXPECT_EQ(twice(State::present, 130, kTimeout), Change::silent);
   EXPECT_EQ(twice(State::broken, 103, kTimeout), Change::ended);
-  EXPECT_EQ(twice(State::broken, 130, kTimeout), Change::silent) << "which says more";
+  EXPECT_EQ(twice(State::broken, 130, kTimeout), Change::silent) << "that says more";
 }
 
-TEST(NodeLifeTest, ABrokenConnectionThatIsMadeAgainCountsFromItsNextBreak) {
+TEST(NodeLifeTest, ARestoredConnectionCountsFromItsNextBreak) {
   NodeLife life = in(State::broken);
   life.hear(102);
   life.lose_connection(104.5);
@@ -75,7 +75,7 @@ TEST(NodeLifeTest, ABrokenConnectionThatIsMadeAgainCountsFromItsNextBreak) {
   EXPECT_EQ(life.look(107.5, kTimeout), Change::ended);
 }
 
-TEST(NodeLifeTest, TheLongestSilenceIsToldOnce) {
+TEST(NodeLifeTest, ReportsTheLongestSilenceOnce) {
   NodeLife life = in(State::present);
   life.hear(104.9);
   EXPECT_EQ(life.take_silence(), 0);
@@ -85,10 +85,10 @@ TEST(NodeLifeTest, TheLongestSilenceIsToldOnce) {
   EXPECT_EQ(life.take_silence(), 0);
   life.hear(130);
   life.leave();
-  EXPECT_EQ(life.take_silence(), 0) << "a node that has left is not missed";
+  EXPECT_EQ(life.take_silence(), 0) << "the silence of a node that left does not count";
   NodeLife first = in(State::unreached);
   first.hear(120);
-  EXPECT_EQ(first.take_silence(), 0) << "it was never there";
+  EXPECT_EQ(first.take_silence(), 0) << "it never came up";
 }
 
 }  // namespace

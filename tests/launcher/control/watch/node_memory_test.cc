@@ -10,7 +10,7 @@
 namespace strata::launcher::control {
 namespace {
 
-TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
+TEST(NodeMemoryTest, ExplainsWhyRanksOfAMachineAreSeparateNodes) {
   comm::run_threads(2, [](comm::World& world) {
     const NodeMemory memory(world);
     EXPECT_EQ(memory.map().nodes.size(), 1U);
@@ -19,7 +19,7 @@ TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no memory can be shared, for want of a descriptor
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no memory can be shared, because there is no descriptor for it
   comm::run_threads(2, [](comm::World& world) {
     const NodeMemory memory(world);
     EXPECT_EQ(memory.map().nodes.size(), 2U);
@@ -29,8 +29,8 @@ TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Protobuf refuses half of a character.
-TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
+// Protobuf refuses an incomplete character.
+TEST(NodeMemoryTest, TruncatesALongVerdictBetweenCharacters) {
   const auto world = comm::solo_world();
   NodeMemory memory(*world);
   std::string text = "x";
@@ -47,7 +47,7 @@ TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
   EXPECT_EQ(other.verdict()->rank, 7);
 }
 
-TEST(MapNodesTest, TellsNodesByNameAndByTheirRanksPlaces) {
+TEST(MapNodesTest, DistinguishesNodesByNameAndLocalRanks) {
   const NodeMap block = map_nodes({{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}});
   EXPECT_THAT(block.node_of, testing::ElementsAre(0, 0, 1, 1));
   const NodeMap robin = map_nodes({{"a", 0}, {"b", 0}, {"a", 1}, {"b", 1}});

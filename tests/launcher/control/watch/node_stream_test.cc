@@ -71,7 +71,7 @@ class NodeStreamTest : public testing::Test {
   int port_ = 0;
 };
 
-TEST_F(NodeStreamTest, BringsReportsAndOrders) {
+TEST_F(NodeStreamTest, CarriesReportsAndOrders) {
   serve();
   std::atomic<unsigned> dump{0};
   std::atomic<bool> verdict{false};
@@ -92,8 +92,8 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
   EXPECT_TRUE(comes([&] { return verdict.load(); }));
 }
 
-// Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then miss rank 0.
-TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
+// Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then notice that rank 0 is silent.
+TEST_F(NodeStreamTest, DoesNotAnswerForAHungRank0) {
   looks_.store(false);
   serve();
   std::atomic<int> orders{0};
@@ -113,7 +113,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   }));
 }
 
-TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
+TEST_F(NodeStreamTest, DistinguishesAFarewellFromABrokenStream) {
   serve();
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
@@ -136,7 +136,7 @@ TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
   EXPECT_TRUE(comes([&] { return broke_.load() == 0; }));
 }
 
-TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
+TEST_F(NodeStreamTest, ReconnectsWhenTheLinkReturns) {
   serve();
   NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
   ASSERT_TRUE(comes([&] {
@@ -186,7 +186,7 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
     for (char& byte : bytes) byte = static_cast<char>(random());
     (void)send(bytes);
   }
-  // The place of an ended stream becomes free a moment later. Until then, there may be too many.
+  // The slot of an ended stream is freed a moment later. Until then, there may be too many streams.
   EXPECT_TRUE(comes([&] { return send("\xff\xff\xff\xff").error_code() == grpc::StatusCode::INVALID_ARGUMENT; }));
   EXPECT_EQ(send(std::string(std::size_t{17} << 20, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   const std::size_t before = told();
@@ -197,11 +197,11 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   }));
 }
 
-TEST_F(NodeStreamTest, KnowsItsOwnAlone) {
+TEST_F(NodeStreamTest, AdmitsOnlyNodesOfItsRun) {
   serve();
   Credentials other = credentials_;
   other.token = std::string(64, '0');
-  NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "it is answered"; });
+  NodeStream wrong_token(target(), other, [](const pb::NodeOrder&) { ADD_FAILURE() << "the server answered"; });
   Credentials no_certificate = credentials_;
   no_certificate.key.clear();
   NodeStream shows_none(target(), no_certificate, [](const pb::NodeOrder&) { ADD_FAILURE(); });

@@ -1,4 +1,4 @@
-// Ranks that wait for each other in groups (watch.h): which rank waits for which, and in which group.
+// Tests which ranks of a group (watch.h) wait for which rank, and in which group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ RankView rank_at(int rank, LaneId lane, int task, double age) {
   return out;
 }
 
-// Ranks 0 to 3 and 4 and 5 gather by themselves, and reduce together.
+// Ranks 0 to 3 gather as one group, ranks 4 and 5 as another, and all of them reduce together.
 TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
   TaskNames names;
   names.stages[0] = {{"forward block 3", LaneId::compute, false},
@@ -43,7 +43,7 @@ TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
 }
 
 // Ranks 0 and 1 are stage 0 of a pipeline, 2 and 3 stage 1, whose tasks have other numbers.
-TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
+TEST(WatchGroups, NamesTheTasksOfAStage) {
   TaskNames names;
   names.stages = {{{"forward block 0", LaneId::compute, false}, {"receive block 0", LaneId::stage_backward, true, 0}},
                   {{"gather block 4", LaneId::gather, true}, {"forward block 4", LaneId::compute, false}}};
@@ -67,7 +67,7 @@ TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
 }
 
 // A plan that shards parameters over groups of two ranks, and reduces among all ranks.
-TEST(WatchGroups, AreThoseOfThePlan) {
+TEST(WatchGroups, MatchThePlansGroups) {
   runtime::PlanCase c = runtime::make_case(runtime::small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.placement.parameters.group = 2;
   const runtime::StepPlan plan = runtime::make_plan(c.request);

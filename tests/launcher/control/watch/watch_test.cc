@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Kind = Watch::Finding::Kind;
 
-// Tasks of a step: forward (0), reduce (1), gather (2), write (3); ranks 0 to 5, two a node.
+// The tasks of a step are forward (0), reduce (1), gather (2) and write (3). Ranks 0 to 5 are on nodes of two ranks.
 TaskNames names() {
   TaskNames out;
   out.stages[0] = {{"forward block 3", LaneId::compute, false},
@@ -61,7 +61,7 @@ std::vector<RankView> all_reducing(double age) {
   return out;
 }
 
-TEST_F(WatchTest, NamesASilentNodeItsRanksAndItsLastPlace) {
+TEST_F(WatchTest, NamesASilentNodeItsRanksAndItsLastTask) {
   tell(all_reducing(0), 100);
   std::vector<RankView> ranks = all_reducing(0);
   for (double now = 101; now < 130; ++now) {
@@ -88,7 +88,7 @@ TEST_F(WatchTest, ANodeThatComesBackInTimeIsNotLost) {
 }
 
 // A report from a node that does not exist is ignored.
-TEST_F(WatchTest, ANodeThatThereIsNotIsPassedOver) {
+TEST_F(WatchTest, IgnoresANodeThatDoesNotExist) {
   tell(all_reducing(0), 100);
   for (const int node : {-1, 3, 4, 1 << 20}) {
     watch_.heard(node, all_reducing(0), 129);
@@ -96,10 +96,10 @@ TEST_F(WatchTest, ANodeThatThereIsNotIsPassedOver) {
     watch_.broke(node, 101);
   }
   EXPECT_THAT(look(104, Kind::lost), IsEmpty());
-  EXPECT_THAT(look(131, Kind::lost), testing::Not(IsEmpty())) << "the nodes that there are have said nothing since";
+  EXPECT_THAT(look(131, Kind::lost), testing::Not(IsEmpty())) << "the existing nodes have reported nothing since";
 }
 
-TEST_F(WatchTest, ANodeThatTookItsLeaveIsNotLost) {
+TEST_F(WatchTest, ANodeThatLeftIsNotLost) {
   tell(all_reducing(0), 100);
   watch_.left(2);
   watch_.heard(0, {}, 135);
@@ -107,7 +107,7 @@ TEST_F(WatchTest, ANodeThatTookItsLeaveIsNotLost) {
   EXPECT_THAT(look(140, Kind::lost), IsEmpty());
 }
 
-TEST_F(WatchTest, AStreamThatBrokeWhileAllWasWellIsAnEndedProcess) {
+TEST_F(WatchTest, ASuddenlyBrokenStreamMeansAnEndedProcess) {
   tell(all_reducing(0), 100);
   watch_.broke(1, 100.2);
   EXPECT_THAT(look(102, Kind::lost), IsEmpty()) << "it may come back";
@@ -116,9 +116,9 @@ TEST_F(WatchTest, AStreamThatBrokeWhileAllWasWellIsAnEndedProcess) {
                           "block 3' of step 120"));
 }
 
-TEST_F(WatchTest, AStreamThatBreaksAfterSilenceOrIsMadeAgainIsWaitedFor) {
+TEST_F(WatchTest, WaitsForAStreamThatBrokeAfterSilenceOrReconnected) {
   tell(all_reducing(0), 100);
-  watch_.broke(1, 112);  // the link is cut: TCP gave up
+  watch_.broke(1, 112);  // the link is down: TCP gave up
   EXPECT_THAT(look(116, Kind::lost), IsEmpty());
   tell(all_reducing(0), 120);
   watch_.broke(2, 120.5);
@@ -132,19 +132,19 @@ TEST_F(WatchTest, NamesTheRankThatOthersWaitFor) {
   tell(ranks, 100);
   EXPECT_THAT(look(100, Kind::warning),
               ElementsAre("rank 5 on n3 is in 'write block 7' of step 120 for 61 s; 5 ranks wait for it"));
-  EXPECT_THAT(look(101, Kind::warning), IsEmpty()) << "once for a place";
+  EXPECT_THAT(look(101, Kind::warning), IsEmpty()) << "once per place";
 }
 
-TEST_F(WatchTest, NamesTheRankThatIsBehindWhereAllWaitInCollectives) {
+TEST_F(WatchTest, NamesTheSlowestRankIfAllWaitInCollectives) {
   std::vector<RankView> ranks = all_reducing(70);
-  ranks[3] = at(3, LaneId::reduce, 1, 70, 119, false);  // done with the step before, and then nothing
+  ranks[3] = at(3, LaneId::reduce, 1, 70, 119, false);  // finished the previous step, and did nothing since
   tell(ranks, 100);
   EXPECT_THAT(
       look(100, Kind::warning),
       ElementsAre("rank 3 on n2 is in what follows 'reduce block 3' of step 119 for 70 s; 5 ranks wait for it"));
 }
 
-TEST_F(WatchTest, NamesAProcessThatDoesNotRun) {
+TEST_F(WatchTest, NamesAStoppedProcess) {
   std::vector<RankView> ranks = all_reducing(65);
   ranks[2].beat_age = 65;
   tell(ranks, 100);
@@ -155,10 +155,10 @@ TEST_F(WatchTest, NamesAProcessThatDoesNotRun) {
 }
 
 // These ranks began to wait a moment later, so not as long ago as a warning requires.
-TEST_F(WatchTest, CountsThoseThatBeganToWaitALittleLater) {
+TEST_F(WatchTest, CountsRanksThatBeganToWaitSlightlyLater) {
   std::vector<RankView> ranks = all_reducing(59.8);
   ranks[2].beat_age = 60;
-  ranks[4].lanes[static_cast<std::size_t>(LaneId::reduce)].age = 1;  // this one is on its way
+  ranks[4].lanes[static_cast<std::size_t>(LaneId::reduce)].age = 1;  // this rank has just begun
   tell(ranks, 100);
   EXPECT_THAT(
       look(100, Kind::warning),
@@ -166,7 +166,7 @@ TEST_F(WatchTest, CountsThoseThatBeganToWaitALittleLater) {
                   "wait for it"));
 }
 
-TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
+TEST_F(WatchTest, ATaskMayTakeTenTimesItsUsualTime) {
   std::vector<RankView> ranks = all_reducing(0);
   ranks[1] = at(1, LaneId::compute, 0, 100);
   ranks[1].lanes[static_cast<std::size_t>(LaneId::compute)].typical = 11;
@@ -178,7 +178,7 @@ TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
 }
 
 // A device's lanes do not report task times, and while a graph runs, no lane of the plan does.
-TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
+TEST_F(WatchTest, ADevicesStepMayTakeTenTimesTheUsualTime) {
   for (const bool running : {true, false}) {
     Watch watch({30, 60, 600}, three_nodes(), 0);
     watch.set_names(names());
@@ -200,7 +200,7 @@ TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
 }
 
 // The ranks are between two steps, after a long evaluation.
-TEST_F(WatchTest, WhatARankDidBetweenTwoStepsIsNoTimeOfItsNewestTask) {
+TEST_F(WatchTest, TimeBetweenStepsDoesNotCountForATask) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) {
     ranks.push_back(at(rank, LaneId::reduce, 1, 5000, 120, false));
@@ -210,8 +210,8 @@ TEST_F(WatchTest, WhatARankDidBetweenTwoStepsIsNoTimeOfItsNewestTask) {
   EXPECT_THAT(watch_.look(100), IsEmpty());
 }
 
-// The others are in the next step and wait for rank 0, which still writes the evaluation's results.
-TEST_F(WatchTest, NamesTheRankThatIsNotThroughWithAnEvaluation) {
+// The other ranks are in the next step and wait for rank 0, which is still writing the evaluation's results.
+TEST_F(WatchTest, NamesTheRankThatHasNotFinishedAnEvaluation) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) ranks.push_back(at(rank, LaneId::gather, 2, 61, 121));
   ranks[0].phase = Phase::evaluating;
@@ -221,7 +221,7 @@ TEST_F(WatchTest, NamesTheRankThatIsNotThroughWithAnEvaluation) {
   EXPECT_THAT(look(61, Kind::warning), ElementsAre("rank 0 on n1 is in 'evaluating' for 61 s; 5 ranks wait for it"));
 }
 
-// Rank 0 writes the step's report; the others are in the evaluation that follows.
+// Rank 0 writes the step's report, and the other ranks are in the following evaluation.
 TEST_F(WatchTest, NamesTheRankThatHasNotBegunAnEvaluation) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) {
@@ -267,7 +267,7 @@ TEST_F(WatchTest, WithoutWarningsAStuckRankIsStillFound) {
   }
 }
 
-TEST_F(WatchTest, SaysThatARankGoesOn) {
+TEST_F(WatchTest, ReportsThatARankContinues) {
   std::vector<RankView> ranks = all_reducing(61);
   ranks[5] = at(5, LaneId::disk_write, 3, 61);
   tell(ranks, 100);
@@ -276,7 +276,7 @@ TEST_F(WatchTest, SaysThatARankGoesOn) {
   EXPECT_THAT(look(101, Kind::recovered), ElementsAre("rank 5 on n3 continues: it is in 'reduce block 3' of step 120"));
 }
 
-TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
+TEST_F(WatchTest, ARankThatStallsForTooLongIsStuck) {
   std::vector<RankView> ranks = all_reducing(599);
   ranks[5] = at(5, LaneId::disk_write, 3, 599);
   tell(ranks, 1000);
@@ -287,7 +287,7 @@ TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
               ElementsAre("rank 5 on n3 is in 'write block 7' of step 120 for 600 s; 5 ranks wait for it"));
 }
 
-TEST_F(WatchTest, APhaseThatMovesDoesNotStandStill) {
+TEST_F(WatchTest, AnAdvancingPhaseIsNotAStall) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) {
     RankView& view = ranks.emplace_back();
@@ -311,14 +311,14 @@ TEST_F(WatchTest, APhaseThatMovesDoesNotStandStill) {
   }
 }
 
-TEST_F(WatchTest, WhoWasStoppedItselfBlamesNobody) {
+TEST_F(WatchTest, AProcessThatWasStoppedBlamesNobody) {
   tell(all_reducing(0), 100);
   watch_.resume(1000);
   EXPECT_THAT(watch_.look(1000.1), IsEmpty());
   EXPECT_EQ(look(1030, Kind::lost).size(), 1U);
 }
 
-TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
+TEST_F(WatchTest, ANodeThatNeverConnectedIsReportedAndNotLost) {
   std::vector<RankView> ranks = all_reducing(0);
   for (double now = 0; now < 1000; ++now) {
     watch_.heard(0, std::span(ranks).subspan(0, 2), now);
@@ -330,15 +330,15 @@ TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
   }
 }
 
-// A cut that is over has delayed the run. One sentence says so for all nodes that come back together.
-TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
+// An interruption has delayed the run. One sentence says so for all nodes that come back together.
+TEST_F(WatchTest, ReportsNodesThatComeBack) {
   const std::vector<RankView> ranks = all_reducing(0);
   const auto hear = [&](int node, double now) {
     watch_.heard(node, std::span(ranks).subspan(2 * static_cast<std::size_t>(node), 2), now);
   };
   for (const int node : {0, 1, 2}) hear(node, 0);
   hear(0, 6);
-  EXPECT_THAT(watch_.look(6), IsEmpty()) << "between rank 0 and its own node lies no network";
+  EXPECT_THAT(watch_.look(6), IsEmpty()) << "no network lies between rank 0 and its own node";
   hear(1, 7.5), hear(2, 7.5);
   const auto found = watch_.look(7.5);
   ASSERT_EQ(found.size(), 1U);
@@ -346,10 +346,10 @@ TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   EXPECT_EQ(found[0].text,
             "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard from again after a silence of 7 s; the run continues");
   for (const int node : {0, 1, 2}) hear(node, 10.9);
-  EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is nothing to tell of";
+  EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is not reported";
 }
 
-TEST_F(WatchTest, AProcessThatWasStoppedItselfTellsOfNobodysReturn) {
+TEST_F(WatchTest, AProcessThatWasStoppedReportsNoReturn) {
   const std::vector<RankView> ranks = all_reducing(0);
   for (const double now : {0.0, 60.0}) {
     if (now > 0) watch_.resume(now);
@@ -367,7 +367,7 @@ TEST_F(WatchTest, ZeroMeansNever) {
   EXPECT_THAT(never.look(1e6), IsEmpty());
 }
 
-TEST_F(WatchTest, TakesNoReportOfAnotherNodesRanks) {
+TEST_F(WatchTest, IgnoresReportsAboutAnotherNodesRanks) {
   tell(all_reducing(0), 100);
   RankView other = at(0, LaneId::compute, 0, 5, 999);
   watch_.heard(2, std::span(&other, 1), 101);
@@ -389,7 +389,7 @@ TEST_F(WatchTest, NamesTheSlowestRankByTheMedian) {
   EXPECT_EQ(watch_.slowest(), 2);
 }
 
-TEST(RanksTextTest, SaysWhichRanksInFewWords) {
+TEST(RanksTextTest, ListsRanksBriefly) {
   EXPECT_EQ(ranks_text(std::vector{3}), "rank 3");
   EXPECT_EQ(ranks_text(std::vector{4, 5}), "ranks 4 to 5");
   EXPECT_EQ(ranks_text(std::vector{8, 9, 10, 11}), "ranks 8 to 11");

@@ -12,12 +12,12 @@
 namespace strata::launcher {
 namespace {
 
-// Processes of a launch are known by their environment, whatever they are called; others are left alone.
-TEST(EndRanks, EndsThoseOfItsRunAlone) {
+// Processes of a launch are recognised by their environment, whatever their names. Other processes are not touched.
+TEST(EndRanks, EndsOnlyRanksOfItsRun) {
   const auto nothing = [](std::string_view) {};
   Child ours({{"sleep", "60"}, {"STRATA_LAUNCH=a-run-of-this-test"}}, nothing, nothing);
   Child others({{"sleep", "60"}, {"STRATA_LAUNCH=a-run-of-this-test-too"}}, nothing, nothing);
-  // A process has its environment once it runs its program.
+  // A process has its new environment only once it runs its program.
   for (int tries = 0; tries < 500 && !ours.exit_code(); ++tries) {
     EXPECT_TRUE(end_ranks("a-run-of-this-test", 20).empty());
     usleep(10000);
@@ -27,14 +27,14 @@ TEST(EndRanks, EndsThoseOfItsRunAlone) {
   EXPECT_TRUE(end_ranks("", 0).empty());
 }
 
-// A lost node is back: its earlier agent would take the ranks of the next start for its own.
-TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
+// A lost node is back. Its earlier agent would mistake the ranks of the next start for its own.
+TEST(EndOlderAgents, EndsOnlyAgentsOfThisRunAndNode) {
   const tests::ScratchFolder folder;
   folder.write("node-agent", "echo begun; read nothing\n");
   std::size_t begun = 0;
   const auto count = [&](std::string_view) { ++begun; };
   const auto nothing = [](std::string_view) {};
-  // A script of that name, as the first word after the program's.
+  // A script of that name, given as the first argument of a program.
   const std::string path = folder.path().string() + ":" + std::getenv("PATH");
   const auto agent = [&](std::vector<std::string> words) { return Program{std::move(words), {"PATH=" + path}, true}; };
   Child older(agent({"bash", "node-agent", "--run", "r", "--host", "n1", "--timeout", "4"}), count, nothing);
@@ -54,7 +54,7 @@ TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
 }
 
 // A rank ends while one of its threads waits for a drive. Its first thread then shows nothing about the process.
-TEST(EndRanks, FindsOneWhoseFirstThreadHasEnded) {
+TEST(EndRanks, FindsARankWhoseFirstThreadHasEnded) {
   if (find_program("python3").empty()) GTEST_SKIP() << "python3 is not installed";
   const auto nothing = [](std::string_view) {};
   bool begun = false;

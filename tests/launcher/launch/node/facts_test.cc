@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-TEST(Facts, OfThisMachineComeBackAsTheyWere) {
+TEST(Facts, SurviveARoundTrip) {
   const tests::ScratchFolder folder;
   const std::filesystem::path folders[] = {folder.path(), folder.path() / "nowhere"};
   const NodeFacts facts = facts_here(folders);
@@ -35,7 +35,7 @@ TEST(Facts, OfThisMachineComeBackAsTheyWere) {
   EXPECT_EQ(to_json(back), to_json(facts));
 }
 
-TEST(Facts, EveryFieldHasItsPlace) {
+TEST(Facts, IncludeEveryField) {
   NodeFacts facts;
   facts.name = "a \"node\"";
   facts.machine = "a boot and a network";
@@ -54,7 +54,7 @@ TEST(Facts, EveryFieldHasItsPlace) {
   EXPECT_EQ(back.interfaces[0].address, "10.0.0.1");
 }
 
-TEST(Facts, WhatIsNoneIsRefused) {
+TEST(Facts, RefuseInvalidText) {
   for (const char* wrong : {"", "{", "{}", "[]", R"({"name":1})"})
     EXPECT_FAILURE(parse_facts(wrong), Exit::failed, HasSubstr("not a node's description of itself"));
 }

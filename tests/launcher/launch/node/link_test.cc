@@ -24,7 +24,7 @@ Descriptor stranger(int port) {
   return fd;
 }
 
-TEST(Link, MeasuresBothDirectionsAndTheWay) {
+TEST(Link, MeasuresBothDirectionsAndLatency) {
   LinkListener listener("a token of ours");
   std::jthread server([&] { listener.serve_one(20); });
   const LinkSpeed speed = measure_link("127.0.0.1", listener.port(), "a token of ours");
@@ -33,8 +33,8 @@ TEST(Link, MeasuresBothDirectionsAndTheWay) {
   EXPECT_EQ(json_of({1.5, 20}).members(), R"("gbit_per_s":1.5000,"microseconds":20.0)");
 }
 
-// A stranger without the token gets nothing, and does not block the peer that has it.
-TEST(Link, StrangersAreSentAway) {
+// A stranger without the token gets no answer, and does not block the peer that has the token.
+TEST(Link, RejectsStrangers) {
   LinkListener listener("a token of ours");
   std::jthread server([&] { listener.serve_one(20); });
   const Descriptor fd = stranger(listener.port());
@@ -44,13 +44,13 @@ TEST(Link, StrangersAreSentAway) {
   EXPECT_GT(measure_link("127.0.0.1", listener.port(), "a token of ours").gbit_per_s, 0);
 }
 
-TEST(Link, AListenerWithoutACallEnds) {
+TEST(Link, AListenerWithoutACallerEnds) {
   const auto start = std::chrono::steady_clock::now();
   LinkListener("token").serve_one(0.2);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST(Link, APortThatIsClosedIsNamed) {
+TEST(Link, NamesAClosedPort) {
   int port = 0;
   { port = LinkListener("token").port(); }
   EXPECT_FAILURE(measure_link("127.0.0.1", port, "token"), Exit::failed,

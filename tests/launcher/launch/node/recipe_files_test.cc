@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(RecipeFiles, GoThroughALineAsTheyAre) {
+TEST(RecipeFiles, SurviveEncodingAsALine) {
   const std::vector<RecipeFile> files = {{"data.train", "/a b/*.bin"}, {"model.path", "/\"quoted\"\n\xc3\xa9"}};
   EXPECT_THAT(to_json(files), testing::Not(HasSubstr("\n")));
   EXPECT_EQ(parse_recipe_files(to_json(files)), files);
@@ -20,7 +20,7 @@ TEST(RecipeFiles, GoThroughALineAsTheyAre) {
     EXPECT_THAT(parse_recipe_files(wrong), IsEmpty()) << wrong;
 }
 
-TEST(RecipeFiles, WhatIsNotHereIsNamedWithItsKey) {
+TEST(RecipeFiles, NamesMissingFilesWithTheirKeys) {
   const tests::ScratchFolder folder;
   const std::string there = folder.write("a-1.bin", "x").string();
   const std::string in = folder.path().string() + "/";

@@ -19,14 +19,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(Allocation, SlurmsListOfNumbers) {
+TEST(Allocation, ReadsSlurmsListOfNumbers) {
   EXPECT_THAT(per_node("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(per_node("8"), ElementsAre(8));
   for (const char* wrong : {"", "x", "2(", "2(x", "2(x3", "2(y3)", "2 1", "2(x3)1"})
     EXPECT_THAT(per_node(wrong), IsEmpty()) << wrong;
 }
 
-TEST(Allocation, RanksAreSpreadEvenlyAsFarAsThereIsRoom) {
+TEST(Allocation, SpreadsRanksEvenlyWithinTheSlots) {
   const std::vector<Host> hosts = {{"a", 2}, {"b", 4}, {"c", {}}};
   EXPECT_THAT(spread(hosts, 3, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}, Share{"c", 1}));
   EXPECT_THAT(spread(hosts, 7, 1), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 1}));
@@ -37,17 +37,17 @@ TEST(Allocation, RanksAreSpreadEvenlyAsFarAsThereIsRoom) {
   EXPECT_EQ(describe(spread(hosts, 3, 1)), "a (1), b (1), c (1)");
 }
 
-TEST(Allocation, RanksOfANodeAreThoseAskedForOrOnePerGpu) {
+TEST(Allocation, StartsTheRequestedRanksOrOnePerGpu) {
   EXPECT_EQ(ranks_on({"a", {}}, 0), 1);
   EXPECT_EQ(ranks_on({"a", {}}, 4), 4);
   EXPECT_EQ(ranks_on({"a", 2}, 4), 2);
   EXPECT_EQ(ranks_on({"a", 8}, 4), 8);
-  EXPECT_EQ(ranks_on({"a", 64, true}, 8), 8) << "a job that was asked for no tasks";
+  EXPECT_EQ(ranks_on({"a", 64, true}, 8), 8) << "a job that requested no tasks";
   EXPECT_EQ(ranks_on({"a", 2, true}, 8), 2);
   EXPECT_EQ(ranks_on({"a", 64, true}, 0), 64);
 }
 
-TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
+TEST(Allocation, TurnsSshErrorsIntoAdvice) {
   EXPECT_THAT(why_not_reached("n2", "root@n2: Permission denied (publickey,password).\n", 255),
               AllOf(HasSubstr("n2 asks for a password"), HasSubstr("ssh-copy-id n2")));
   EXPECT_THAT(why_not_reached("n2", "Host key verification failed.\n", 255), HasSubstr("ssh-keyscan n2"));
@@ -57,7 +57,7 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to " + here + "\n", 2), HasSubstr("n2 has no folder " + here));
   EXPECT_THAT(why_not_reached("n2", "slurmstepd: error: execve(): " + program + ": No such file or directory\n", 2),
               HasSubstr("n2 has no " + program));
-  // A missing file need not be this folder or the program.
+  // The missing file may be something other than this folder or the program.
   EXPECT_EQ(why_not_reached("n2", "~/.bashrc: cd: /old: No such file or directory\nkex: Connection reset\n", 255),
             "n2 does not respond: kex: Connection reset");
   EXPECT_EQ(why_not_reached("n2", "strata: /sys/x: No such file or directory\n", 1),
@@ -74,7 +74,7 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not respond");
 }
 
-// A Slurm job of two nodes, with stand-ins for Slurm's programs.
+// A Slurm job of two nodes, with fakes of Slurm's programs.
 struct SlurmJob : testing::Test {
   SlurmJob() : path_(std::getenv("PATH")) {
     program("scontrol", "echo localhost; echo 127.0.0.1");
@@ -99,7 +99,7 @@ struct SlurmJob : testing::Test {
   std::string path_;
 };
 
-TEST_F(SlurmJob, GivesNodesAndTasks) {
+TEST_F(SlurmJob, ProvidesNodesAndTasks) {
   setenv("SLURM_NTASKS", "3", 1);
   setenv("SLURM_TASKS_PER_NODE", "2,1", 1);
   const Allocation job = find_allocation(std::nullopt);
@@ -112,13 +112,13 @@ TEST_F(SlurmJob, GivesNodesAndTasks) {
 }
 
 // Without --ntasks, Slurm gives the number of processors, not the intended number of ranks.
-TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
+TEST_F(SlurmJob, WithoutTasksProcessorsAreTheLimit) {
   const Allocation job = find_allocation(std::nullopt);
   EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8, true}, Host{"127.0.0.1", 8, true}));
   EXPECT_EQ(job.ranks, std::nullopt);
 }
 
-TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
+TEST_F(SlurmJob, WithoutPmixUsesMpirunAndGivesTheReason) {
   program("srun", "echo none pmi2");
   const Allocation job = find_allocation(std::nullopt);
   EXPECT_NE(job.starter, Starter::srun);
@@ -127,7 +127,7 @@ TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
   EXPECT_EQ(find_allocation(std::nullopt).starter, Starter::prterun);
 }
 
-TEST_F(SlurmJob, WhySrunSaysNothingIsPassedOn) {
+TEST_F(SlurmJob, PassesOnWhySrunFails) {
   program("srun", "echo 'srun: fatal: Could not establish a configuration source' >&2; exit 1");
   const Allocation job = find_allocation(std::nullopt);
   EXPECT_EQ(job.starter, Starter::mpirun);
@@ -135,7 +135,7 @@ TEST_F(SlurmJob, WhySrunSaysNothingIsPassedOn) {
                                       testing::Not(HasSubstr("no PMIx"))));
 }
 
-TEST_F(SlurmJob, HostsArePartOfIt) {
+TEST_F(SlurmJob, HostsMustBelongToIt) {
   EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
   EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
   // Without a number in --hosts, a node has the job's slots. --ranks-per-node is checked against them.
@@ -143,7 +143,7 @@ TEST_F(SlurmJob, HostsArePartOfIt) {
   EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
 }
 
-TEST(Allocation, TheReleaseOfOpenMpiIsWhatItsMpirunSays) {
+TEST(Allocation, ReadsTheVersionOfOpenMpi) {
   EXPECT_EQ(starter_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to https://www.open-mpi.org/community/help/\n"),
             Starter::mpirun);
   EXPECT_EQ(starter_of("mpirun (Open MPI) 5.0.7\n"), Starter::prterun);
@@ -153,7 +153,7 @@ TEST(Allocation, TheReleaseOfOpenMpiIsWhatItsMpirunSays) {
 }
 
 // A path and a value contain characters that a shell would interpret.
-TEST(Allocation, WordsReachTheNodeAsTheyAre) {
+TEST(Allocation, QuotesWordsForTheNode) {
   Allocation allocation;
   allocation.hosts = {{"198.51.100.1", 1}};
   const Program program = on_node(allocation, "198.51.100.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
@@ -171,7 +171,7 @@ TEST(Allocation, ThisMachineNeedsNoSsh) {
   EXPECT_THAT(program.environment, ElementsAre("A=b"));
 }
 
-// The lists of nodes of other queues: one line per rank.
+// Other queues list nodes with one line per rank.
 TEST(FindAllocation, ReadsTheNodesOfPbsAndLsf) {
   const tests::ScratchFolder folder;
   const std::string nodes = folder.write("nodes", "127.0.0.1\n127.0.0.1\n127.0.0.2\n");

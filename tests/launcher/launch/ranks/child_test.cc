@@ -19,7 +19,7 @@ ProgramResult shell(const std::string& text, double seconds = 20) {
   return run_program({{"sh", "-c", text}}, seconds);
 }
 
-TEST(Child, SaysLineByLineAndEnds) {
+TEST(Child, DeliversLinesAndTheEnd) {
   const ProgramResult result = shell("echo a; echo b >&2; printf c; exit 3");
   EXPECT_EQ(result.out, "a\nc\n");
   EXPECT_EQ(result.errors, "b\n");
@@ -27,8 +27,8 @@ TEST(Child, SaysLineByLineAndEnds) {
   EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
 }
 
-// Like mpirun when somebody ends all processes at once.
-TEST(Child, HearsNoTermIfItIsNotTo) {
+// mpirun is in this situation when somebody ends all processes at once.
+TEST(Child, CanIgnoreSigterm) {
   const std::vector<std::string> words = {"sh", "-c", "kill -TERM $$; echo on"};
   EXPECT_EQ(run_program({words}, 20).code, 128 + SIGTERM);
   const ProgramResult result = run_program({words, {}, false, true}, 20);
@@ -36,7 +36,7 @@ TEST(Child, HearsNoTermIfItIsNotTo) {
   EXPECT_EQ(result.code, 0);
 }
 
-TEST(Child, EnvironmentTakesThePlaceOfWhatIsThere) {
+TEST(Child, EnvironmentOverridesInheritedVariables) {
   setenv("STRATA_TEST_CHILD", "before", 1);
   const ProgramResult result =
       run_program({{"sh", "-c", "env | grep STRATA_TEST_CHILD"}, {"STRATA_TEST_CHILD=after"}}, 20);
@@ -44,12 +44,12 @@ TEST(Child, EnvironmentTakesThePlaceOfWhatIsThere) {
   unsetenv("STRATA_TEST_CHILD");
 }
 
-TEST(Child, WhatTakesTooLongIsKilledWithItsChildren) {
+TEST(Child, KillsItselfAndItsChildrenAtTheTimeLimit) {
   const auto start = std::chrono::steady_clock::now();
   const ProgramResult result = shell("sleep 60 & echo $!; sleep 60", 2);
   EXPECT_EQ(result.code, std::nullopt);
   const int grandchild = std::stoi(result.out);
-  // Gone, or dead and not yet reaped by the process that inherited it.
+  // True if it is gone, or dead and not yet reaped by the process that inherited it.
   const auto alive = [&] {
     return shell("grep -q '^State:.[^Z]' /proc/" + std::to_string(grandchild) + "/status").code == 0;
   };
@@ -57,11 +57,11 @@ TEST(Child, WhatTakesTooLongIsKilledWithItsChildren) {
   EXPECT_FALSE(alive());
 }
 
-TEST(Child, AMissingProgramIsNamed) {
+TEST(Child, NamesAMissingProgram) {
   EXPECT_FAILURE(run_program({{"no-such-program-of-strata"}}, 5), Exit::failed, HasSubstr("no-such-program-of-strata"));
 }
 
-TEST(Child, Listens) {
+TEST(Child, ReceivesInput) {
   std::vector<std::string> lines;
   Child child(
       {{"sh", "-c", "read x; echo got $x"}, {}, true}, [&](std::string_view line) { lines.emplace_back(line); },
@@ -74,7 +74,7 @@ TEST(Child, Listens) {
   EXPECT_THAT(lines, ElementsAre("got word"));
 }
 
-// This process itself passes on a Ctrl-C from the terminal.
+// This process passes on a Ctrl-C from the terminal itself.
 TEST(Child, HasAProcessGroupOfItsOwn) {
   EXPECT_EQ(shell("test $(ps -o pgid= -p $$) = $$ && echo own").out, "own\n");
 }

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A destination that takes nothing until it is opened. It reports when the first write has reached it.
+// A destination that blocks until it is opened. It reports when the first write has reached it.
 struct Gate {
   std::promise<void> reached;
   std::promise<void> opened;
@@ -31,7 +31,7 @@ struct Gate {
   }
 };
 
-TEST(LineWriter, WritesAllInTheirOrder) {
+TEST(LineWriter, KeepsTheOrder) {
   const auto gate = std::make_shared<Gate>();
   gate->opened.set_value();
   {
@@ -42,7 +42,7 @@ TEST(LineWriter, WritesAllInTheirOrder) {
   EXPECT_EQ(gate->taken, "2 a\n1 b\n");
 }
 
-TEST(LineWriter, WhatTakesNothingHoldsNobodyUpAndLosesWhatDoesNotFit) {
+TEST(LineWriter, ABlockedDestinationDelaysNobodyAndLosesTheExcess) {
   const auto gate = std::make_shared<Gate>();
   LineWriter writer("a test", Gate::write_to(gate), 100, 60);
   writer.add(0, "ten bytes\n");
@@ -53,13 +53,13 @@ TEST(LineWriter, WhatTakesNothingHoldsNobodyUpAndLosesWhatDoesNotFit) {
   ASSERT_TRUE(writer.drain(60));
   writer.add(0, "again\n");
   ASSERT_TRUE(writer.drain(60));
-  // One is in the writer's hand, and ten wait.
+  // One line is being written, and ten wait.
   EXPECT_THAT(gate->taken, StartsWith("0 ten bytes\n0 ten bytes\n"));
   EXPECT_THAT(gate->taken, HasSubstr(": 989 lines\n0 again\n"));
 }
 
-// The end of launch does not wait for ever for a folder that hangs.
-TEST(LineWriter, ItsEndWaitsAsLongAsItWasTold) {
+// The end of launch does not wait forever for a folder that hangs.
+TEST(LineWriter, ItsEndWaitsForTheGivenTime) {
   const auto gate = std::make_shared<Gate>();
   const auto begin = std::chrono::steady_clock::now();
   {

@@ -26,7 +26,7 @@ struct RankOutputTest : testing::Test {
   LaunchScreen screen_;
 };
 
-TEST_F(RankOutputTest, WhatMpirunSaysItselfIsKeptFromTheScreen) {
+TEST_F(RankOutputTest, HidesMpirunsOwnOutput) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 1", "----------", "mpirun detected that one or more processes exited",
                             "[1,1]<stderr>:step 2"}),
@@ -35,18 +35,18 @@ TEST_F(RankOutputTest, WhatMpirunSaysItselfIsKeptFromTheScreen) {
 }
 
 // mpirun forwards what it has read: a line may come in pieces, each with its tag.
-TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
+TEST_F(RankOutputTest, JoinsPiecesOfALine) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
             "a long line\n[1, 2]<x>\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
-  // Another rank's pieces come between them.
+  // Pieces of another rank come between them.
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:one[1,1]<stderr>:two", "[1,0]<stderr>: line", "[1,1]<stderr>:three"}),
             "two\none line\nthree\n");
 }
 
 // prterun, the mpirun of Open MPI 5, adds a space after its tags. The rest of the line is the rank's own.
-TEST_F(RankOutputTest, TagsOfOpenMpi5) {
+TEST_F(RankOutputTest, ReadsTagsOfOpenMpi5) {
   RankOutput output(Starter::prterun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>: step[1,0]<stderr>:  1", "[1,0]<stderr>: ", "[1,1]<stderr>:   two"}),
             "step 1\n\n  two\n");
@@ -54,8 +54,8 @@ TEST_F(RankOutputTest, TagsOfOpenMpi5) {
   EXPECT_EQ(screen(of_4, {"[1,1]<stderr>:  two"}), "  two\n");
 }
 
-// The last that a rank says may have no line break.
-TEST_F(RankOutputTest, APieceWithoutAnEndIsALineOnceAllHasEnded) {
+// The last output of a rank may have no line break.
+TEST_F(RankOutputTest, CompletesAnUnfinishedLineAtTheEnd) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: it broke" + failure_end(Exit::failed) + "[1,1]<stderr>:step 1"}),
             "step 1\n");
@@ -67,7 +67,7 @@ TEST_F(RankOutputTest, APieceWithoutAnEndIsALineOnceAllHasEnded) {
   EXPECT_EQ(output.failure(), "it broke");
 }
 
-TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
+TEST_F(RankOutputTest, TheCauseIsARanksError) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   const std::string end = failure_end(Exit::requeue);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: a note", "[1,1]<stderr>:strata: rank 1: it broke" + end}),
@@ -94,7 +94,7 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
 }
 
 // A sentence consists of its own rank's lines only, and later output does not extend it.
-TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
+TEST_F(RankOutputTest, IgnoresOtherRanksLinesWithinASentence) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
                         "[1,1]<stderr>:  zero.stage = 3" + failure_end(Exit::does_not_fit)});
@@ -108,7 +108,7 @@ TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
 }
 
 // /dev/full refuses each write as a full disk does.
-TEST_F(RankOutputTest, TheLastWordsAreALineThatSaysSomething) {
+TEST_F(RankOutputTest, TheLastWordsAreALineWithContent) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   EXPECT_EQ(output.last_message(), "");
   (void)screen(output, {"[1,0]<stderr>:strata: data      1 file", "[1,0]<stderr>:strata:           4.8 epochs"});
@@ -117,7 +117,7 @@ TEST_F(RankOutputTest, TheLastWordsAreALineThatSaysSomething) {
   EXPECT_EQ(output.last_message(), "step 7/20");
 }
 
-TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
+TEST_F(RankOutputTest, AFullLogDiskIsReportedOnceAndTheScreenContinues) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "rank-00000.log");
   RankOutput output(Starter::mpirun, screen_, folder.path(), 2);
@@ -128,13 +128,13 @@ TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
   EXPECT_EQ(folder.read("rank-00001.log"), "step 1\nstep 2\n");
 }
 
-TEST_F(RankOutputTest, LabelsOfSrun) {
+TEST_F(RankOutputTest, ReadsLabelsOfSrun) {
   RankOutput output(Starter::srun, screen_, std::nullopt, 12);
   EXPECT_EQ(screen(output, {" 3: step 1", "11:", "srun: error: n2: task 3: Exited with exit code 1"}), "step 1\n\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("srun: error: n2: task 3: Exited with exit code 1"));
 }
 
-TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
+TEST_F(RankOutputTest, ARestartAppendsToTheRanksFiles) {
   const tests::ScratchFolder folder;
   for (const char* text : {"first", "second"}) {
     RankOutput output(Starter::mpirun, screen_, folder.path(), 2);
@@ -151,7 +151,7 @@ TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
 }
 
 // After weeks of warnings, the last ones say why the run ended.
-TEST_F(RankOutputTest, OfWhatMpirunSaysTheLastIsKept) {
+TEST_F(RankOutputTest, KeepsTheLastOfMpirunsOutput) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   for (int line = 0; line < 5000; ++line) output.take(true, std::to_string(line));
   EXPECT_LE(output.of_starter().size(), 1000u);

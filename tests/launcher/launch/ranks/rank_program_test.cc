@@ -17,7 +17,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// The word after `option`.
+// The argument after `option`.
 std::string after(const std::vector<std::string>& words, const std::string& option) {
   const auto it = std::find(words.begin(), words.end(), option);
   return it == words.end() || it + 1 == words.end() ? "" : *(it + 1);
@@ -28,7 +28,7 @@ struct RankProgram : testing::Test {
   RankStart start{{{"n1", 2}, {"n2", 1}}, {"train", "r.toml"}, {"STRATA_X"}, "run-1", {}, false};
 };
 
-TEST_F(RankProgram, ByMpirun) {
+TEST_F(RankProgram, StartsWithMpirun) {
   const Program program = rank_program(allocation, start);
   EXPECT_EQ(program.words.front(), "mpirun");
   EXPECT_EQ(after(program.words, "--host"), "n1:2,n2:1");
@@ -47,7 +47,7 @@ TEST_F(RankProgram, ByMpirun) {
 }
 
 // The same with Open MPI 5, whose daemons have their own parameters.
-TEST_F(RankProgram, ByPrterun) {
+TEST_F(RankProgram, StartsWithPrterun) {
   setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
   setenv("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh", 1);
   allocation.starter = Starter::prterun;
@@ -77,7 +77,7 @@ TEST_F(RankProgram, ByPrterun) {
     unsetenv(name);
 }
 
-TEST_F(RankProgram, BySrun) {
+TEST_F(RankProgram, StartsWithSrun) {
   allocation.starter = Starter::srun;
   const Program program = rank_program(allocation, start);
   EXPECT_EQ(program.words.front(), "srun");
@@ -88,7 +88,7 @@ TEST_F(RankProgram, BySrun) {
 }
 
 // The interface applies to MPI, its daemons, and NCCL, which takes a name for a prefix unless told otherwise.
-TEST_F(RankProgram, OneInterfaceForAll) {
+TEST_F(RankProgram, AppliesOneInterfaceToAll) {
   start.interface = "ib0";
   EXPECT_THAT(interface_variables(), testing::IsEmpty());
   const Program by_mpirun = rank_program(allocation, start);
@@ -103,7 +103,7 @@ TEST_F(RankProgram, OneInterfaceForAll) {
 }
 
 // If the interface comes only from the nodes' names, the user's exported variables win. --interface wins over them.
-TEST_F(RankProgram, TheUsersVariablesWinOverTheRoutes) {
+TEST_F(RankProgram, UserVariablesOverrideRoutes) {
   setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
   setenv("OMPI_MCA_btl_tcp_if_exclude", "lo", 1);
   start.interface = "eth0";
@@ -134,7 +134,7 @@ struct Environment : testing::Test {
   }
 };
 
-TEST_F(Environment, WhatGoesToEveryRank) {
+TEST_F(Environment, SelectsTheVariablesForRanks) {
   EXPECT_THAT(forwarded_names({}), AllOf(Contains("STRATA_X"), Contains("NCCL_X"), Contains("LD_LIBRARY_PATH"),
                                          Not(Contains("MY_X")), Not(Contains("HOME"))));
   EXPECT_THAT(forwarded_names({"MY_X", "MY_NEW=v=w", "STRATA_X"}),
@@ -142,13 +142,13 @@ TEST_F(Environment, WhatGoesToEveryRank) {
   EXPECT_STREQ(std::getenv("MY_NEW"), "v=w");
 }
 
-TEST_F(Environment, ANameThatIsNotSetOrNoneIsRefused) {
+TEST_F(Environment, RefusesUnsetAndInvalidNames) {
   EXPECT_FAILURE(forwarded_names({"MY_NEW"}), Exit::usage, AllOf(HasSubstr("MY_NEW is not set"), HasSubstr("export")));
   for (const char* wrong : {"", "=x", "1X=2", "A B=1", "A-B"})
     EXPECT_FAILURE(forwarded_names({wrong}), Exit::usage, HasSubstr("is not a variable's name"));
 }
 
-TEST_F(Environment, WhatAgentsNeed) {
+TEST_F(Environment, SelectsTheVariablesForAgents) {
   EXPECT_THAT(agent_environment(),
               AllOf(Contains("STRATA_X=a b"), Contains("LD_LIBRARY_PATH=/x"), Not(Contains("NCCL_X=1"))));
 }

@@ -11,8 +11,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// With very few parameters a pass only wakes threads, so the measurement must not continue for hours.
-TEST(BenchAdam, EndsAlsoWithTheFewestParameters) {
+// With very few parameters a pass does little more than wake threads, but the measurement must not continue for hours.
+TEST(BenchAdam, EndsEvenWithTheFewestParameters) {
   BenchOptions options;
   options.parameters = 4096;
   options.threads = 1;

@@ -24,7 +24,7 @@ BenchOptions options(const std::string& size) {
   return out;
 }
 
-TEST(BenchKernels, TimesEachAgainstACopy) {
+TEST(BenchKernels, ComparesEachKernelWithACopy) {
   const tests::ScratchFolder folder;
   BenchOptions wanted = options("16MiB");
   wanted.json = folder.path() / "kernels.json";
@@ -37,7 +37,7 @@ TEST(BenchKernels, TimesEachAgainstACopy) {
     EXPECT_THAT(text.str(), HasSubstr(kernel));
 }
 
-TEST(BenchKernels, RefusesWhatIsTooSmallToMeasure) {
+TEST(BenchKernels, RefusesSizesTooSmallToMeasure) {
   EXPECT_FAILURE((void)bench(options("1MiB")), Exit::usage, HasSubstr("16MiB"));
   EXPECT_FAILURE((void)bench(options("many")), Exit::usage, HasSubstr("--size many"));
 }

@@ -10,7 +10,7 @@
 namespace strata::launcher {
 namespace {
 
-TEST(RandomDocumentsTest, ATokenFileThatARunTakes) {
+TEST(RandomDocumentsTest, MakesAValidTokenFile) {
   const tests::ScratchFolder folder;
   for (const std::int64_t vocabulary : {50, 70000}) {
     write_random_documents(folder.path() / "a.bin", vocabulary, 64, 5000);
@@ -29,7 +29,7 @@ TEST(RandomDocumentsTest, ATokenFileThatARunTakes) {
   }
 }
 
-TEST(RandomDocumentsTest, EveryKindOfLabelIsOneThatClassifiersTake) {
+TEST(RandomDocumentsTest, MakesValidLabelsOfEveryKind) {
   const tests::ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "a.bin";
   for (const auto& [labels, begins] :

@@ -36,7 +36,7 @@ double attribute(const std::string& svg, const std::string& inside, const std::s
   return at < end ? std::strtod(svg.c_str() + at + key.size(), nullptr) : -1;
 }
 
-TEST(MemoryChartTest, ADotPerSettingThatRan) {
+TEST(MemoryChartTest, DrawsADotPerMeasuredSetting) {
   MemoryRow large = row(Kind::none, 1, 1, 1);
   large.result.reset();
   const std::string svg = memory_chart({row(Kind::none, 1, 800, 50), row(Kind::none, 2, 400, 100),
@@ -47,18 +47,18 @@ TEST(MemoryChartTest, ADotPerSettingThatRan) {
                          HasSubstr("prefers-color-scheme: dark"), HasSubstr(">peak of RAM, MiB<"), HasSubstr(">a CPU<"),
                          HasSubstr("fastest: bf16, recompute none, 1 micro-batch, optimizer on host"),
                          HasSubstr("least memory: bf16, recompute none, 2 micro-batches")));
-  // Half the memory lies at half the way, twice the time at twice the height.
+  // Half the memory is at half the width, and twice the time at twice the height.
   const double left = 84, bottom = 496;
   const std::string first = "bf16, recompute none, 1 micro-batch, optimizer on host: 800.0 MiB, 50.0 ms";
   const std::string second = "bf16, recompute none, 2 micro-batches, optimizer on host: 400.0 MiB, 100.0 ms";
   EXPECT_NEAR(attribute(svg, first, "cx=\"") - left, 2 * (attribute(svg, second, "cx=\"") - left), 0.2);
   EXPECT_NEAR(2 * (bottom - attribute(svg, first, "cy=\"")), bottom - attribute(svg, second, "cy=\""), 0.2);
   EXPECT_GT(attribute(svg, first, " r=\""), attribute(svg, second, " r=\""));
-  EXPECT_EQ(count(svg, "<rect"), 2u) << "of block, in the picture and in the legend";
-  EXPECT_THAT(svg, Not(HasSubstr(">fp32</text>"))) << "only what there is";
+  EXPECT_EQ(count(svg, "<rect"), 2u) << "one in the picture, one in the legend";
+  EXPECT_THAT(svg, Not(HasSubstr(">fp32</text>"))) << "only dtypes in use";
 }
 
-TEST(MemoryChartTest, NothingRan) {
+TEST(MemoryChartTest, HandlesNoMeasurements) {
   EXPECT_THAT(memory_chart({}, MemoryOf::gpu, "t", ""),
               AllOf(HasSubstr("no setting ran"), testing::EndsWith("</svg>\n")));
 }

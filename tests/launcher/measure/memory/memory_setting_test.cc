@@ -23,7 +23,7 @@ std::size_t settings_count(const std::vector<std::string>& only, bool has_drive 
   return memory_settings(only, has_drive).size();
 }
 
-TEST(MemorySettingTest, EveryCombinationOnce) {
+TEST(MemorySettingTest, ListsEveryCombinationOnce) {
   const auto all = memory_settings({}, true);
   std::set<std::tuple<int, int, int, int>> seen;
   for (const MemorySetting& s : all)
@@ -31,7 +31,7 @@ TEST(MemorySettingTest, EveryCombinationOnce) {
         {static_cast<int>(s.precision), static_cast<int>(s.recompute), s.accumulation, static_cast<int>(s.optimizer)});
   EXPECT_EQ(all.size(), 81u);
   EXPECT_EQ(seen.size(), 81u);
-  // Below each the same with the optimizer elsewhere.
+  // Each setting is followed by the same one with the optimizer in another tier.
   EXPECT_EQ(all[0].optimizer, Tier::device);
   EXPECT_EQ(all[1].optimizer, Tier::host);
   EXPECT_EQ(all[2].optimizer, Tier::nvme);
@@ -39,7 +39,7 @@ TEST(MemorySettingTest, EveryCombinationOnce) {
   EXPECT_EQ(settings_count({}, false), 54u) << "without a drive";
 }
 
-TEST(MemorySettingTest, SomeOfThem) {
+TEST(MemorySettingTest, SelectsSettings) {
   EXPECT_EQ(settings_count({"precision=bf16"}), 27u);
   EXPECT_EQ(settings_count({"precision=bf16,fp32", "recompute=none", "optimizer=device"}), 6u);
   EXPECT_EQ(settings_count({"accumulation=2", "recompute=none,block", "precision=fp16", "optimizer=host"}), 2u);
@@ -49,7 +49,7 @@ TEST(MemorySettingTest, SomeOfThem) {
   EXPECT_FAILURE(settings_count({"optimizer=nvme"}, false), Exit::usage, HasSubstr("needs memory.nvme"));
 }
 
-TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {
+TEST(MemorySettingTest, KeepsTheStepAndSavesNothing) {
   const std::vector<std::string> sets = {
       "model.preset=tiny-gpt2",    "training.global_batch_size=8", "training.micro_batch_size=2",
       "checkpoint.dir=/tmp/x",     "checkpoint.every=1",           "report.dir=/tmp/y",
@@ -64,14 +64,14 @@ TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {
   EXPECT_EQ(r.accumulation_steps(1), 4);
   EXPECT_EQ(r.training.max_steps, 7);
   EXPECT_EQ(r.zero.optimizer, Tier::device);
-  EXPECT_EQ(r.zero.activations, Tier::device) << "of no recomputation nothing moves";
+  EXPECT_EQ(r.zero.activations, Tier::device) << "without recomputation, nothing moves";
   EXPECT_EQ(recipe_with(given, {device::DType::fp16, Kind::block, 4, Tier::device}, 8, 7).zero.activations, Tier::host);
   EXPECT_FALSE(r.checkpoint.dir);
   EXPECT_FALSE(r.evaluation.asked());
   EXPECT_FALSE(r.report.dir);
   EXPECT_EQ(r.control.listen, "off");
   EXPECT_EQ(r.optimizer.learning_rate, 1);
-  // As a file it is a recipe, too.
+  // The file is a recipe, too.
   const std::string text = runtime::to_toml(r);
   EXPECT_THAT(text, AllOf(HasSubstr("training.gradient_accumulation_steps = 4\n"),
                           testing::Not(HasSubstr("global_batch_size")), testing::Not(HasSubstr("checkpoint"))));
@@ -79,13 +79,13 @@ TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {
                  AllOf(HasSubstr("6 sequences"), HasSubstr("4 micro-batches"), HasSubstr("--only accumulation")));
 }
 
-TEST(MemorySettingTest, TheBatchOfARecipe) {
+TEST(MemorySettingTest, UsesTheRecipesBatch) {
   const auto batch = [](const std::vector<std::string>& more) {
     std::vector<std::string> sets = {"model.preset=tiny-gpt2"};
     sets.insert(sets.end(), more.begin(), more.end());
     return batch_of(runtime::load_recipe({}, sets));
   };
-  EXPECT_EQ(batch({}), 4) << "that each accumulation divides";
+  EXPECT_EQ(batch({}), 4) << "a batch that each accumulation divides";
   EXPECT_EQ(batch({"training.micro_batch_size=6"}), 6);
   EXPECT_EQ(batch({"training.micro_batch_size=6", "training.gradient_accumulation_steps=2"}), 12);
 }

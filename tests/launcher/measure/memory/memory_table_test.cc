@@ -27,15 +27,16 @@ MemoryRow table_row(DType precision, int accumulation, Tier optimizer, const std
   return out;
 }
 
-TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
+TEST(MemoryTableTest, ALineShowsPlannedAndMeasuredMemory) {
   const MemoryRow ran = table_row(DType::bf16, 2, Tier::host, "0123456789abcdef");
   EXPECT_EQ(
       memory_line(ran, MemoryOf::cpu),
       "bf16      sqrt           2  host        340.0 MiB  338.0 MiB  420.0 MiB       12.2   3.500000  01234567\n");
-  EXPECT_THAT(memory_line(ran, MemoryOf::gpu), HasSubstr("  300.0 MiB  299.0 MiB  ")) << "the host's is not short";
+  EXPECT_THAT(memory_line(ran, MemoryOf::gpu), HasSubstr("  300.0 MiB  299.0 MiB  "))
+      << "the host's memory is not short";
   EXPECT_EQ(memory_header(MemoryOf::cpu).size() - memory_header(MemoryOf::cpu).find('\n') - 1,
             memory_line(ran, MemoryOf::cpu).size() - 4)
-      << "columns stand below their names";
+      << "columns align with their names";
   MemoryRow large = table_row(DType::fp32, 1, Tier::device, "");
   large.fits = false;
   EXPECT_THAT(memory_line(large, MemoryOf::cpu), AllOf(HasSubstr("340.0 MiB"), HasSubstr("does not fit\n")));
@@ -44,7 +45,7 @@ TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
   EXPECT_THAT(memory_line(failed, MemoryOf::cpu), HasSubstr("  strata: the loss is not finite\n"));
 }
 
-TEST(MemoryTableTest, BitsArePromisedWithinAPrecisionAndAMicroBatch) {
+TEST(MemoryTableTest, ComparesBitsWithinAPrecisionAndMicroBatch) {
   std::vector<MemoryRow> rows = {table_row(DType::bf16, 1, Tier::device, "a"),
                                  table_row(DType::bf16, 1, Tier::host, "a"), table_row(DType::bf16, 2, Tier::host, "b"),
                                  table_row(DType::fp32, 1, Tier::device, "c"),

@@ -84,8 +84,9 @@ const AttentionSpec kWays[] = {
     {.heads = 2, .kv_heads = 2, .head_dim = 8, .dropout = 0.3f},
 };
 
-// As in expect_block_matches(), a derivative along two random directions against central differences of the reference.
-TEST(AttentionPartTest, EveryWayMatchesTheReference) {
+// As in expect_block_matches(), derivatives along two random directions are compared with central differences of the
+// reference.
+TEST(AttentionPartTest, EveryVariantMatchesTheReference) {
   constexpr double kTolerance = 5e-6, kStep = 1e-5;
   for (const AttentionSpec& way : kWays) {
     SCOPED_TRACE(::testing::Message() << way.heads << " heads over " << way.kv_heads << ", window " << way.window
@@ -115,7 +116,7 @@ TEST(AttentionPartTest, EveryWayMatchesTheReference) {
 }
 
 // Rows that arrive piece by piece find earlier rows in the cache.
-TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
+TEST(AttentionPartTest, RowsAfterTheCacheMatchTheCompleteSequence) {
   for (const AttentionSpec& way : kWays) {
     if (!way.causal || way.dropout > 0) continue;
     Attention whole(way, 1), piece(way, 1, kAttendedRows, 4), row(way, 1, kAttendedRows, 1);
@@ -131,7 +132,7 @@ TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
       for (std::size_t i = 0; i < rows * width; ++i) next.rows.set(i, whole.rows[first * width + i]);
       next.context.cache = {piece.cache.view(), first, rows};
       next.forward();
-      // The same sums in another order, in fp32.
+      // The sums are the same but in another order, in fp32.
       for (std::size_t i = 0; i < rows * way.query_width(); ++i)
         ASSERT_NEAR(next.mixed[i], whole.mixed[first * way.query_width() + i], 2e-6) << first << ", " << i;
       first += rows;
@@ -141,7 +142,7 @@ TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
   }
 }
 
-TEST(AttentionPartTest, ARunThatGeneratesSetsNothingUp) {
+TEST(AttentionPartTest, GenerationNeedsNoSetUp) {
   Attention trains(kWays[0]), generates(kWays[0], 1, kAttendedRows);
   EXPECT_FALSE(trains.part.set_up(trains.lane).empty());
   EXPECT_TRUE(generates.part.set_up(generates.lane).empty());

@@ -17,8 +17,8 @@ BlockOperations operations(std::size_t width, std::size_t heads) {
           linear(8),    linear(16), linear(width), linear(24)};
 }
 
-// Scratch is as large as the call that needs the most.
-TEST(BlockOperations, ScratchIsThatOfTheLargest) {
+// Scratch is as large as the largest need of any call.
+TEST(BlockOperations, ScratchFitsTheLargestCall) {
   const BlockOperations attends = operations(8, 64), multiplies = operations(std::size_t{1} << 15, 1);
   const std::size_t attention = attends.attention.scratch_bytes(2), product = multiplies.up.scratch_bytes(2);
   ASSERT_GT(attention, scratch_bytes(attends.linears(), 2));
@@ -27,7 +27,7 @@ TEST(BlockOperations, ScratchIsThatOfTheLargest) {
   EXPECT_EQ(multiplies.scratch_bytes(), product);
 }
 
-TEST(BlockOperations, EachPartHasItsProduct) {
+TEST(BlockOperations, ListsTheProductOfEachPart) {
   const BlockOperations block = operations(32, 2);
   const std::size_t want[] = {2 * 8, 2 * 16, 2 * 32, 2 * 24};
   for (std::size_t part = 0; part < 4; ++part) EXPECT_EQ(block.linears()[part]->out(), want[part]) << part;

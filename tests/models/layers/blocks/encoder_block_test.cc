@@ -23,7 +23,7 @@ struct EncoderBlockShape {
   float attention_dropout = 0, projection_dropout = 0, down_dropout = 0;
   std::size_t batch = 2, seq = 11;
 };
-constexpr double kEncoderBlockEps = 0.03;  // large enough to see whether it is used
+constexpr double kEncoderBlockEps = 0.03;  // large enough to show whether it is used
 constexpr std::size_t kEncoderBlockLayer = 1;
 
 // TestedEncoder `kEncoderBlockLayer` of two.
@@ -54,12 +54,12 @@ struct TestedEncoder {
   UnitRunner runner;
 };
 const std::string kPrefix = "layer.1.";
-// It moves all scores of a row alike, and so no probability.
+// It shifts all scores of a row equally, so it changes no probability.
 const std::string kUnmoved = "key.bias";
 
 Doubles reference(const EncoderBlockShape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const std::size_t d = s.hidden;
-  // One stream of random numbers for every place of every layer, none of them the embedding's.
+  // Every place in every layer has its own stream of random numbers, which differs from the embedding's.
   const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kEncoderBlockLayer * 4 + 4 + place); };
   const auto dense = [&](const Doubles& in, std::size_t width, const std::string& name) {
     return linear(in, width, w.at(name + ".weight"), w.at(name + ".bias"), false);
@@ -88,8 +88,8 @@ TEST(EncoderBlockTest, MatchesTheReference) {
   expect_matches({.hidden = 32, .heads = 4, .inner = 128});
 }
 
-// Gaps after every parameter, so that queries, keys and values take a product each.
-TEST(EncoderBlockTest, OfOddSizesMatchesTheReference) {
+// There are gaps after every parameter, so that queries, keys and values need a product each.
+TEST(EncoderBlockTest, OddSizesMatchTheReference) {
   expect_matches({.hidden = 30, .heads = 3, .inner = 50});
 }
 
@@ -121,7 +121,7 @@ TEST(EncoderBlockTest, IsIndependentOfThePlan) {
   }
 }
 
-TEST(EncoderBlockTest, SixteenBitsAreWithinTheirFormat) {
+TEST(EncoderBlockTest, SixteenBitErrorsAreWithinTheirFormat) {
   const EncoderBlockShape shape{.hidden = 48,
                                 .heads = 3,
                                 .inner = 96,

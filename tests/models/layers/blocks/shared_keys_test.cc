@@ -14,7 +14,7 @@ using device::Lane;
 using device::testing::Array;
 using device::testing::in_lane;
 
-// Eight heads and two of keys, of 3 elements, in eight shards: four shards read each head of keys.
+// Eight query heads and two key heads of 3 elements are cut into eight shards, so that four shards read each key head.
 constexpr std::size_t kKeysTokens = 5, kHeadDim = 3, kShards = 8, kSharers = 4, kKeysSize = kKeysTokens * 2 * kHeadDim,
                       kRowWidth = 3 * kHeadDim;
 
@@ -28,7 +28,7 @@ struct RankOfKeys {
         workspace(DType::fp32, work.bytes() / sizeof(float)),
         partial(DType::fp32, keys.crossing()),
         total(DType::bf16, keys.crossing()) {
-    // Their magnitudes differ, so that sums depend on the order.
+    // Magnitudes differ, so that sums depend on their order.
     for (std::size_t v = 0; v < count; ++v)
       for (std::size_t i = 0; i < kKeysSize; ++i)
         keys.gradients(workspace.view(), v).as<float>()[i] =
@@ -50,7 +50,7 @@ struct RankOfKeys {
   Array saved, workspace, partial, total;
 };
 
-TEST(SharedKeysTest, ShardsHaveTheKeysOfTheFirst) {
+TEST(SharedKeysTest, ShardsReadTheKeysOfTheFirst) {
   RankOfKeys rank(0, kShards);
   EXPECT_TRUE(rank.keys.any());
   EXPECT_EQ(rank.keys.sharers(), kSharers);
@@ -118,7 +118,7 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
     EXPECT_EQ(ranks[1].d_heads[i], 0) << "it has no weights of keys";
 }
 
-TEST(SharedKeysTest, AsManyHeadsAsShardsShareNothing) {
+TEST(SharedKeysTest, NothingIsSharedWithOneHeadPerShard) {
   Slots save, work;
   const SharedKeys keys({kKeysTokens, 8, 4, kHeadDim, {0, 4, 4}, DType::fp32}, save, work);
   EXPECT_FALSE(keys.any());

@@ -17,7 +17,7 @@ using testing::Weights;
 constexpr std::size_t kHeadInputHidden = 30;
 constexpr float kHeadInputEps = 1e-3f;
 
-// The piece alone, as a unit: the transform and the norm after it.
+// The piece as a unit by itself: the transform and the norm after it.
 class HeadInputUnit final : public Unit {
  public:
   explicit HeadInputUnit(const RunShape& run) : Unit("input"), piece_(run, kHeadInputHidden) {
@@ -89,7 +89,7 @@ TEST(HeadInputTest, IsIndependentOfThePlan) {
     testing::expect_block_is_independent_of_the_plan([&](int threads) { return Input(dtype, threads); });
 }
 
-TEST(HeadInputTest, SixteenBitsAreWithinTheirFormat) {
+TEST(HeadInputTest, SixteenBitErrorsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Input narrow(dtype), wide(DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 4);

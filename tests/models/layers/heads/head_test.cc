@@ -24,7 +24,7 @@ using testing::relative_error;
 using testing::sum;
 using testing::UnitRunner;
 
-constexpr float kHeadEps = 0.03f;  // large enough to see whether it is used
+constexpr float kHeadEps = 0.03f;  // large enough to show whether it is used
 
 struct Shape {
   std::size_t vocabulary, hidden, tokens;
@@ -194,7 +194,7 @@ TEST_P(HeadTest, LossesAloneAreTheSameAndWriteNoGradient) {
     for (std::size_t i = 0; i < gradients->size(); ++i) ASSERT_TRUE(gradients->is_untouched(i));
 }
 
-TEST_P(HeadTest, ThreadsDoNotShow) {
+TEST_P(HeadTest, ResultsDoNotDependOnThreads) {
   TestedHead one(GetParam(), 1), three(GetParam(), 3);
   EXPECT_EQ(one->loss(true), three->loss(true));
   EXPECT_TRUE(one->dx.bits() == three->dx.bits());
@@ -202,7 +202,7 @@ TEST_P(HeadTest, ThreadsDoNotShow) {
   EXPECT_TRUE(one->gradients.bits() == three->gradients.bits());
 }
 
-TEST_P(HeadTest, TileByTileIsTheSame) {
+TEST_P(HeadTest, TilesGiveTheSameResult) {
   TestedHead head(GetParam());
   const double loss = head->loss(true);
   const auto dx = head->dx.bits(), gradients = head->gradients.bits(), tied = head->shared_gradients.bits();
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
                          ::testing::Values(Shape{97, 24, 50, true, true}, Shape{97, 24, 50, true, false},
                                            Shape{97, 24, 50, false, true}, Shape{97, 24, 50, false, false},
                                            Shape{64, 64, 33, true, true},  // the table ends with a block: no tail
-                                           // Three tiles of the table; the last is short.
+                                           // There are three tiles of the table, and the last is short.
                                            Shape{8200, 24, 50, true, true}, Shape{8200, 24, 50, false, false},
                                            Shape{8200, 24, 50, true, true, DType::bf16},
                                            Shape{97, 24, 50, true, true, DType::bf16},
@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
 // The loss takes 13 of 50 rows and has room for 16. The result is as if there were no other rows.
 class LossRowsTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(LossRowsTest, AreAllThatTheHeadSees) {
+TEST_P(LossRowsTest, TheHeadIgnoresOtherRows) {
   constexpr std::size_t kRoom = 16, kTaken = 13;
   Shape whole = GetParam(), few = whole;
   whole.loss_rows = few.tokens = kRoom;
@@ -286,7 +286,7 @@ TEST(HeadTransformTest, GradientsAreDifferencesOfTheLoss) {
     buffer.set(i, at);
     return (above - below) / (2 * kStep);
   };
-  // The step's square, times a third derivative of about the gradient's size.
+  // The error is the step's square times a third derivative of about the gradient's size.
   constexpr double kError = 2e-3;
   const std::size_t w = head->parameter("transform.weight").offset, b = head->parameter("transform.bias").offset;
   for (const std::size_t i : {0, 7, 300, 575}) EXPECT_NEAR(slope(head->parameters, w + i), weight[i], kError);
@@ -294,7 +294,7 @@ TEST(HeadTransformTest, GradientsAreDifferencesOfTheLoss) {
   for (const std::size_t i : {0, 100, 479}) EXPECT_NEAR(slope(head->x, i), dx[i], kError);
 }
 
-// Large enough that the logits do not exist all at once: a chunk of 64 rows and one of 63.
+// The case is so large that not all logits exist at once: there are chunks of 64 and 63 rows.
 TEST(HeadChunksTest, MatchTheReference) {
   for (const bool tied : {false, true}) {
     TestedHead head({200003, 2, 127, tied, tied, DType::fp32, tied});
@@ -335,7 +335,7 @@ TEST(HeadChunksTest, ChunkingChangesSumsByTheirRoundingOnly) {
   }
 }
 
-TEST(HeadUnitTest, WhereNoLabelCountsNothingIsLearnt) {
+TEST(HeadUnitTest, GradientsAreZeroWithoutLabels) {
   TestedHead head({97, 24, 50, true, true});
   for (std::int32_t& label : head->labels) label = device::kIgnoredLabel;
   EXPECT_EQ(head->loss(true), 0);

@@ -55,7 +55,7 @@ TEST(LossRowsTest, GradientsGoBackToTheirRows) {
   EXPECT_TRUE(r.dx.guard_is_whole());
 }
 
-TEST(LossRowsTest, AllRowsStayWhereTheyLie) {
+TEST(LossRowsTest, TakingAllRowsMovesNone) {
   Rows r({});
   EXPECT_FALSE(r.rows.picks());
   EXPECT_EQ(r.rows.count(), kLossRowsTokens);

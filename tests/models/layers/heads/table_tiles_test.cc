@@ -25,7 +25,7 @@ std::vector<Seen> tiles_of(std::size_t vocabulary, const ShardRange& shards) {
   return seen;
 }
 
-TEST(TableTiles, AWholeTableIsCutFromItsFirstRow) {
+TEST(TableTiles, ACompleteTableIsCutFromItsFirstRow) {
   EXPECT_EQ(tiles_of(9000, {}), (std::vector<Seen>{{0, 4096, 0, 0}, {4096, 4096, 0, 4096}, {8192, 808, 0, 8192}}));
   EXPECT_EQ(tiles_of(10, {}), (std::vector<Seen>{{0, 10, 0, 0}}));
 }
@@ -36,7 +36,7 @@ TEST(TableTiles, EachShardHasTilesOfItsOwn) {
   EXPECT_EQ(tiles_of(9999, {1, 1, 2}), (std::vector<Seen>{{5000, 4096, 0, 0}, {9096, 903, 0, 4096}}));
 }
 
-// Memory is planned for as many words as any rank has.
+// Memory is planned for the largest number of words of any rank.
 TEST(TableTiles, AreTheSameOnEveryRankUpToTheLastWords) {
   for (const std::size_t first : {0, 2}) {
     const TableTiles tiles(9999, kCpu, {first, 2, 4});

@@ -70,7 +70,7 @@ class LinearTest : public ::testing::TestWithParam<LinearCase> {
     return tensor.weight + (c_.input_major ? i * tensor.out + o : o * c_.in + i);
   }
   void expect_near(double value, double reference, double scale, std::size_t terms, const std::string& what) {
-    // At most one rounding to the dtype, and one fp32 rounding per term of the sum.
+    // Allows one rounding to the dtype, and one fp32 rounding per term of the sum.
     EXPECT_NEAR(value, reference, device::testing::tolerance(c_.dtype, reference, scale, terms + 1.0)) << what;
   }
 
@@ -104,7 +104,7 @@ TEST_P(LinearTest, Forward) {
   });
 }
 
-TEST_P(LinearTest, GeluBehindSeesTheOutput) {
+TEST_P(LinearTest, GeluAfterTheLayerSeesTheOutput) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.gelu_after = gelu;
@@ -119,7 +119,7 @@ TEST_P(LinearTest, GeluBehindSeesTheOutput) {
 }
 
 // A call of one row takes another code path, with gelu as a separate operation.
-TEST_P(LinearTest, GeluBehindOneRow) {
+TEST_P(LinearTest, GeluAfterOneRow) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.rows = 1;
@@ -154,7 +154,7 @@ TEST_P(LinearTest, BackwardInput) {
 }
 
 // The slope of gelu (at most 1.13) in double precision. fp32's differs by a few roundings.
-TEST_P(LinearTest, GeluBeforeTakesTheGradientThrough) {
+TEST_P(LinearTest, GradientPassesThroughAGeluBeforeTheLayer) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.gelu_before = gelu;
@@ -237,7 +237,7 @@ TEST(LinearGroupsTest, NeighboursWithoutAGapAreOneProduct) {
   };
   EXPECT_EQ(products(16 * 16, false), 3u);
   EXPECT_EQ(products(16 * 16 + 256, false), 6u);
-  EXPECT_EQ(products(16 * 16, true), 6u);  // side by side in memory is not side by side in a row
+  EXPECT_EQ(products(16 * 16, true), 6u);  // adjacent in memory does not mean adjacent in a row
 }
 
 }  // namespace

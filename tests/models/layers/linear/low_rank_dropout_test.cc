@@ -1,4 +1,4 @@
-// Dropout of what a linear layer's adapters multiply, against double precision.
+// Compares dropout of the input of a linear layer's adapters with double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,10 +16,10 @@ using device::DType;
 using device::testing::Array;
 
 // A multiplies x after dropout, which has its own site for each tensor. The gradient passes through the same dropout.
-TEST(LowRankDropout, IsOfWhatAMultiplies) {
+TEST(LowRankDropout, AppliesToTheInputOfA) {
   constexpr std::size_t kRows = 5, kIn = 64, kOut = 8;
   constexpr float kProbability = 0.5f;
-  // W is zeros, so that all that comes out is the adapters'.
+  // W is zero, so that the output comes from the adapters alone.
   Linear::Spec spec{
       kRows, kIn,   {{kOut, offset_in(PoolKind::frozen, 0)}, {kOut, offset_in(PoolKind::frozen, kOut * kIn)}},
       false, false, DType::fp32};
@@ -83,7 +83,7 @@ TEST(LowRankDropout, IsOfWhatAMultiplies) {
 
 // With DoRA, as in peft, W multiplies the dropped elements of x without a scale: y = W (x - x') + g (W + s B A) x'.
 // Compared with double precision; gradients are finite differences of the loss sum(y dy).
-TEST(LowRankDropout, OfDoraIsPefts) {
+TEST(LowRankDropout, MatchesPeftWithDora) {
   constexpr std::size_t kRows = 5, kIn = 32, kOut = 8;
   constexpr float kProbability = 0.5f;
   for (const bool major : {false, true}) {

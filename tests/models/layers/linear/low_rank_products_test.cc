@@ -1,4 +1,4 @@
-// Linear layers with adapters: y = W x + s B(A x), and all gradients, against double precision.
+// Compares linear layers with adapters, y = W x + s B(A x), and all gradients with double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -89,7 +89,7 @@ class LowRankTest : public ::testing::TestWithParam<LowRankProductsCase> {
     for (std::size_t i = 0; i < c_.in; ++i) sum += x_[row * c_.in + i] * a(t, r, i);
     return sum * t.low_rank.scale;
   }
-  // Gradient of the scaled x A^T.
+  // The gradient of the scaled x A^T.
   double d_down(const Linear::Tensor& t, const std::vector<double>& d_z, std::size_t column, std::size_t row,
                 std::size_t r) const {
     double sum = 0;
@@ -140,7 +140,7 @@ TEST_P(LowRankTest, Forward) {
   });
 }
 
-TEST_P(LowRankTest, WithoutBItIsTheLayerItself) {
+TEST_P(LowRankTest, WithoutBEqualsTheLayerItself) {
   if (c_.dora) GTEST_SKIP() << "a magnitude scales it";
   Linear::Spec plain = spec_;
   for (Linear::Tensor& tensor : plain.tensors) tensor.low_rank = {};

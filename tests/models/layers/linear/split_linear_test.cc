@@ -18,7 +18,7 @@ using device::testing::in_lane;
 
 constexpr std::size_t kSplitLinearRows = 24, kIn = 32, kOut = 64;
 
-// Small whole numbers, whose sums are exact in any order.
+// Small integers, whose sums are exact in any order.
 Array whole_numbers(DType dtype, std::size_t size, unsigned seed) {
   Array a(dtype, size);
   std::mt19937 engine(seed);
@@ -48,7 +48,7 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
   Parameter weight{"w", shape, 0, true, {}, false}, bias{"b", {kOut}, 0, true, {}, false};
   weight.slice = {outputs == input_major ? 1u : 0u, 1, shards};
   bias.slice = {0, 1, outputs ? shards : 1};
-  // Gaps of 256 elements between tensors hold what is never read.
+  // The gaps of 256 elements between tensors are never read.
   constexpr std::size_t kStride = kIn * kOut + 256;
   Array parameters = Array::random(dtype, 2 * shards * kStride, 9), gradients(dtype, 2 * shards * kStride);
   SplitLinear::Offsets offsets;
@@ -93,7 +93,7 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
   return r;
 }
 
-TEST(SplitLinear, GivesTheResultsOfTheWholeLayer) {
+TEST(SplitLinear, MatchesTheCompleteLayer) {
   for (const CutSide side : {CutSide::outputs, CutSide::inputs})
     for (const bool input_major : {false, true})
       for (const DType dtype : {DType::fp32, DType::bf16}) {
@@ -110,7 +110,7 @@ TEST(SplitLinear, GivesTheResultsOfTheWholeLayer) {
       }
 }
 
-TEST(SplitLinear, ScratchOfSeveralIsTheLargest) {
+TEST(SplitLinear, ScratchFitsTheLargestShard) {
   const SplitLinear narrow = Linear({kSplitLinearRows, 16, {{16, 0}}, false, false, DType::bf16});
   const SplitLinear wide = Linear({kSplitLinearRows, 64, {{48, 0, 8192}, {80, 4096, 8448}}, true, false, DType::bf16});
   ASSERT_LT(narrow.scratch_bytes(1), wide.scratch_bytes(1));

@@ -20,7 +20,7 @@ constexpr const char* kConfig = R"({"model_type":"qwen3","hidden_size":32,"num_a
     "vocab_size":50,"rope_parameters":{"rope_theta":5000.0,"rope_type":"default"},"dtype":"bfloat16",
     "eos_token_id":[2,3],"architectures":["Qwen3ForCausalLM"]})";
 
-// A number for each place, none exact in bf16.
+// A number for each place, none of which is exact in bf16.
 class Counting final : public WeightSource {
  public:
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -58,7 +58,7 @@ class ExporterTest : public testing::Test {
         }
       }
     EXPECT_EQ(file.tensors().size(), tensors);
-    EXPECT_EQ(file.metadata().at("format"), "pt") << "transformers refuses a file without";
+    EXPECT_EQ(file.metadata().at("format"), "pt") << "transformers refuses a file without it";
   }
 
   tests::ScratchFolder folder_;
@@ -109,7 +109,7 @@ TEST_F(ExporterTest, CopiesTheTokenizersFiles) {
   expect_whole(out("model"), device::DType::fp32);
 }
 
-TEST_F(ExporterTest, TouchesNothingThatIsThere) {
+TEST_F(ExporterTest, ChangesNoExistingFile) {
   folder_.write("model/notes.txt", "mine");
   EXPECT_FAILURE(export_to(out("model"), {}), Exit::usage, HasSubstr("not empty"));
   std::ofstream(out("file")).close();
@@ -132,17 +132,17 @@ TEST_F(ExporterTest, AFailureLeavesNothingBehind) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
+TEST_F(ExporterTest, AddsAMissingArchitecture) {
   const char* gpt2 = R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":1,"n_positions":24,"vocab_size":50})";
   export_model(models::Config::parse(gpt2, "config"), Counting(), {}, out("model"), {});
   EXPECT_EQ(models::Config::read(out("model")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
-  // The same holds for a model that was a body when training began: the export has the head.
+  // The same is true for a model that had no head when training began: the export has the head.
   const std::string body = std::string(gpt2).insert(1, R"("architectures":["GPT2Model"],)");
   export_model(models::Config::parse(body, "config"), Counting(), {}, out("body"), {});
   EXPECT_EQ(models::Config::read(out("body")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
 }
 
-// An encoder from transformers, exported again: every tensor has its name, and there are no others.
+// An encoder from transformers is exported again. Every tensor keeps its name, and there are no others.
 TEST(ExportedEncoder, HasTheTensorsThatTransformersWrote) {
   for (const char* name : {"bert", "roberta", "distilbert", "modernbert", "classes/bert_single",
                            "classes/modernbert_mean", "classes/modernbert_tokens"}) {

@@ -1,4 +1,4 @@
-// A folder of peft's exported as a model: merged into the base that it names.
+// A peft folder that is exported as a model is merged into the base that it names.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(MergedExport, IsThatOfTheCheckpoint) {
+TEST(MergedExport, EqualsTheExportOfTheCheckpoint) {
   for (const char* dora : {"adapter.dora=false", "adapter.dora=true"}) {
     const SavedRun run;
     const auto place = [&](const char* name) { return run.folder().path() / name; };

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
+TEST(ModelFolderTest, UsesTheNewestCompleteCheckpoint) {
   const SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3", "checkpoint.keep=9"}), 3, {1, 2, 3});
   const auto chosen = [&] { return ModelFolder(run.checkpoints()).path().filename().string(); };
@@ -30,7 +30,7 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not complete: "));
 }
 
-TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
+TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   const tests::ScratchFolder folder;
   const auto refused = [&](const char* name, const std::string& words) {
     EXPECT_FAILURE(ModelFolder(folder.path() / name), Exit::usage, HasSubstr(words));
@@ -62,7 +62,7 @@ TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
 }
 
 // Nothing is downloaded: a name on the Hub is not a folder until somebody creates one.
-TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
+TEST(ModelFolderTest, AMissingFolderGivesTheDownloadCommand) {
   const SavedRun run;
   EXPECT_FAILURE((void)ModelFolder("HuggingFaceTB/SmolLM2-135M"), Exit::usage,
                  testing::AllOf(HasSubstr("there is no folder HuggingFaceTB/SmolLM2-135M"),
@@ -76,8 +76,9 @@ TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
   EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
 }
 
-// A folder's newest is read completely, even moments that the model does not need. One that is named itself is not.
-TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
+// A folder's newest checkpoint is read completely, even moments that the model does not need. A checkpoint that is
+// named itself is not.
+TEST(ModelFolderTest, AllRanksUseTheCheckpointOfATraining) {
   const SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
   const auto newest = run.checkpoints() / "step-00000003";
@@ -93,8 +94,8 @@ TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
   });
 }
 
-// If a run began with another run's checkpoint, its tokenizer is where the first run began.
-TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
+// If a run began with another run's checkpoint, its tokenizer is in the directory from which the first run started.
+TEST(ModelFolderTest, FindsTheDirectoryThroughAnEarlierRun) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {1, 2});
   const fs::path first = run.checkpoints() / "step-00000001", second = run.checkpoints() / "step-00000002";
@@ -115,7 +116,7 @@ TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
 }
 
 // In older manifests paths are relative to the folder in which the run was started, which may not be the current one.
-TEST(ModelFolderTest, ARelativePathOfAnOlderManifest) {
+TEST(ModelFolderTest, ResolvesRelativePathsOfOlderManifests) {
   const SavedRun run;
   run.run(1, run.sets(1), 1, {1});
   const fs::path checkpoint = run.checkpoints() / "step-00000001";

@@ -19,12 +19,12 @@ class ModelPlaces : public testing::Test {
   Manifest manifest_;
 };
 
-TEST_F(ModelPlaces, AnAbsolutePathIsTheModels) {
+TEST_F(ModelPlaces, UseAnAbsolutePath) {
   EXPECT_EQ(place("/models/small").path, "/models/small");
   EXPECT_FALSE(place("/models/small").guessed);
 }
 
-TEST_F(ModelPlaces, ARelativeCheckpointDirLeadsToTheFolderOfTheStart) {
+TEST_F(ModelPlaces, DeriveTheStartFolderFromARelativeCheckpointDir) {
   std::filesystem::create_directories(start_ / "hf");
   manifest_.recipe["checkpoint.dir"] = "\"runs/ck\"";
   EXPECT_EQ(place("hf").path, start_ / "hf");
@@ -33,13 +33,13 @@ TEST_F(ModelPlaces, ARelativeCheckpointDirLeadsToTheFolderOfTheStart) {
   EXPECT_NE(place("hf").path, start_ / "hf");
 }
 
-TEST_F(ModelPlaces, OtherwiseAFolderBesideTheCheckpointsIsAGuess) {
+TEST_F(ModelPlaces, OtherwiseGuessAFolderNextToTheCheckpoints) {
   std::filesystem::create_directories(start_ / "runs/hf");
   EXPECT_EQ(place("hf").path, start_ / "runs/hf");
   EXPECT_TRUE(place("hf").guessed);
 }
 
-TEST_F(ModelPlaces, AMissingModelHasThePlaceWhereItWas) {
+TEST_F(ModelPlaces, NameTheOriginalPlaceOfAMissingModel) {
   manifest_.recipe["checkpoint.dir"] = "\"runs/ck\"";
   EXPECT_EQ(place("../hf").path, folder_.path() / "hf");
   EXPECT_FALSE(place("../hf").guessed);

@@ -24,7 +24,7 @@ fs::path golden(const char* name) {
 class QuantisedExportTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, QuantisedExportTest, testing::Values("nf4/llama", "nf4/gpt2"));
 
-TEST_P(QuantisedExportTest, WritesWhatBitsandbytesHadWritten) {
+TEST_P(QuantisedExportTest, WritesBitsandbytesOriginalTensors) {
   const tests::ScratchFolder scratch;
   const fs::path out = scratch.path() / "out", folder = golden(GetParam());
   export_model(ModelFolder(folder), out, {.quantised = true});
@@ -51,7 +51,7 @@ TEST_P(QuantisedExportTest, WritesWhatBitsandbytesHadWritten) {
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
 }
 
-// Matrices of blocks are in 4 bits, and that of the head if it is asked for.
+// Matrices of blocks are in 4 bits, and the head's too if requested.
 class InFourBits final : public WeightSource {
  public:
   InFourBits(const models::Model& model, bool head) : model_(model), head_(head) {}
@@ -67,8 +67,8 @@ class InFourBits final : public WeightSource {
   bool head_;
 };
 
-// Without a list, transformers takes the head for numbers.
-TEST(QuantisedExportOfAHead, ListsWhatIsNotQuantised) {
+// Without a list, transformers treats the head as not quantised.
+TEST(QuantisedExportOfAHead, ListsUnquantisedModules) {
   const models::Config config = ModelFolder(golden("llama")).config();
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   for (const bool head : {false, true}) {
@@ -99,8 +99,9 @@ TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
                  testing::HasSubstr("set bnb_4bit_use_double_quant to false"));
 }
 
-// Neither its deltas nor modules that it saved are in the model, which others load next to the adapter.
-TEST(QuantisedExportOfAnAdapter, IsTheModelThatItIsOf) {
+// The model contains neither the adapter's factors nor the modules that it saved, because others load it next to the
+// adapter.
+TEST(QuantisedExportOfAnAdapter, WritesItsBaseModel) {
   const SavedRun run;
   std::vector<std::string> sets = run.sets(1, {"model.path=" + golden("nf4/llama").string(), "adapter.kind=lora",
                                                "adapter.modules_to_save=norm", "optimizer.learning_rate=0.1"});
@@ -116,7 +117,7 @@ TEST(QuantisedExportOfAnAdapter, IsTheModelThatItIsOf) {
     }
 }
 
-// transformers has GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
+// transformers stores GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
 TEST(ExportOfAQuantisedGpt2, WritesConv1D) {
   const tests::ScratchFolder scratch;
   const fs::path out = scratch.path() / "out";
@@ -137,7 +138,7 @@ TEST(ExportOfAQuantisedGpt2, WritesConv1D) {
   }
 }
 
-TEST(ExportOfNumbers, InFourBitsIsRefused) {
+TEST(ExportOfNumbers, CannotBeInFourBits) {
   const tests::ScratchFolder scratch;
   try {
     export_model(ModelFolder(golden("llama")), scratch.path() / "out", {.quantised = true});

@@ -33,7 +33,7 @@ class DocumentsTest : public testing::Test {
   TokenFolder folder_;
 };
 
-TEST_F(DocumentsTest, WhereTheyBeginAndWhatCounts) {
+TEST_F(DocumentsTest, ReadsBoundariesAndMasks) {
   std::string mask;
   for (int i = 0; i < 200; ++i) mask += i * i % 5 < 2 ? '1' : '0';
   folder_.write("a.bin", {3, 190, 7}, mask);
@@ -55,7 +55,7 @@ TEST_F(DocumentsTest, WhereTheyBeginAndWhatCounts) {
   EXPECT_FALSE(documents.counts(2));
 }
 
-TEST_F(DocumentsTest, WithoutAMaskAllCount) {
+TEST_F(DocumentsTest, WithoutAMaskAllTokensCount) {
   folder_.write("a.bin", {3, 2});
   const auto files = folder_.open({"a.bin"});
   const Documents documents(files[0]);

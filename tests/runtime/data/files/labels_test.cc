@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int32_t kLabelColumnNone = device::kIgnoredLabel;
 
-// The last label that fits next to the one that does not count, and the bytes that each takes.
-TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
+// The largest label that fits in addition to the one that does not count, and the bytes that each needs.
+TEST(LabelColumnTest, UsesTheSmallestSufficientWidth) {
   struct Case {
     std::uint64_t kinds;
     std::size_t bytes;
@@ -39,7 +39,7 @@ TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
   }
 }
 
-TEST(LabelColumnTest, MovesIntoTheMemoryThatItAskedFor) {
+TEST(LabelColumnTest, MovesIntoItsPlannedMemory) {
   EXPECT_TRUE(rc::check([] {
     const auto kinds = *rc::gen::element<std::uint64_t>(3, 300, 70000);
     const auto labels = *rc::gen::container<std::vector<std::int32_t>>(rc::gen::oneOf(
@@ -64,7 +64,7 @@ std::vector<std::uint32_t> words_of(const ClassSets& sets, std::int32_t set, std
   return out;
 }
 
-TEST(ClassSetsTest, AClassIsABitOfTheWordsInItsOrder) {
+TEST(ClassSetsTest, ClassesAreBitsInOrder) {
   ClassSets sets(90);
   EXPECT_EQ(sets.add(std::vector{31, 0, 89, 32}), 0);
   EXPECT_EQ(sets.add({}), 1);
@@ -76,7 +76,7 @@ TEST(ClassSetsTest, AClassIsABitOfTheWordsInItsOrder) {
   EXPECT_THAT(sets.of(1), IsEmpty());
 }
 
-// A column of labels states exactly the bytes that it and its sets take.
+// A column of labels states exactly how many bytes it and its sets need.
 TEST(ClassSetsTest, MoveIntoThePlannedMemoryWithTheirColumn) {
   EXPECT_TRUE(rc::check([] {
     const auto classes = *rc::gen::element<std::size_t>(32, 90, 65536);

@@ -17,7 +17,7 @@ struct TokenSidecarTest : testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(TokenSidecarTest, NamesWhatLiesBeside) {
+TEST_F(TokenSidecarTest, NamesFilesNextToTheTokens) {
   const auto path = folder_.write("t.bin", "123456");
   TokenSidecar sidecar{.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3};
   sidecar.documents = {2, "0123456789abcdef"};

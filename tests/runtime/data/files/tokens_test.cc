@@ -52,8 +52,8 @@ class TokensTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-// Against one token after the other; lengths around those of blocks.
-TEST_F(TokensTest, CountsWhatIsInNoneOfTheSets) {
+// Compares with counting token by token, for lengths around those of blocks.
+TEST_F(TokensTest, CountsTokensOutsideTheSets) {
   EXPECT_TRUE(rc::check([this] {
     const bool wide = *rc::gen::arbitrary<bool>();
     const std::uint32_t limit = wide ? 70010 : 65536;
@@ -87,8 +87,8 @@ TEST_F(TokensTest, WidthFollowsTheVocabulary) {
   EXPECT_EQ(TokenFile(narrow, std::nullopt).width(), 2);
 }
 
-// A run over it would also train on masked tokens.
-TEST_F(TokensTest, RefusesAMaskThatNoSidecarNames) {
+// A run on such a file would also train on masked tokens.
+TEST_F(TokensTest, RefusesAMaskWithoutASidecar) {
   const auto path = folder_.write("m.bin", bytes_of(Narrow{1, 2, 3}));
   (void)TokenFile(path, 100);
   folder_.write("m.bin.mask", "\x07");
@@ -117,7 +117,7 @@ TEST_F(TokensTest, RefusesBadFilesWithFileOffsetAndValue) {
   EXPECT_FAILURE(TokenFile(folder_.path(), 100), Exit::usage, HasSubstr("not a regular file"));
 }
 
-TEST_F(TokensTest, EveryReadChecks) {
+TEST_F(TokensTest, EveryReadChecksTokens) {
   Narrow tokens(10000, 1);
   tokens[9000] = 256;
   const TokenFile file(folder_.write("t.bin", bytes_of(tokens)), 256);
@@ -133,7 +133,7 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(tokens.data(), tokens.size()));
   const TokenSidecar good = {.vocab_size = 256, .width = 2, .tokenizer = "by\"te", .hash = hash, .count = 3};
   folder_.write("t.bin.json", to_json(good));
-  const TokenFile file(path, 70000);  // whose width would be 4 without the sidecar
+  const TokenFile file(path, 70000);  // its width would be 4 without the sidecar
   file.check_all();
   EXPECT_THAT(all(file), ElementsAre(1, 2, 3));
   EXPECT_EQ(file.sidecar()->tokenizer, "by\"te");
@@ -163,7 +163,7 @@ TEST_F(TokensTest, TheSidecarMustAgree) {
 }
 
 // Without its sidecar a file of 4-byte tokens would be read as one of 2-byte tokens.
-TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
+TEST_F(TokensTest, ABrokenLinkIsNotAnAbsentSidecar) {
   const auto path = folder_.write("t.bin", bytes_of(Wide{1, 2}));
   const auto refused = [&](const std::string& target, const std::string& reason) {
     std::filesystem::remove(sidecar_path(path));
@@ -179,7 +179,7 @@ TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
   EXPECT_THAT(all(TokenFile(path, 100)), ElementsAre(1, 2));
 }
 
-TEST_F(TokensTest, WhatCannotBeLookedAtIsNotMissing) {
+TEST_F(TokensTest, AnUnreadableSidecarIsNotMissing) {
   std::filesystem::create_symlink("loop", folder_.path() / "loop");
   const auto expanded = [&](const std::string& pattern) {
     const std::vector<std::string> patterns = {folder_.path().string() + "/" + pattern};
@@ -195,7 +195,7 @@ TEST_F(TokensTest, WhatCannotBeLookedAtIsNotMissing) {
   folder_.write("unlisted/a.bin", "ab");
   std::filesystem::permissions(folder_.path() / "locked", std::filesystem::perms::none);
   std::filesystem::permissions(folder_.path() / "unlisted", std::filesystem::perms(0111));
-  constexpr uid_t kNobody = 65534;  // root reads everything, and steps down for it
+  constexpr uid_t kNobody = 65534;  // root can read everything, so the test changes its user
   const bool root = ::geteuid() == 0;
   ASSERT_EQ(root ? ::seteuid(kNobody) : 0, 0);
   const Error name = tests::failure_of([&] { expanded("locked/a.bin"); });
@@ -207,14 +207,14 @@ TEST_F(TokensTest, WhatCannotBeLookedAtIsNotMissing) {
   EXPECT_FAILURE(throw pattern, Exit::failed, HasSubstr("unlisted/*.bin cannot be read: Permission denied"));
 }
 
-TEST_F(TokensTest, AFolderIsNoTokenFile) {
+TEST_F(TokensTest, RefusesAFolder) {
   folder_.write("adapter/adapter_config.json", "{}");
   const std::vector<std::string> patterns = {(folder_.path() / "adapter").string()};
   EXPECT_FAILURE((void)expand_patterns(patterns, "data.train"), Exit::usage,
                  AllOf(HasSubstr("adapter is a folder"), HasSubstr("adapter/*.bin")));
 }
 
-TEST_F(TokensTest, AHeaderThatContradictsItsSidecar) {
+TEST_F(TokensTest, RefusesAHeaderThatContradictsItsSidecar) {
   const auto path = folder_.write("t.bin", header_of(20240520, 1, 3) + bytes_of(Narrow{1, 2, 3}));
   folder_.write("t.bin.json", to_json({.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3}));
   EXPECT_EQ(TokenFile(path, 256).count(), 3u);
@@ -237,7 +237,7 @@ TEST_F(TokensTest, GlobsExpandInByteOrderWithoutSidecars) {
   EXPECT_FAILURE(names({"*.tok"}), Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("*.tok")));
 }
 
-TEST_F(TokensTest, OpeningChecksWholeFiles) {
+TEST_F(TokensTest, OpeningChecksCompleteFiles) {
   folder_.write("a.bin", bytes_of(Narrow{1, 2}));
   folder_.write("b.bin", bytes_of(Narrow{1, 300}));
   const std::vector<std::string> both = {folder_.path().string() + "/*.bin"};

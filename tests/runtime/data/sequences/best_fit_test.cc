@@ -45,7 +45,8 @@ struct Bin {
   Numbers items;
 };
 
-// Looks at every bin. The first items, up to `spread` of length, go into the emptiest of `first` bins.
+// A packer that checks every bin. The first items, up to a total length of `spread`, go into the emptiest of `first`
+// bins.
 std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::size_t first, std::uint64_t spread) {
   std::vector<Bin> bins(first);
   for (std::size_t b = 0; b < first; ++b) bins[b] = {room, first - b, {}};
@@ -69,26 +70,27 @@ std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::
   return bins;
 }
 
-// Part of the numerics contract: other bins are other training runs.
-TEST(BestFitTest, SpreadsTheLongestAndFillsUpByBestFit) {
+// The bins are part of the numerics contract: other bins would make other training runs.
+TEST(BestFitTest, SpreadsTheLongestAndFillsByBestFit) {
   BestFit packer(10);
-  // 20 of length over two bins: 15 are spread (6, 5 and 4), the others go where the least room is left.
+  // A total length of 20 goes into two bins: 15 are spread (6, 5 and 4), and the others go where the least room
+  // remains.
   const auto& bins = packer.pack(Numbers{2, 6, 1, 5, 4, 2});
   EXPECT_THAT(bins.items, ElementsAre(1, 0, 5, 3, 4, 2));  //  6 2 2 | 5 4 1
   EXPECT_THAT(bins.ends, ElementsAre(3, 6));
   EXPECT_TRUE(packer.pack({}).ends.empty());
 }
 
-TEST(BestFitTest, BestFitAloneIfSpreadingTakesMore) {
+TEST(BestFitTest, UsesBestFitAloneIfSpreadingNeedsMoreBins) {
   BestFit packer(10);
-  // Spread over three bins, 5 and 4 would lie with 5 and 4, and 6 alone.
+  // If items were spread over three bins, 5 and 4 would share bins with 5 and 4, and 6 would be alone.
   const auto& bins = packer.pack(Numbers{6, 5, 5, 4, 4, 3, 3});
   EXPECT_THAT(bins.items, ElementsAre(0, 3, 1, 2, 4, 5, 6));  //  6 4 | 5 5 | 4 3 3
   EXPECT_THAT(bins.ends, ElementsAre(2, 4, 7));
 }
 
-// Against a packer that looks at every bin.
-TEST(BestFitTest, PacksAsASlowOneDoes) {
+// Compares with a packer that checks every bin.
+TEST(BestFitTest, AgreesWithASlowPacker) {
   int spread = 0, alone = 0;
   const bool held = rc::check("the same bins as a slow one", [&] {
     const auto room = *rc::gen::element<std::uint32_t>(1, 2, 64, 100, 1024, 5000);
@@ -119,7 +121,7 @@ TEST(BestFitTest, PacksAsASlowOneDoes) {
   EXPECT_GT(alone, 0);
 }
 
-// Sequences of one length each are a poor sample of the data: a step has a few of them.
+// A step has few sequences, and sequences with documents of one length are a poor sample of the data.
 TEST(BestFitTest, BinsHoldLongAndShortItems) {
   std::mt19937 random(1);
   Numbers lengths(20'000);

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class DisjointSequencesTest : public testing::Test {
  protected:
-  // A file of the tokens first, first + 1, ...
+  // A file with the tokens first, first + 1, ...
   TokenFile counting(const std::string& name, std::uint16_t first, std::size_t count) {
     std::vector<std::uint16_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), first);
@@ -34,7 +34,7 @@ struct DisjointSequencesFilled {
   }
 };
 
-TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShorter) {
+TEST_F(DisjointSequencesTest, GivesEveryLabelOnceInOrder) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 9));    // labels 1 .. 8: sequences of 3, 3 and 2
   files.push_back(counting("b.bin", 100, 1));  // none
@@ -53,10 +53,10 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_THAT(after.labels, Each(-100));
   const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
   EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))
-      << "what is missing is of no document: nothing sees it";
+      << "missing tokens belong to no document: nothing attends to them";
 }
 
-TEST_F(DisjointSequencesTest, PaddingTakesNoPosition) {
+TEST_F(DisjointSequencesTest, PaddingHasNoPosition) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 4, 7));
   const DisjointSequences data(every_label(std::move(files), 3), 3, 2);
@@ -77,7 +77,7 @@ TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
   EXPECT_EQ(DisjointSequencesFilled(data, 0, 64).labels[0], 1);
 }
 
-TEST_F(DisjointSequencesTest, NothingToPredictIsRefused) {
+TEST_F(DisjointSequencesTest, RefusesDataWithNothingToPredict) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 1));
   EXPECT_FAILURE(DisjointSequences(every_label(std::move(files), 4), 4, 1), Exit::usage, HasSubstr("data.validation"));

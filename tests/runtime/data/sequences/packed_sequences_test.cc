@@ -58,7 +58,7 @@ TEST(PackedSequencesTest, DocumentsShareSequences) {
   EXPECT_EQ(packed.packing()->rows, 15u);
 }
 
-TEST(PackedSequencesTest, AMaskSaysWhichLabelsCount) {
+TEST(PackedSequencesTest, AMaskSelectsLabels) {
   const TokenFolder folder;
   // The bit of a document's first token belongs to no row, because no token precedes it in the document.
   folder.write("a.bin", {4, 3, 2}, "101001100");
@@ -95,14 +95,14 @@ TEST(PackedSequencesTest, LongDocumentsAreCutDroppedOrRefused) {
                        HasSubstr("data.long")));
 }
 
-TEST(PackedSequencesTest, NothingToLearnIsRefused) {
+TEST(PackedSequencesTest, RefusesDataWithNothingToLearn) {
   const TokenFolder folder;
   folder.write("a.bin", {1, 1, 1});
   EXPECT_FAILURE(PackedSequences(folder.open({"a.bin"}), 4, LongDocuments::cut, {}, Pack::at_once), Exit::usage,
                  AllOf(HasSubstr("none of the 3 documents in"), HasSubstr("a.bin"), HasSubstr("a label that counts")));
 }
 
-TEST(PackedSequencesTest, AllTooLongIsRefusedAsThat) {
+TEST(PackedSequencesTest, ReportsThatAllDocumentsAreTooLong) {
   const TokenFolder folder;
   folder.write("one.bin", {9});
   folder.write("two.bin", {9, 6});
@@ -120,7 +120,7 @@ TEST(PackedSequencesTest, AllTooLongIsRefusedAsThat) {
                        HasSubstr("1 of them is longer than data.seq_len = 4 and left out")));
 }
 
-TEST(PackedSequencesTest, EveryRowOnce) {
+TEST(PackedSequencesTest, GivesEveryRowOnce) {
   const bool held = rc::check("each document's tokens once, in order, with the labels of the file", [] {
     const TokenFolder folder;
     const auto lengths =
@@ -176,8 +176,8 @@ TEST(PackedSequencesTest, EveryRowOnce) {
   EXPECT_TRUE(held);
 }
 
-// The index states its memory in advance, and takes none from elsewhere.
-TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
+// The index states its memory in advance and uses no other memory.
+TEST(PackedSequencesTest, TheIndexStaysWithinItsPlannedMemory) {
   const bool held = rc::check("whatever the lengths", [] {
     const TokenFolder folder;
     const auto most = *rc::gen::element<std::uint64_t>(3, 12, 60);
@@ -225,8 +225,8 @@ class Spy final : public Labelling {
   mutable std::uint64_t looked = 0, counted = 0;
 };
 
-// They are counted once at opening, whatever is asked later.
-TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
+// They are counted once at opening, whatever is queried later.
+TEST(PackedSequencesTest, CountsTokenDependentLabelsOnce) {
   const TokenFolder folder;
   folder.write("a.bin", {3, 6, 2, 9, 5});
   folder.write("b.bin", {4, 1}, std::nullopt, 100);
@@ -249,7 +249,7 @@ TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
 
 // Only the windows that hold these sequences are read, and only their own tokens are counted. They are the same
 // sequences as in the whole file.
-TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
+TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileDoNotDependOnItsRest) {
   const TokenFolder folder;
   std::vector<std::uint64_t> lengths(3 * 65536);
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + i % 7;
@@ -278,10 +278,10 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
   }
 }
 
-TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
+TEST(PackedSequencesTest, WindowsLimitSharedSequences) {
   const TokenFolder folder;
   std::vector<std::uint64_t> lengths(65536, 5);
-  lengths.push_back(3);  // fits next to each of them, but comes in the next window
+  lengths.push_back(3);  // fits next to each of them, but belongs to the next window
   folder.write("a.bin", lengths);
   const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut, {}, Pack::at_once);
   EXPECT_EQ(packed.size(), 65537u);
@@ -290,7 +290,7 @@ TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
 
 // Ten million documents should open in 3 s, so a million in 0.3 s. Three times that would mean a worse complexity.
 // Measures processor time, because other tests run at the same time.
-TEST(PackedSequencesTest, AMillionDocumentsOpenInAMoment) {
+TEST(PackedSequencesTest, OpensAMillionDocumentsQuickly) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take several times as long";
 #endif

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kStateBytesUnlimited = std::numeric_limits<std::size_t>::max();
 
-// Whatever it refuses does not fit. With exactly the memory of a plan it refuses none, but it does refuse some.
+// Every refused case does not fit. With exactly the memory of a plan, nothing is refused, but other cases are.
 TEST(StateBytes, RefuseNoPlanThatFits) {
   std::mt19937 random(7);
   const auto pick = [&](const std::vector<const char*>& values) { return values[random() % values.size()]; };
@@ -44,7 +44,7 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
   EXPECT_GT(refused, 100);
 }
 
-// A trillion parameters, of which each rank would update all outside the device: millions of tasks.
+// Each rank would update a trillion parameters outside of the device, with millions of tasks.
 TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   const auto recipe_with = [](const char* stage, const char* tier) {
     const std::vector<std::string> sets = {"model.preset=gpt2-1558m",
@@ -68,7 +68,7 @@ TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   EXPECT_TRUE(is_worth_planning(recipe_with("0", "device"), shared, unlimited));
   EXPECT_TRUE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "there is no other rank to share with";
   unlimited.tier[2] = std::size_t{1} << 40;
-  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "4 TB of masters alone";
+  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "the masters alone need 4 TB";
 }
 
 }  // namespace

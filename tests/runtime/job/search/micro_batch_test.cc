@@ -39,7 +39,7 @@ std::vector<std::string> sized(const std::vector<std::string>& sets, std::int64_
   return with(sets, fmt::format("training.micro_batch_size={}", size));
 }
 
-// A random recipe without batch and memory.
+// A random recipe without a batch size and memory limits.
 std::vector<std::string> any_recipe(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<const char*> values) {
     return *(values.begin() + random() % values.size());
@@ -55,7 +55,7 @@ std::vector<std::string> any_recipe(std::mt19937& random) {
   return sets;
 }
 
-// Bytes between those that `few` and `many` sequences need, wherever that is.
+// A random number of bytes between the needs of `few` and `many` sequences.
 std::size_t between(const std::vector<std::string>& sets, int ranks, std::int64_t few, std::int64_t many,
                     std::mt19937& random) {
   const std::size_t least = tiny_job(sized(sets, few), ranks).plan.memory[0].peak;
@@ -91,7 +91,7 @@ TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
 
 // With a global batch, the largest size that divides a rank's part and fits. A single micro-batch may fit although two
 // halves do not, because their gradients must be summed.
-TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
+TEST(MicroBatchTest, DividesTheGlobalBatch) {
   std::mt19937 random(7);
   std::map<std::int64_t, int> seen;
   for (int i = 0; i < 25; ++i) {
@@ -117,7 +117,7 @@ TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
 }
 
 // In a pipeline, the ranks of a replica take the same micro-batches, and the largest stage counts.
-TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
+TEST(MicroBatchTest, FitsEveryStageOfAPipeline) {
   const std::vector<std::string> sets = {"parallel.stages=2", "parallel.split=[0, 4]", "model.config.n_layer=4",
                                          "training.global_batch_size=6"};
   const auto largest = [&](std::size_t device) {
@@ -135,12 +135,12 @@ TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
   }
   ASSERT_GT(most, first) << "the last stage, which has all blocks, is the largest";
   EXPECT_EQ(largest(most).fits->size, 3);
-  EXPECT_EQ(largest(most).fits->memory[0].peak, most) << "what it says is the largest stage's";
+  EXPECT_EQ(largest(most).fits->memory[0].peak, most) << "the figure is the largest stage's";
   EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
 }
 
 // Two interleaved stages take an even number of micro-batches: six sequences are two of three, not one of six.
-TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
+TEST(MicroBatchTest, FormsCompleteGroupsInAnInterleavedPipeline) {
   const std::vector<std::string> sets = {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
                                          "model.config.n_layer=4"};
   const auto largest = [&](int batch) {
@@ -153,13 +153,13 @@ TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
 }
 
 // Sizes that leave no whole runs of training.reduce_group, or rows that ranks cannot divide, are passed over.
-TEST(MicroBatchTest, SizesThatOtherKeysExcludeAreLeftOut) {
+TEST(MicroBatchTest, SkipsSizesThatOtherKeysExclude) {
   const auto largest = [](const std::vector<std::string>& sets, int ranks) {
     const Recipe recipe = recipe_of(sets);
     return largest_micro_batch(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
   };
   const std::vector<std::string> runs = {"training.global_batch_size=8", "training.reduce_group=2"};
-  EXPECT_EQ(largest(runs, 1).fits->size, 4) << "one of 8 is no run of two";
+  EXPECT_EQ(largest(runs, 1).fits->size, 4) << "one micro-batch of 8 does not make two runs";
   EXPECT_FAILURE(largest({"training.global_batch_size=8", "training.reduce_group=3"}, 1), Exit::usage,
                  HasSubstr("training.reduce_group = 3"));
   const std::vector<std::string> rows = {"parallel.tensor=2", "parallel.sequence=true", "data.seq_len=15"};
@@ -175,7 +175,7 @@ TEST(MicroBatchTest, SizesThatOtherKeysExcludeAreLeftOut) {
 }
 
 // In one case nothing fits, in the other everything up to the largest micro-batch.
-TEST(MicroBatchTest, BothEnds) {
+TEST(MicroBatchTest, HandlesBothExtremes) {
   const auto largest = [](const std::vector<std::string>& sets) {
     const Recipe recipe = recipe_of(sets);
     return largest_micro_batch(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
@@ -195,7 +195,7 @@ TEST(MicroBatchTest, BothEnds) {
 }
 
 // Only the recipe's limits count, and not the machine's.
-TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
+TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto settled = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
@@ -205,7 +205,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
     const std::string text = settle_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is settled";
+    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
     return std::pair(recipe.training.micro_batch_size, text);
   };
   const auto [five, of_five] = settled({}, room);
@@ -213,7 +213,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
                              HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
   EXPECT_EQ(settled({}, room - 1).first, 4);
-  // With twelve micro-batches of 6, whose gradients are summed, 5 would fit, too.
+  // With twelve micro-batches of 6 and their summed gradients, a size of 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
   const auto [of_all, text] = settled({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
   EXPECT_EQ(of_all, 6);
@@ -221,7 +221,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
                           HasSubstr("with 8 it would take")));
   EXPECT_EQ(settled({}, 1000).first, 1);
   EXPECT_THAT(settled({}, 1000).second, IsEmpty()) << "its refusal says more";
-  // A thousand times what any machine has.
+  // A thousand times the memory of any machine.
   EXPECT_GT(settled({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
   Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
   EXPECT_THAT(settle_micro_batch(given, 1, {}), IsEmpty());
@@ -229,7 +229,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
 }
 
 // If the activations go to the host, the host's memory is the limit.
-TEST(MicroBatchTest, ActivationsOfTheHost) {
+TEST(MicroBatchTest, CountsActivationsOnTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
   Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));
@@ -242,7 +242,7 @@ TEST(MicroBatchTest, ActivationsOfTheHost) {
   EXPECT_GT(host(size + 1), 300u << 10);
 }
 
-// The newest checkpoint that is whole has the number, on any number of ranks and with any memory.
+// The number comes from the newest complete checkpoint, on any number of ranks and with any memory.
 TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   const tests::ScratchFolder folder;
   const auto write = [&](const char* name, std::uint64_t serial, const char* size, bool damaged) {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of a job that does not fit, and for which no change was found.
+// The refusal of a job that does not fit, when no change was found.
 std::string refused(const Workload& workload, int ranks) {
   const Capacity capacity = capacity_of(workload.recipe.memory, 1);
   return refusal(make_job(workload, ranks, capacity), capacity, {});
@@ -27,7 +27,7 @@ Workload tiny_workload(std::vector<std::string> sets) {
   return open_workload(load_recipe({}, sets));
 }
 
-// More ranks are on more nodes, with as many on each.
+// Additional ranks are on additional nodes, with the same number on each.
 TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
   const auto on_nodes = [](const std::string& device) {
     Workload workload = tiny_workload({"zero.optimizer_group=node", "zero.stage=2", "memory.device=" + device});
@@ -43,7 +43,7 @@ TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
 }
 
 // A step of more ranks has whole runs of training.reduce_group.
-TEST(RefusalTest, MoreRanksTakeWholeRuns) {
+TEST(RefusalTest, MoreRanksFormCompleteRuns) {
   const std::vector<std::string> sets = {"training.reduce_group=3", "training.gradient_accumulation_steps=3"};
   auto more = tiny_workload(sets);
   more.recipe.zero.stage = 3;
@@ -61,8 +61,8 @@ TEST(RefusalTest, MoreRanksTakeWholeRuns) {
   EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("and more ranks do not help"));
 }
 
-// What is said of the numbers holds for the recipe.
-TEST(RefusalTest, SaysWhatChangesDoToTheNumbers) {
+// The statement about the numbers is true for the recipe.
+TEST(RefusalTest, ReportsTheEffectOfChangesOnTheNumbers) {
   const auto said = [](std::vector<std::string> sets, std::vector<std::pair<std::string, std::string>> changes) {
     sets.insert(sets.end(), {"memory.device=30KB", "training.gradient_accumulation_steps=2"});
     const Workload workload = tiny_workload(sets);

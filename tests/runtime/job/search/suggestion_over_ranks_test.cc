@@ -64,8 +64,8 @@ TEST(SuggestionOverRanks, StagesAreSuggestedWhenNothingElseFits) {
   EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
 }
 
-// What one block saves for one sequence is too much for any number of stages, but not for two ranks that share it. Sums
-// then round differently.
+// The activations of one block for one sequence do not fit with any number of stages, but fit on two ranks that share
+// the block. Sums are then rounded differently.
 TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
   std::vector<std::string> sets = {"model.config.n_layer=2",
                                    "model.config.n_embd=64",
@@ -97,7 +97,7 @@ TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
   EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
 }
 
-// Two ranks share each layer already, and four would do: in more shards than the two that the run would have had.
+// Two ranks already share each layer, and four would suffice, with more shards than the two of the run.
 TEST(SuggestionOverRanks, MoreRanksThatShareALayerAreSuggested) {
   std::vector<std::string> sets = {"model.config.n_layer=2",
                                    "model.config.n_embd=64",
@@ -153,7 +153,7 @@ TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
 }
 
 // Values that leave rows that the ranks of a layer cannot divide are not tried, so that the refusal is about memory.
-TEST(SuggestionOverRanks, RowsThatCannotBeDividedAreLeftOut) {
+TEST(SuggestionOverRanks, OmitsRowsThatCannotBeDivided) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"parallel.tensor=2", "model.config.n_layer=3", "training.micro_batch_size=2",
                              "training.precision=fp32", "memory.device=100KB", "memory.host=100KB"});

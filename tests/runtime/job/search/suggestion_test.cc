@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(SuggestionTest, WhatIsNamedAsNearestFits) {
+TEST(SuggestionTest, SuggestedRecipesFit) {
   const std::vector<std::string> sets = {"memory.device=12MB", "training.micro_batch_size=8",
                                          "training.precision=fp32"};
   const Job refused = tiny_job(sets, 4);
@@ -49,7 +49,7 @@ bool fits_with(std::vector<std::string> sets, const std::vector<std::pair<std::s
 }
 
 // A recipe that needs more changes than are tried one by one also gets a suggestion, without unnecessary changes.
-TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
+TEST(SuggestionTest, SuggestsManyChangesAtOnce) {
   const std::vector<std::string> sets = {"training.micro_batch_size=8", "memory.nvme=/none", "memory.host=1GiB"};
   auto least = sets;
   for (const char* change : {"zero.stage=3", "training.recompute=block", "zero.parameters=nvme", "zero.gradients=nvme",
@@ -74,8 +74,8 @@ TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
   }
 }
 
-// Half, a quarter and an eighth of the micro-batch, each with as many more of them.
-TEST(SuggestionTest, TheGlobalBatchStaysAsItIs) {
+// Half, a quarter and an eighth of the micro-batch, with correspondingly more micro-batches.
+TEST(SuggestionTest, KeepsTheGlobalBatch) {
   std::vector<std::string> sets = {"training.micro_batch_size=8", "training.gradient_accumulation_steps=3",
                                    "training.recompute=block",    "data.seq_len=64",
                                    "memory.order=horizontal",     "training.precision=bf16"};
@@ -98,9 +98,9 @@ TEST(SuggestionTest, TheGlobalBatchStaysAsItIs) {
   EXPECT_THAT(sizes, ::testing::Not(::testing::Contains(4)));
 }
 
-// State goes to host memory while there is some, to NVMe where there is not, and a drive that the recipe does not name
-// is asked for; what is suggested fits every tier.
-TEST(SuggestionTest, TiersAreSuggested) {
+// State goes to host memory as long as there is room, then to NVMe. If the recipe names no drive, the user is asked for
+// one. Suggestions fit in every tier.
+TEST(SuggestionTest, SuggestsTiers) {
   const auto nearest = [](std::vector<std::string> sets, const char* device = "5MiB") {
     sets.insert(sets.end(), {fmt::format("memory.device={}", device), "training.recompute=block"});
     const Job refused = tiny_job(sets, 1);
@@ -132,7 +132,7 @@ TEST(SuggestionTest, TiersAreSuggested) {
   EXPECT_TRUE(fits(on_eight.plan, capacity));
   EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}, "4KiB"),
               HasSubstr("more ranks do not help: use a smaller model"));
-  // The host is what is too small.
+  // The host's memory is too small.
   EXPECT_THAT(
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
       AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
@@ -140,7 +140,7 @@ TEST(SuggestionTest, TiersAreSuggested) {
 }
 
 // Changes that keep the bits come first. Those that change the losses say so, and are named only if nothing else fits.
-TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
+TEST(SuggestionTest, PrefersChangesThatKeepTheBits) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"training.precision=fp32", "training.micro_batch_size=4"});
     const Job job = tiny_job(sets, 1);
@@ -163,9 +163,9 @@ TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
       HasSubstr("; losses change)"));
 }
 
-// As plans and reports call it: a CPU has no device memory.
-// Tiles of a size that the recipe gives: a smaller one is suggested, as large as what fits allows.
-TEST(SuggestionTest, ASmallerTileIsSuggested) {
+// The message uses the term of plans and reports, because a CPU has no device memory. The recipe sets a tile size. The
+// largest smaller size that fits is suggested.
+TEST(SuggestionTest, SuggestsASmallerTile) {
   const auto with = [](const std::string& key, const std::string& value) {
     return std::vector<std::string>{
         "model.config.n_embd=256", "model.config.n_head=4", "data.seq_len=8",          "zero.stage=3",
@@ -191,7 +191,7 @@ TEST(SuggestionTest, ASmallerTileIsSuggested) {
 }
 
 // More ranks take fewer micro-batches each, of which two interleaved stages need an even number.
-TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineSpeaksOfMemory) {
+TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineMentionsMemory) {
   const Job job = tiny_job({"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
                             "model.config.n_layer=4", "training.gradient_accumulation_steps=2", "memory.device=10KiB"},
                            2);
@@ -199,14 +199,14 @@ TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineSpeaksOfMemory) {
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("memory.device is 10.0 KiB"));
 }
 
-TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
+TEST(SuggestionTest, ARefusalOnTheCpuMentionsRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);
   const Capacity capacity = capacity_of(job.recipe.memory, 1);
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));
 }
 
 // If host memory is small, moving state back to the device is considered, even if that takes several changes.
-TEST(SuggestionTest, WhatTheHostHasNoRoomForComesBack) {
+TEST(SuggestionTest, MovesStateBackIfTheHostIsTooSmall) {
   const auto refused = [](const std::vector<std::string>& sets) {
     const Job job = tiny_job(sets, 1);
     const Capacity capacity = capacity_of(job.recipe.memory, 1);
@@ -229,7 +229,7 @@ class Draw {
   std::size_t below(std::size_t n) { return random_() % n; }
   bool one_in(std::size_t n) { return below(n) == 0; }
   std::string tier(bool drive) { return std::array{"device", "host", "nvme"}[below(drive ? 3 : 2)]; }
-  // From `least` to `most`, as many below as above their geometric mean.
+  // A random number from `least` to `most`, equally likely below and above their geometric mean.
   std::size_t bytes(double least, double most) {
     return static_cast<std::size_t>(least * std::pow(most / least, static_cast<double>(below(1000)) / 1000));
   }
@@ -275,7 +275,7 @@ std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> set
 }
 
 // Each suggestion fits with the same global batch. If there is none, no random change fits either.
-TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
+TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
   Draw draw(20261122);
   int refused = 0, without = 0;
   for (int i = 0; i < 30; ++i) {

@@ -34,7 +34,7 @@ Box any_box(const Sizes& shape) {
   return box;
 }
 
-TEST(BoxTest, CommonElementsAreThoseOfBothIndexByIndex) {
+TEST(BoxTest, FindsCommonElementsIndexByIndex) {
   EXPECT_TRUE(rc::check([] {
     // The same tensor, with dimensions split in different ways.
     const auto shapes = *rc::gen::element(

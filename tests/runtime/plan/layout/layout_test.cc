@@ -87,7 +87,7 @@ TEST(Layout, EightBitMomentsTakeThreeTenths) {
   }
 }
 
-TEST(Layout, OneMomentTakesHalf) {
+TEST(Layout, OneMomentNeedsHalf) {
   const std::size_t two = optimizer_bytes(job_of({"model.preset=gpt2-124m"}, 1).plan);
   for (const char* name : {"lion", "sgd"}) {
     const StepPlan plan = job_of({"model.preset=gpt2-124m", fmt::format("optimizer.name={}", name)}, 1).plan;

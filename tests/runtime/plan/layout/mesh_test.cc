@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-// Every micro-batch of two steps once, those of a round in rank order.
+// Every micro-batch of two steps occurs once, and those of a round are in rank order.
 TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
   const Mesh mesh{3};
   std::vector<std::uint64_t> all;
@@ -28,7 +28,7 @@ TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
 
 // For every chain of groups of 12 ranks: each shard has one owner, in rank order if there are no groups. A rank's piece
 // in larger groups lies within its piece in smaller groups.
-TEST(Mesh, PiecesOfLargerGroupsLieWithinThoseOfSmallerOnes) {
+TEST(Mesh, PiecesOfLargerGroupsAreWithinThoseOfSmallerOnes) {
   const std::vector<std::vector<int>> chains = {{}, {2}, {3}, {6}, {2, 4}, {2, 6}, {3, 6}};
   for (const std::vector<int>& groups : chains) {
     SCOPED_TRACE(fmt::format("groups of {}", fmt::join(groups, ", ")));
@@ -75,13 +75,13 @@ TEST(Mesh, GroupsHoldAllPiecesAndShareThem) {
     }
 }
 
-TEST(Mesh, RanksPerNodeAreThoseOfNodesThatAreAlike) {
+TEST(Mesh, RanksPerNodeAreKnownForEqualNodes) {
   EXPECT_EQ(ranks_per_node({}, 6), 6) << "all on one";
   EXPECT_EQ(ranks_per_node({0, 0, 1, 1}, 4), 2);
   EXPECT_EQ(ranks_per_node({0, 1, 2}, 3), 1);
   EXPECT_EQ(ranks_per_node({0, 0, 0}, 3), 3);
   EXPECT_EQ(ranks_per_node({0, 0, 1}, 3), 0) << "of different sizes";
-  EXPECT_EQ(ranks_per_node({0, 1, 0, 1}, 4), 0) << "dealt out in turn";
+  EXPECT_EQ(ranks_per_node({0, 1, 0, 1}, 4), 0) << "distributed in turn";
   EXPECT_THAT((Mesh{4, {}, 2}.nodes()), testing::ElementsAre(0, 0, 1, 1));
   EXPECT_THAT((Mesh{4, {}, 4}.nodes()), testing::IsEmpty());
   EXPECT_THAT((Mesh{4}.nodes()), testing::IsEmpty());
@@ -159,7 +159,7 @@ TEST(Cut, PiecesFollowEachOtherInRankOrder) {
   EXPECT_EQ(at, 40u);
 }
 
-TEST(Cut, OnePieceIsWholeOnEveryRank) {
+TEST(Cut, ASinglePieceIsCompleteOnEveryRank) {
   const Mesh mesh{4};
   const Cut cut = Cut{4, 1, 40}.in_pieces(1);
   EXPECT_EQ(cut.copies, 4);
@@ -194,7 +194,7 @@ TEST(Cut, PortionsAreThoseOfAllPieces) {
   }
 }
 
-// Only if ranks share the model: a rank's number says the rest.
+// Coordinates are only given if ranks share the model. Otherwise a rank's number is enough.
 TEST(Mesh, NamesARankWithItsCoordinates) {
   EXPECT_EQ((Mesh{8, {2}, 4}.name_of(5)), "rank 5");
   const Mesh stages{8, {}, 4, 1, 2};

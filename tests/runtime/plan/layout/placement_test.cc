@@ -18,7 +18,7 @@ Recipe::Zero zero_of(int stage, std::int64_t parameters, std::int64_t gradients,
   return zero;
 }
 
-TEST(Placement, AllIsAsManyRanksAsTheNextKindsGroup) {
+TEST(Placement, AllMeansTheNextKindsGroup) {
   const Mesh mesh{8};
   const Placement all = placement_of(zero_of(3, kAllRanks, kAllRanks, kAllRanks));
   EXPECT_EQ(all.parameters.pieces(mesh), 8);
@@ -26,10 +26,11 @@ TEST(Placement, AllIsAsManyRanksAsTheNextKindsGroup) {
   const Placement grouped = placement_of(zero_of(3, kAllRanks, kAllRanks, 4));
   EXPECT_EQ(grouped.parameters.pieces(mesh), 4);
   EXPECT_EQ(grouped.gradients.pieces(mesh), 4);
-  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, kAllRanks, 4)).parameters.pieces(mesh), 1) << "stage 1 has them whole";
+  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, kAllRanks, 4)).parameters.pieces(mesh), 1)
+      << "stage 1 does not divide them";
 }
 
-TEST(Placement, AMeshHasTheGroupsOfShardedState) {
+TEST(Placement, AMeshHasGroupsForShardedState) {
   const auto groups = [](const Recipe::Zero& zero) { return mesh_of(placement_of(zero), Mesh{8}).groups; };
   EXPECT_THAT(groups(zero_of(3, 2, kAllRanks, 4)), testing::ElementsAre(2, 4));
   EXPECT_THAT(groups(zero_of(3, 1, 2, 4)), testing::ElementsAre(2, 4));
@@ -38,21 +39,22 @@ TEST(Placement, AMeshHasTheGroupsOfShardedState) {
   EXPECT_THAT(groups(zero_of(3, 1, kAllRanks, 8)), testing::IsEmpty());
 }
 
-TEST(Placement, ANodesGroupIsItsRanks) {
+TEST(Placement, ANodeGroupConsistsOfItsRanks) {
   const Placement hybrid = placement_of(zero_of(3, kRanksOfANode, kAllRanks, kAllRanks), 4);
   EXPECT_EQ(hybrid.parameters.pieces(Mesh{8}), 4);
   EXPECT_EQ(hybrid.optimizer.pieces(Mesh{8}), 8);
   EXPECT_EQ(placement_of(zero_of(3, kAllRanks, kAllRanks, kRanksOfANode), 4).parameters.pieces(Mesh{8}), 4);
 }
 
-TEST(Placement, SumsAreHeldByTheGroupsOfGradients) {
+TEST(Placement, GradientGroupsHoldTheSums) {
   const Mesh mesh{8};
   EXPECT_EQ(placement_of(zero_of(3, kAllRanks, 2, 4)).sums().pieces(mesh), 2);
-  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, 2, 4)).sums().pieces(mesh), 4) << "stage 1: those that are updated";
+  EXPECT_EQ(placement_of(zero_of(1, kAllRanks, 2, 4)).sums().pieces(mesh), 4)
+      << "in stage 1, those of the updated parameters";
   EXPECT_EQ(placement_of(zero_of(0, kAllRanks, 2, 4)).sums().pieces(mesh), 1);
 }
 
-TEST(Placement, RefusesGroupsThatDoNotGoIntoEachOther) {
+TEST(Placement, RefusesGroupsThatDoNotDivideEachOther) {
   require_groups(zero_of(3, 2, kAllRanks, 4), {8});
   require_groups(zero_of(3, 2, 4, 4), {8});
   EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, 3), {8}), Exit::usage,
@@ -73,7 +75,7 @@ TEST(Placement, RefusesGroupsThatDoNotGoIntoEachOther) {
                  "zero.optimizer_group = 16 does not divide the run's 8 ranks: give 1, 2, 4 or \"all\"");
 }
 
-TEST(Placement, RefusesNodesThatAreNotAlikeWhereGroupsAreNodes) {
+TEST(Placement, RefusesUnequalNodesIfGroupsAreNodes) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
   require_groups(hybrid, {4, {}, 4});
   require_groups(hybrid, {4, {}, 2}, {0, 0, 1, 1});
@@ -90,7 +92,7 @@ TEST(Placement, RefusesNodesThatAreNotAlikeWhereGroupsAreNodes) {
                  "\"all\"");
 }
 
-// Nodes that are alike may still have different parts of the layers or of a pipeline's stages.
+// Equal nodes may still have different parts of the layers or of a pipeline's stages.
 TEST(Placement, RefusesNodesThatDivideLayersOrStagesUnevenly) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
   const auto nodes = [](int each, int world) { return Mesh{world, {}, each}.nodes(); };
@@ -105,7 +107,7 @@ TEST(Placement, RefusesNodesThatDivideLayersOrStagesUnevenly) {
   require_groups(hybrid, {8, {}, 2, 4}, nodes(2, 8));  // a data rank is on two nodes: a group of one
 }
 
-TEST(Placement, NotesGroupsOfWhatIsNotSharded) {
+TEST(Placement, NotesGroupsOfUnshardedState) {
   EXPECT_THAT(notes_of_groups(zero_of(3, 2, 2, 2)), testing::IsEmpty());
   EXPECT_THAT(
       notes_of_groups(zero_of(1, 2, kAllRanks, 2)),

@@ -49,7 +49,7 @@ std::vector<std::vector<UnitRange>> all_splits(int units, int pieces) {
 
 // For any number of units and stages, no other split has a faster slowest stage: with equal blocks, with a slow head,
 // and if the second stage may have at most two units.
-TEST(Stages, FastestSplitIsTheBest) {
+TEST(Stages, FastestSplitIsOptimal) {
   for (const double head : {1.0, 5.0})
     for (const bool limited : {false, true})
       for (int units = 1; units <= 9; ++units)
@@ -101,14 +101,14 @@ TEST(Stages, FastestSplitOfChunksBalancesStages) {
       }
 }
 
-TEST(Stages, NoSplitThatMayBe) {
+TEST(Stages, FastestSplitMayNotExist) {
   EXPECT_TRUE(fastest_split(
                   4, 2, 1, [](const UnitRange&) { return 1.0; },
                   [](int stage, const UnitRange& range) { return stage == 1 || range.last > 9; })
                   .empty());
 }
 
-TEST(Stages, ListHasBlocks) {
+TEST(Stages, ListCountsBlocks) {
   const FakeModel model = model_of(4);
   using Blocks = std::vector<std::int64_t>;
   EXPECT_THAT(split_into_pieces(model, 2, 1, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
@@ -134,8 +134,8 @@ TEST(Stages, ListHasBlocks) {
             "parallel.stages = 7, and this model has 6 units (embedding, 4 blocks, head): set at most 6 stages");
 }
 
-// Forwards and backwards of micro-batches as f0 and b0, messages as their first letters: input, output, gradient of the
-// output (g), of the input (d).
+// Forwards and backwards of micro-batches are f0 and b0. Messages are letters: i for the input, o for the output, g for
+// the gradient of the output, d for that of the input.
 std::string text_of(int stage, int stages, int micro_batches, bool all_forward_first) {
   std::string out;
   const Pipeline pipeline{stages, 1,
@@ -159,7 +159,7 @@ TEST(Stages, OneForwardOneBackward) {
   EXPECT_EQ(passes_in(text_of(0, 2, 3, true)), "f0f1f2b0b1b2");
 }
 
-// The passes of an interleaved stage, each with its piece as a letter.
+// The passes of an interleaved stage, with the piece as a letter.
 std::string interleaved(int stage, int stages, int chunks, int micro_batches) {
   std::string out;
   for (const StageStep& step : steps_of_stage(stage, {stages, chunks, Schedule::interleaved}, micro_batches))
@@ -176,7 +176,7 @@ TEST(Stages, InterleavedTakesEachGroupThroughItsChunks) {
   EXPECT_EQ(interleaved(1, 2, 2, 4), "f0bf1bf0db0df1db1df2bb0bf3bb1bf2db2df3db3db2bb3b");
 }
 
-// Of any pipeline, each piece goes forward and backward in the order of micro-batches, and what it needs comes first.
+// In any pipeline, each piece runs forward and backward in the order of micro-batches, after everything that it needs.
 TEST(Stages, InterleavedKeepsTheOrderOfMicroBatches) {
   for (int stages = 2; stages <= 5; ++stages)
     for (int chunks = 2; chunks <= 4; ++chunks)
@@ -205,7 +205,7 @@ TEST(Stages, InterleavedKeepsTheOrderOfMicroBatches) {
         }
 }
 
-TEST(Stages, PiecesAreDealtToStages) {
+TEST(Stages, PiecesAreAssignedToStages) {
   const std::vector<UnitRange> pieces = {{0, 1}, {2, 2}, {3, 4}, {5, 5}};
   const StageUnits second = units_of_stage(pieces, 2, 1);
   EXPECT_THAT(second.all(), ElementsAre(2, 5));

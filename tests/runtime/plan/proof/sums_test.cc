@@ -31,7 +31,7 @@ class PartialSums : public testing::Test {
   StepPlan plan_;
 };
 
-TEST_F(PartialSums, OfAPlanAreAddedOnce) {
+TEST_F(PartialSums, AreAddedOnceByAPlan) {
   EXPECT_EQ(find_unsummed(plan_), std::nullopt);
   const auto exchanges = std::ranges::count(plan_.tasks, TaskKind::exchange, &Task::kind);
   const auto of = [&](TaskKind kind, bool embedding) {
@@ -59,18 +59,18 @@ TEST(PartialSumsOfDividedRows, AreAddedOnce) {
   EXPECT_THAT(find_unsummed(plan), Optional(HasSubstr("reads a total that is not of the seam before it")));
 }
 
-TEST_F(PartialSums, ThatNothingAddsAreFound) {
+TEST_F(PartialSums, MissingAdditionsAreDetected) {
   plan_.tasks.erase(plan_.tasks.begin() + static_cast<std::ptrdiff_t>(first_exchange()));
   EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that is not of the seam before it")));
 }
 
-TEST_F(PartialSums, ThatAreAddedTwiceAreFound) {
+TEST_F(PartialSums, DoubleAdditionsAreDetected) {
   const std::size_t at = first_exchange();
   plan_.tasks.insert(plan_.tasks.begin() + static_cast<std::ptrdiff_t>(at), plan_.tasks[at]);
   EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("were added before")));
 }
 
-TEST_F(PartialSums, ReadAsAWholeAreFound) {
+TEST_F(PartialSums, PrematureReadsAreDetected) {
   const std::size_t at = first_exchange();
   const int partial = use(plan_.tasks[at], Role::partial).buffer;
   Task& next = plan_.tasks[find([](const Task& task) { return task.stretch == 1 && task.kind == TaskKind::forward; })];
@@ -84,7 +84,7 @@ TEST_F(PartialSums, ReadAsAWholeAreFound) {
   EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("that were not added")));
 }
 
-TEST_F(PartialSums, TotalsOfAnotherSeamAreFound) {
+TEST_F(PartialSums, TotalsOfAnotherSeamAreDetected) {
   for (const auto& change :
        {+[](Task& exchange) { ++exchange.stretch; }, +[](Task& exchange) { ++exchange.micro_batch; },
         +[](Task& exchange) { exchange.backward = true; }, +[](Task& exchange) { ++exchange.unit; }}) {
@@ -94,7 +94,7 @@ TEST_F(PartialSums, TotalsOfAnotherSeamAreFound) {
   }
 }
 
-TEST_F(PartialSums, LeftAtTheEndAreFound) {
+TEST_F(PartialSums, LeftoversAreDetected) {
   const auto last = std::ranges::find(plan_.tasks.rbegin(), plan_.tasks.rend(), TaskKind::exchange, &Task::kind);
   plan_.tasks.erase(std::prev(last.base()), plan_.tasks.end());
   EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("are never added")));
@@ -115,7 +115,7 @@ class GradientCounts : public testing::Test {
   StepPlan plan_;
 };
 
-TEST_F(GradientCounts, OfPlansAreRight) {
+TEST_F(GradientCounts, AreCorrectInPlans) {
   for (const std::vector<std::string>& sets : std::vector<std::vector<std::string>>{
            {},
            {"zero.stage=2", "training.reduce=fast", "training.gradient_accumulation_steps=3"},
@@ -127,8 +127,8 @@ TEST_F(GradientCounts, OfPlansAreRight) {
   EXPECT_EQ(find_miscounted(tiny_job({}, 1).plan), std::nullopt) << "without sums";
 }
 
-// A gradient that is never reduced, twice, or for another micro-batch or unit.
-TEST_F(GradientCounts, AGradientThatIsNotAddedOnceIsFound) {
+// A gradient is never reduced, is reduced twice, or for another micro-batch or unit.
+TEST_F(GradientCounts, DetectAGradientThatIsNotAddedOnce) {
   const StepPlan right = plan_;
   plan_.tasks.erase(first(TaskKind::reduce));
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("is never added")));
@@ -150,8 +150,8 @@ TEST_F(GradientCounts, AGradientThatIsNotAddedOnceIsFound) {
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("is never added")));
 }
 
-// As in a gradient norm that counts a tied table twice, or a stage that leaves its part out.
-TEST_F(GradientCounts, ANormThatDoesNotCountEachUnitOnceIsFound) {
+// This happens if a gradient norm counts a tied table twice, or if a stage omits its part.
+TEST_F(GradientCounts, DetectANormThatMiscountsAUnit) {
   const StepPlan right = plan_;
   plan_.tasks.insert(first(TaskKind::norm), *first(TaskKind::norm));
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("the norm counts")));
@@ -163,7 +163,7 @@ TEST_F(GradientCounts, ANormThatDoesNotCountEachUnitOnceIsFound) {
   EXPECT_NE(find_miscounted(plan_), std::nullopt) << "before the last gradient is added";
 }
 
-TEST_F(GradientCounts, ASharedTensorsGradientThatIsNotAddedOnceIsFound) {
+TEST_F(GradientCounts, DetectAMiscountedSharedGradient) {
   const StepPlan right = plan_;
   plan_.tasks.erase(first(TaskKind::combine));
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("0 of")));

@@ -12,8 +12,8 @@
 namespace strata::runtime {
 namespace {
 
-// The validator must see each kind of damage; a plan of every stage and order, of units in parts (4), of steps that
-// leave tasks out (5: a checkpoint's; 6: also a pending update's), and of a GPU (7), is damaged at every place.
+// The validator must detect each kind of damage. Plans of every stage and order, of units in parts (4), of steps that
+// omit tasks (5: a checkpoint's; 6: also a pending update's), and of a GPU (7) are damaged at every place.
 class Mutation : public testing::TestWithParam<int> {
  protected:
   bool cyclic() const { return GetParam() == 6; }
@@ -39,7 +39,7 @@ TEST_P(Mutation, DroppedWaitIsCaught) {
       StepPlan damaged = plan_;
       auto& waits = damaged.tasks[t].waits;
       const auto other = static_cast<std::size_t>(waits[w]);
-      // Of an update's own tasks for those of the one before it, some follow from others.
+      // Some waits of an update's tasks for those of the previous one follow from others.
       if (other >= t && plan_.tasks[t].when == When::pending && plan_.tasks[other].when == When::pending) continue;
       waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
       EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt)
@@ -71,12 +71,12 @@ TEST_P(Mutation, OverlappingBufferIsCaught) {
 }
 
 // A step that leaves out a task whose result another reads, and one in which the two have changed places.
-TEST_P(Mutation, ATaskThatIsLeftOutOrComesLateIsCaught) {
+TEST_P(Mutation, OmittedOrLateTaskIsCaught) {
   int left_out = 0, late = 0;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
     if (plan_.tasks[t].when != When::always) continue;
     const auto reader = [&](const Use& use) {
-      // What lives from step to step holds what was written before.
+      // A buffer that lives from step to step holds what was written earlier.
       if (use.access != Access::write || plan_.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle) return t;
       for (std::size_t r = t + 1; r < plan_.tasks.size(); ++r)
         for (const Use& other : plan_.tasks[r].uses)
@@ -114,15 +114,15 @@ TEST_P(Mutation, ATaskThatIsLeftOutOrComesLateIsCaught) {
   EXPECT_GT(late, 5);
 }
 
-// What a task uses of a buffer, moved by a page: another task's, or beyond the end of what was written.
-TEST_P(Mutation, AShiftedUseIsCaught) {
+// A task's use of a buffer is moved by a page, to another task's bytes or beyond the end of the written ones.
+TEST_P(Mutation, ShiftedUseIsCaught) {
   if (!cyclic()) GTEST_SKIP() << "only updates by chunks use parts of buffers";
   int shifted = 0;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
     for (std::size_t u = 0; u < plan_.tasks[t].uses.size(); ++u) {
       const Use& use = plan_.tasks[t].uses[u];
       const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(use.buffer)];
-      // State is there throughout; a part of it that is not the task's is another number, but no violation.
+      // State always exists, so using another part of it gives other numbers but is not a violation.
       if (use.bytes == 0 || buffer.whole_cycle || use.access == Access::write) continue;
       StepPlan damaged = plan_;
       damaged.tasks[t].uses[u].offset += buffer.bytes;
@@ -158,11 +158,11 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
   }
   StepPlan other = plan_;
   other.tasks.erase(other.tasks.begin() + static_cast<std::ptrdiff_t>(collectives[0]));
-  EXPECT_NE(hash_of(other), hash) << "one rank leaves one out";
+  EXPECT_NE(hash_of(other), hash) << "one rank omits a collective";
 }
 
 // The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.
-TEST_P(Mutation, TasksOfNoUnitAreTheBorder) {
+TEST_P(Mutation, TasksWithoutAUnitAreTheBorder) {
   int border = 0;
   for (const Task& task : plan_.tasks) {
     EXPECT_EQ(task.border, task.unit < 0) << name_of(task, *case_.model);

@@ -50,8 +50,8 @@ TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("report.jsonl", "3", "a path");
 }
 
-// A wrong type is shown as it was written: 5 would be right.
-TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
+// A wrong type is shown as written, because 5 would be correct.
+TEST(KeyKindsTest, AFloatIsShownAsWrittenWithItsInteger) {
   const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
   };
@@ -64,8 +64,8 @@ TEST(KeyKindsTest, AFloatIsShownAsOneAndNamesItsInteger) {
   EXPECT_EQ(recipe_with({"model.config.rope_theta=5e5"}).model.config.at("rope_theta"), "500000.0");
 }
 
-// A bound that no sensible value meets is named by those that do.
-TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
+// A limit that no sensible value reaches is only named for values above it.
+TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
   const auto refused = [](const std::string& set, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, EndsWith(end));
   };
@@ -89,11 +89,11 @@ TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, testing::Not(HasSubstr("the most")));
 }
 
-// The system would end the path there, and a message its sentence.
-TEST(KeyKindsTest, NoPathHasAZeroByte) {
+// The system would end the path there, and a message would be cut off.
+TEST(KeyKindsTest, RefusesZeroBytesInPaths) {
   for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})
     EXPECT_FAILURE(recipe_with({std::string(key) + R"(="a\u0000b")"}), Exit::usage,
-                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": no path has a zero byte)")));
+                   AllOf(HasSubstr(key), EndsWith(R"("a\u0000b": a path cannot contain a zero byte)")));
   EXPECT_FAILURE(recipe_with({R"(data.train=["a", "b\u0000"])"}), Exit::usage, HasSubstr(R"("b\u0000")"));
 }
 

@@ -23,18 +23,18 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST(NamesElsewhere, EachStandsForAKeyThatThereIsAndIsNoneItself) {
+TEST(NamesElsewhere, EachMapsToAnExistingKeyAndIsNotAKey) {
   std::set<std::string_view> keys, names;
   for (const RecipeKey& key : recipe_keys()) keys.insert(key.name);
   for (const NameElsewhere& other : names_elsewhere()) {
     EXPECT_TRUE(names.insert(other.name).second) << other.name << " is there twice";
     EXPECT_TRUE(other.key.empty() ? !other.note.empty() : keys.contains(other.key)) << other.name;
     for (const std::string_view key : keys)
-      EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is asked of unknown keys alone";
+      EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is called only for unknown keys";
   }
 }
 
-TEST(NamesElsewhere, AreFoundInAnySectionAndByTheirOwn) {
+TEST(NamesElsewhere, AreFoundInAnySection) {
   for (const char* key : {"lr", "optimizer.lr", "training.args.lr"}) {
     const NameElsewhere* found = find_elsewhere(key);
     ASSERT_NE(found, nullptr) << key;
@@ -47,7 +47,7 @@ TEST(NamesElsewhere, AreFoundInAnySectionAndByTheirOwn) {
     EXPECT_EQ(find_elsewhere(key), nullptr) << key;
 }
 
-TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
+TEST(NamesElsewhere, TranslateUnknownKeys) {
   EXPECT_FAILURE(recipe_with({"training.per_device_train_batch_size=4"}), Exit::usage,
                  StartsWith("unknown key training.per_device_train_batch_size (--set): use training.micro_batch_size: "
                             "in sequences of data.seq_len tokens"));
@@ -92,7 +92,7 @@ TEST(NamesElsewhere, CaseAndDashesMakeNoDifference) {
   EXPECT_THAT(keys_about("fp16"), AllOf(HasSubstr("fp16.initial_scale = "), HasSubstr("training.precision: \"fp16\"")));
 }
 
-TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
+TEST(NamesElsewhere, DoNotShadowSectionsOfStrata) {
   EXPECT_FAILURE(recipe_with({"fp16.enabled=true"}), Exit::usage, HasSubstr("use training.precision"));
   EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("halves with every overflow"));
   EXPECT_FAILURE(recipe_with({"model.paht=2"}), Exit::usage, HasSubstr("did you mean model.path?"));
@@ -100,7 +100,7 @@ TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
 }
 
-// An answer for a section would be false for its keys, unless it says so.
+// An answer for a section would be wrong for its keys, unless it says so.
 TEST(NamesElsewhere, ASectionDoesNotAnswerForItsKeys) {
   for (const char* key : {"zero_optimization.leaf_module", "tokens.foo", "pipeline.foo", "lr_scheduler.foo",
                           "debug.foo", "fsdp_config.xla", "bf16.foo"})
@@ -112,7 +112,7 @@ TEST(NamesElsewhere, ASectionDoesNotAnswerForItsKeys) {
 }
 
 // `strata keys` and the message about an unknown key agree.
-TEST(NamesElsewhere, AKeyOfThisNameInAnotherSection) {
+TEST(NamesElsewhere, PointToTheSameNameInAnotherSection) {
   for (const auto& [asked, key] : {std::pair{"debug.seed", "training.seed"},
                                    {"lr_scheduler.warmup_steps", "scheduler.warmup_steps"},
                                    {"zero_optimization.stage", "zero.stage"},
@@ -143,7 +143,7 @@ TEST(NamesElsewhere, ReplicasAreDistinguishedFromTheirRanks) {
   EXPECT_THAT(answer("data_parallel_sharding_strategy"), HasSubstr("0 for no_shard"));
 }
 
-TEST(NamesElsewhere, OfTorchtitanMegatronNanotronAndOthers) {
+TEST(NamesElsewhere, IncludeTorchtitanMegatronNanotronAndOthers) {
   for (const auto& [name, key] : {
            std::pair{"tokens.sequence_length", "data.seq_len"},
            {"tokens.train_steps", "training.max_steps"},
@@ -208,7 +208,7 @@ TEST(NamesElsewhere, AreFoundByValuesAndByDashes) {
 }
 
 // Names that users of these programs type. docs/coming-from.md says that they are known.
-TEST(NamesElsewhere, OfTrainerTrlAxolotlAndLlamaFactory) {
+TEST(NamesElsewhere, IncludeTrainerTrlAxolotlAndLlamaFactory) {
   for (const char* name :
        {"num_labels",      "training.num_labels", "id2label",         "label2id",        "problem_type",
         "compute_metrics", "mask_replace_prob",   "group_texts",      "eval_overall_f1", "special_tokens",
@@ -218,7 +218,7 @@ TEST(NamesElsewhere, OfTrainerTrlAxolotlAndLlamaFactory) {
     EXPECT_NE(find_elsewhere(name), nullptr) << name;
 }
 
-// Text between back quotes, in order.
+// The texts between backquotes, in order.
 std::vector<std::string> quoted(const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t at = 0; (at = text.find('`', at)) != std::string::npos;) {
@@ -232,13 +232,13 @@ std::vector<std::string> quoted(const std::string& text) {
 
 // docs/coming-from.md agrees with the program: each name in the first column of a table is known, and the answer is
 // among the keys next to it.
-TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
+TEST(NamesElsewhere, ThePageAgreesWithTheProgram) {
   std::set<std::string, std::less<>> keys, parts;
   for (const RecipeKey& key : recipe_keys()) {
     keys.insert(key.name);
     parts.insert(key.name.substr(key.name.rfind('.') + 1));
   }
-  // Values of another key in the same cell, and what is no setting.
+  // Values of another key in the same cell, and words that are not settings.
   const std::set<std::string> no_names = {"AdamW",   "Lion",    "SGD",     "Adam",
                                           "run_clm", "run_mlm", "run_ner", "AutoModelForMaskedLM"};
   std::ifstream file(tests::source_dir() / "docs/coming-from.md");

@@ -108,13 +108,13 @@ double loss_of(const std::vector<float>& logits, std::uint32_t label) {
   return std::log(sum) + static_cast<double>(largest) - static_cast<double>(logits[label]);
 }
 
-TEST_P(GeneratorTest, TokenByTokenIsTheFullForward) {
+TEST_P(GeneratorTest, TokenByTokenMatchesTheFullForward) {
   // In 16 bits every product rounds, in another order of sums: a few hundredths of logits of size 10.
   for (const auto& [precision, tolerance] : {std::pair{"fp32", 2e-5}, {"bf16", 5e-2}, {"fp16", 5e-3}}) {
     const Logits each = logits(std::vector<std::size_t>(kLength, 1), precision);
     double loss = 0;
     for (std::size_t i = 0; i + 1 < kLength; ++i) loss += loss_of(each[i], tokens_[i + 1]);
-    EXPECT_GT(loss / (kLength - 1), 5) << "far from the even guess, whose loss is 4.5";
+    EXPECT_GT(loss / (kLength - 1), 5) << "far from a uniform guess, whose loss is 4.5";
     EXPECT_NEAR(loss / (kLength - 1), full_forward_loss(precision), tolerance) << precision;
   }
 }
@@ -132,7 +132,7 @@ TEST_P(GeneratorTest, APromptReadAtOnceGivesTheSameLogits) {
   }
 }
 
-TEST_P(GeneratorTest, TheSameBitsOnAnyRanksStagesAndThreads) {
+TEST_P(GeneratorTest, SameBitsOnAnyRanksStagesAndThreads) {
   const std::vector<std::size_t> pieces = {130, 1, 1, 4, 1};
   for (const char* precision : {"fp32", "bf16"}) {
     const Logits one = logits(pieces, precision);

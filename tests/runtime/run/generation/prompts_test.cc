@@ -28,7 +28,7 @@ constexpr const char* kChat =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// A model with a tokenizer, and token files whose sidecars say what wrote them.
+// A model with a tokenizer, and token files whose sidecars name the template that wrote them.
 class PromptsTest : public testing::Test {
  protected:
   PromptsTest() {
@@ -48,7 +48,7 @@ class PromptsTest : public testing::Test {
                                                  .chat_template = "t.jinja",
                                                  .chat_template_hash = chat_template_hash}));
   }
-  // The model's folder gets a template; its hash.
+  // Adds a template to the model's folder and returns its hash.
   std::string with_template() const {
     run_.folder().write("model/chat_template.jinja", kChat);
     const auto tokenizer = text::load_tokenizer(path("model"));
@@ -73,7 +73,7 @@ class PromptsTest : public testing::Test {
   SavedRun run_;
 };
 
-TEST_F(PromptsTest, OfPlainTextALineIsGoneOnFromAsItIs) {
+TEST_F(PromptsTest, ContinuesLinesOfPlainText) {
   with_template();
   const Prompts prompts = read("p.txt", "God said\n\nLet there\r\n");
   ASSERT_EQ(prompts.all.size(), 2u);
@@ -82,8 +82,8 @@ TEST_F(PromptsTest, OfPlainTextALineIsGoneOnFromAsItIs) {
   EXPECT_THAT(prompts.all[0].ends, AllOf(Contains(0u), Not(Contains(2u))));
 }
 
-// <|im_end|>, token 2, ends an answer then.
-TEST_F(PromptsTest, OfConversationsALineIsAUsersTurn) {
+// Then <|im_end|>, token 2, ends an answer.
+TEST_F(PromptsTest, ALineIsAUserTurnOfAConversation) {
   const std::string hash = with_template();
   for (const char* name : {"t.bin", "v.bin"}) {
     SCOPED_TRACE(name);
@@ -108,7 +108,7 @@ TEST_F(PromptsTest, ALineOfJsonlIsAConversation) {
                  AllOf(HasSubstr("p.jsonl, line 2, offset 0"), HasSubstr("not JSON")));
 }
 
-TEST_F(PromptsTest, RefusesWhatCannotBeAsked) {
+TEST_F(PromptsTest, RefusesInvalidPrompts) {
   EXPECT_FAILURE(read("p.txt", "\n"), Exit::usage, HasSubstr("holds no prompt"));
   EXPECT_FAILURE(read("p.txt", "a b c d e f g\n", 3), Exit::usage,
                  AllOf(HasSubstr("line 1"), HasSubstr("data.seq_len = 3 leaves no room")));

@@ -17,12 +17,12 @@ std::vector<int> counts(Sampler sampler, int n) {
   return count;
 }
 
-TEST(SamplerTest, TemperatureZeroTakesTheFirstOfTheLargest) {
+TEST(SamplerTest, TemperatureZeroSelectsTheFirstLargest) {
   const std::vector<float> logits = {1, 3, 3, 2};
   EXPECT_EQ(Sampler(0, 1, 5).pick(logits, 0), 1u);
 }
 
-TEST(SamplerTest, DrawsByProbability) {
+TEST(SamplerTest, SamplesByProbability) {
   constexpr int kDraws = 20000;
   const std::vector<int> count = counts({1, 1, 3}, kDraws);
   for (std::size_t t = 0; t < count.size(); ++t) {
@@ -37,14 +37,14 @@ TEST(SamplerTest, TemperatureSharpens) {
   EXPECT_NEAR(count[1], 20000 * 16.0 / 22, 400);
 }
 
-TEST(SamplerTest, TopPKeepsTheLikeliestThatReachIt) {
+TEST(SamplerTest, TopPKeepsTheLikeliestTokens) {
   EXPECT_THAT(counts({1, 0.5, 3}, 1000), testing::ElementsAre(0, 1000, 0, 0));
   const std::vector<int> count = counts({1, 0.7, 3}, 3000);
   EXPECT_EQ(count[2] + count[3], 0);
   EXPECT_NEAR(count[0], 1000, 130) << "1 to 2 between those that are left";
 }
 
-// Of equal tokens, exactly as many as have the probability together, the lowest first.
+// Of equally likely tokens, it keeps exactly as many as reach the probability together, the lowest first.
 TEST(SamplerTest, TopPStopsWhereItIsReachedExactly) {
   const std::vector<float> logits = {1, 1, 1, 1};
   for (const int kept : {1, 2, 3, 4}) {
@@ -56,7 +56,7 @@ TEST(SamplerTest, TopPStopsWhereItIsReachedExactly) {
   }
 }
 
-TEST(SamplerTest, DrawsDependOnSeedAndPlaceAlone) {
+TEST(SamplerTest, SamplesDependOnlyOnSeedAndPlace) {
   Sampler a(1, 1, 9), b(1, 1, 9);
   std::set<std::vector<std::uint32_t>> texts;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {

@@ -17,7 +17,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// Ours add up in another order than numpy does.
+// The order of sums differs from numpy's.
 constexpr double kClose = 1e-12;
 
 template <typename T>
@@ -89,7 +89,7 @@ void expect_quality(const ClassQuality& found, const element& golden) {
 }
 
 // Values made by scikit-learn (tests/golden/make_metrics.py).
-TEST(ClassMetricsTest, ScikitLearnsNumbers) {
+TEST(ClassMetricsTest, MatchesScikitLearn) {
   simdjson::dom::parser parser;
   const element root = parser.load((tests::source_dir() / "tests/golden/metrics/metrics.json").string()).value();
   std::size_t n = 0;
@@ -105,7 +105,7 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
     }
     const ClassMetrics found = kind == "one" ? metrics_of_one(scores_of(golden)) : metrics_of_many(scores_of(golden));
     EXPECT_NEAR(found.accuracy, golden["accuracy"].get_double().value(), kClose);
-    // Of a class without texts there is no curve.
+    // A class without texts has no curve.
     const auto area = area_of(scores_of(golden), kind == "many");
     EXPECT_EQ(area.has_value(), !golden["roc_auc"].is_null());
     if (area) {
@@ -131,7 +131,7 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
   EXPECT_EQ(n, 7u);
 }
 
-TEST(ClassMetricsTest, AveragesLeaveOutClassesThatNoDocumentIsOf) {
+TEST(ClassMetricsTest, AveragesOmitClassesWithoutDocuments) {
   // Class 1 neither occurs nor is predicted. Class 2 is predicted, so it counts.
   const ClassMetrics found = metrics_of_one({3, {1, 0, 0, 0, 0, 1}, {0, 0}});
   EXPECT_EQ(found.unseen, std::vector<std::size_t>{1});
@@ -143,15 +143,15 @@ TEST(ClassMetricsTest, AveragesLeaveOutClassesThatNoDocumentIsOf) {
   EXPECT_EQ(many.macro.f1, 0.5);
 }
 
-TEST(ClassMetricsTest, OneClassOnlyHasNoCurve) {
+TEST(ClassMetricsTest, ASingleClassHasNoCurve) {
   EXPECT_FALSE(area_of({2, {0, 1, 2, 1}, {1, 1}}, false));
   EXPECT_EQ(metrics_of_one({2, {0, 1, 2, 1}, {1, 1}}).accuracy, 0.5);
   EXPECT_FALSE(area_of({3, {0, 0, 0, 1, 1, 1}, {0b001, 0b100}}, true));
   EXPECT_FALSE(metrics_of_numbers(std::vector<float>{1, 2}, std::vector<float>{3, 3}).pearson);
 }
 
-// All but the matrix is made of counts per class.
-TEST(ClassMetricsTest, WithoutAMatrixTheNumbersAreTheSame) {
+// Everything except the matrix is computed from counts per class.
+TEST(ClassMetricsTest, OmittingTheMatrixChangesNoNumber) {
   const ClassScores all{3, {1, 0, 0, 0, 1, 0, 0, 0, 1, 3, 1, 2}, {0, 1, 1, 2}};
   const ClassMetrics with = metrics_of_one(all), without = metrics_of_one(all, ClassTally::Confusion::left_out);
   EXPECT_EQ(with.confusion.size(), 3u);
@@ -161,7 +161,7 @@ TEST(ClassMetricsTest, WithoutAMatrixTheNumbersAreTheSame) {
   EXPECT_EQ(without.classes[1].recall, 0.5);
 }
 
-TEST(ClassMetricsTest, ATallyBeginsAnew) {
+TEST(ClassMetricsTest, ATallyCanBeReset) {
   ClassTally tally(2, ClassTally::Confusion::counted);
   tally.add_one(0, 1);
   tally.clear();
@@ -183,7 +183,7 @@ TEST(ClassCurvesTest, EqualScoresCountHalf) {
   EXPECT_FALSE(area({1}, {}));
 }
 
-TEST(ClassCurvesTest, LogOddsKnowTheOrderBeyondAProbabilityOfOne) {
+TEST(ClassCurvesTest, LogOddsKeepTheOrderOfSaturatedProbabilities) {
   std::vector<double> a(2), b(2);
   log_odds(std::vector<float>{0, 200}, a);
   log_odds(std::vector<float>{0, 300}, b);
@@ -227,7 +227,7 @@ std::vector<std::size_t> places(const element& tags, const std::vector<std::stri
 }
 
 // Values made by seqeval (tests/golden/make_entities.py).
-TEST(EntityMetricsTest, SeqevalsNumbers) {
+TEST(EntityMetricsTest, MatchesSeqeval) {
   simdjson::dom::parser parser;
   const element root = parser.load((tests::source_dir() / "tests/golden/metrics/entities.json").string()).value();
   std::size_t n = 0, found = 0;
@@ -249,7 +249,7 @@ TEST(EntityMetricsTest, SeqevalsNumbers) {
         EXPECT_EQ(names[there[entities[e].begin]].substr(2), wanted.at(0).get_string().value()) << i;
       }
     }
-    // Quotients of the same whole numbers; F1 of seqeval is of rounded ones.
+    // The quotients have the same integers, but seqeval computes F1 from rounded values.
     const ClassQuality quality = tally.counts().quality();
     EXPECT_EQ(quality.precision, golden["precision"].get_double().value());
     EXPECT_EQ(quality.recall, golden["recall"].get_double().value());

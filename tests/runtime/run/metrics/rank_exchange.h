@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// An executor's exchange for an evaluation: one collective brings the memory of each rank to all.
+// An executor's exchange for an evaluation: one collective gathers the memory of each rank on all ranks.
 class RankExchange {
  public:
   RankExchange(comm::World& world, std::size_t bytes)

@@ -14,7 +14,7 @@ namespace {
 // A label of two words, and two numbers.
 using Row = std::pair<std::vector<std::uint32_t>, std::vector<float>>;
 
-// Micro-batch m has m % 4 rows, numbered through.
+// Micro-batch m has m % 4 rows, with consecutive numbers.
 std::vector<Row> rows_of(std::uint64_t micro_batch) {
   std::vector<Row> out;
   for (std::uint64_t i = 0; i < micro_batch % 4; ++i) {
@@ -54,7 +54,7 @@ TEST(RowGatherTest, BringsRowsInTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
       });
 }
 
-TEST(RowGatherTest, ForgetsWhatAnEvaluationThatWasStoppedHadAdded) {
+TEST(RowGatherTest, DiscardsRowsOfAnInterruptedEvaluation) {
   comm::run_threads(1, [](comm::World& world) {
     RankExchange exchange(world, 4096);
     RowGather gather(exchange.exchange(), 2, 1, 4, 8);

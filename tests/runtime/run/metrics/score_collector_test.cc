@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 
-// Rows of a micro-batch: a sequence, whose documents are as given.
+// The rows of a micro-batch: one sequence with the given documents.
 struct MicroBatch {
   std::vector<float> scores;
   std::vector<std::int32_t> labels;
@@ -31,7 +31,7 @@ struct MicroBatch {
   std::vector<std::uint32_t> sets = {};  // of classes, for each label
 };
 
-// The report on every rank, which are all alike. Each round has a micro-batch of each rank.
+// The report, which is the same on every rank. Each round has a micro-batch of each rank.
 ClassReport report_of(const models::Classes& classes, const std::vector<MicroBatch>& all, int ranks, bool words = false,
                       std::uint64_t rows = 1000) {
   std::vector<ClassReport> out(static_cast<std::size_t>(ranks));
@@ -44,7 +44,7 @@ ClassReport report_of(const models::Classes& classes, const std::vector<MicroBat
     ScoreCollector collector(classes, words, layout, std::as_writable_bytes(std::span(kept)).first(layout.bytes),
                              exchange.exchange(), world.rank(), ranks);
     const auto w = static_cast<std::size_t>(ranks), rank = static_cast<std::size_t>(world.rank());
-    // The second time as if there had been no first.
+    // The second evaluation is not affected by the first.
     for (int evaluation = 0; evaluation < 2; ++evaluation) {
       collector.clear();
       for (std::size_t at = 0; at < all.size(); at += w) {
@@ -72,7 +72,7 @@ models::Classes classes_of(std::size_t count, device::ClassTarget target) {
   out.target = target;
   return out;
 }
-// Eleven micro-batches of up to seven rows, some of which do not count.
+// There are eleven micro-batches of up to seven rows, some of which do not count.
 std::vector<MicroBatch> some_rows(std::size_t classes, device::ClassTarget target) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -117,7 +117,7 @@ TEST(ScoreCollectorTest, MetricsHaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
+TEST(ScoreCollectorTest, OmitsTheMatrixOfTooManyClassesWithANote) {
   const std::size_t k = kMaxTabled + 1;
   const auto rows = some_rows(k, device::ClassTarget::one);
   const ClassReport found = report_of(classes_of(k, device::ClassTarget::one), rows, 1);
@@ -142,8 +142,8 @@ TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
   EXPECT_EQ(report_of(classes_of(k, device::ClassTarget::one), rows, 3).metrics, found.metrics);
 }
 
-// Of any number of classes per text, above what a label's bits hold: with scores, and with what was said alone.
-TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
+// Any number of classes per text, more than a label's bits can hold, with scores and with predictions only.
+TEST(ScoreCollectorTest, CountsSetsOfClasses) {
   for (const std::size_t k : {std::size_t{90}, kMaxTabled + 1}) {
     const auto rows = some_rows(k, device::ClassTarget::many);
     const std::size_t words = (k + 31) / 32;
@@ -168,7 +168,7 @@ TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
   }
 }
 
-// B-PER I-PER in one text, then an I-PER that begins the next; the model says the first right and misses the second.
+// One text has B-PER I-PER, and the next begins with I-PER. The model finds the first entity and misses the second.
 TEST(ScoreCollectorTest, EntitiesEndWithTheirTexts) {
   models::Classes classes;
   classes.names = {"O", "B-PER", "I-PER"};
@@ -200,7 +200,7 @@ void expect_metrics_of(const ClassReport& report, PredictionKind predictions) {
   EXPECT_THAT(reported, UnorderedElementsAreArray(metric_names(predictions)));
 }
 
-TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
+TEST(ScoreCollectorTest, ReportsTheMetricsOfTheTable) {
   const std::vector<std::string> ab = {"a", "b"};
   expect_metrics_of(report_of({ab, true, device::ClassTarget::one}, {1, 0, 0, 1}, {0, 1}), PredictionKind::one_class);
   expect_metrics_of(report_of({ab, true, device::ClassTarget::many}, {1, -1, -1, 1}, {0b01, 0b10}),
@@ -214,14 +214,14 @@ TEST(ScoreCollectorTest, ReportsWhatTheTableOfMetricsNames) {
                     PredictionKind::number);
 }
 
-TEST(ScoreCollectorTest, ErrorsAreTheBetterTheSmaller) {
+TEST(ScoreCollectorTest, SmallerErrorsAreBetter) {
   for (const char* name : {"eval_loss", "eval_perplexity", "eval_mse", "eval_mae"})
     EXPECT_FALSE(metric_named(name).greater_is_better) << name;
   for (const char* name : {"eval_f1", "eval_precision_micro", "eval_matthews", "eval_pearson"})
     EXPECT_TRUE(metric_named(name).greater_is_better) << name;
 }
 
-TEST(ScoreCollectorTest, NamesClassesThatAveragesLeaveOut) {
+TEST(ScoreCollectorTest, NamesClassesThatAveragesOmit) {
   const auto report = report_of({{"a", "b", "c"}, true, device::ClassTarget::one}, {1, 0, 0, 0, 0, 1}, {0, 2});
   EXPECT_THAT(report.notes,
               ElementsAre(HasSubstr("leave out a class that no text has and none was predicted to have: b"),

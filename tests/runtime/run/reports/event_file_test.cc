@@ -36,9 +36,9 @@ void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) 
   file.close();
 }
 
-// What the tensorboard package's own writer makes of Event(wall_time=1.5, step=3, summary=[train/loss: 2.25]), byte by
-// byte; tests/scripts/tensorboard.sh reads whole folders back with that package.
-TEST(EventFile, AnEvaluationThatIsMadeAgainIsCut) {
+// The bytes that the tensorboard package's writer produces for Event(wall_time=1.5, step=3, summary=[train/loss:
+// 2.25]). tests/scripts/tensorboard.sh reads complete folders with that package.
+TEST(EventFile, DropsAnEvaluationThatIsRepeated) {
   const ScratchFolder folder;
   {
     EventFile file(folder.path(), {});
@@ -56,7 +56,7 @@ TEST(EventFile, AnEvaluationThatIsMadeAgainIsCut) {
   EXPECT_NE(text.substr(0, cut).find("train/loss"), std::string::npos);
 }
 
-TEST(EventFile, AFolderIsOneRuns) {
+TEST(EventFile, AFolderBelongsToOneRun) {
   const ScratchFolder folder;
   {
     const EventFile first(folder.path(), {});
@@ -65,7 +65,7 @@ TEST(EventFile, AFolderIsOneRuns) {
   EXPECT_NO_THROW(EventFile(folder.path(), {}));
 }
 
-TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
+TEST(EventFile, RecordsMatchTensorBoards) {
   const ScratchFolder folder;
   EventFile file(folder.path(), KeptLines{2});
   const Scalar scalar{"train/loss", 2.25};
@@ -87,7 +87,7 @@ TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
   EXPECT_EQ(sum, (plain >> 15 | plain << 17) + 0xa282ead8u);
 }
 
-TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
+TEST(EventFile, AResumedRunKeepsOnlyItsOwnSteps) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 5);
   const std::string before = all_in(folder);
@@ -95,12 +95,12 @@ TEST(EventFile, ARunThatGoesOnKeepsWhatItStandsByAndNoMore) {
   ASSERT_LT(of_three, before.size());
   write_steps(folder.path(), 4, 4);
   const auto names = names_in(folder.path());
-  ASSERT_EQ(names.size(), 2u) << "files that are open elsewhere are not appended to";
+  ASSERT_EQ(names.size(), 2u) << "files that another process has open are not appended to";
   EXPECT_EQ(folder.read(names[0]), before.substr(0, of_three));
   EXPECT_THAT(folder.read(names[1]), HasSubstr("train/loss"));
 }
 
-TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
+TEST(EventFile, ANewRunReplacesOnlyThePreviousRun) {
   const ScratchFolder folder;
   folder.write("events.out.tfevents.1.other", "theirs");
   write_steps(folder.path(), 1, 5);
@@ -111,11 +111,11 @@ TEST(EventFile, ANewRunReplacesThatOfBeforeAndNothingElse) {
   const auto names = names_in(folder.path());
   ASSERT_EQ(names.size(), 2u);
   EXPECT_EQ(folder.read("events.out.tfevents.1.other"), "theirs");
-  EXPECT_NE(names[1], before[1]) << "a file that is open elsewhere is not written anew";
+  EXPECT_NE(names[1], before[1]) << "a file that another process has open is not rewritten";
   EXPECT_EQ(events_up_to(folder.read(names[1]), {2}), folder.read(names[1]).size());
 }
 
-TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
+TEST(EventFile, AnIncompleteOrDamagedRecordEndsAFile) {
   const ScratchFolder folder;
   write_steps(folder.path(), 1, 3);
   std::string text = all_in(folder);
@@ -135,7 +135,7 @@ TEST(EventFile, AFieldEndsWithItsEvent) {
   EXPECT_EQ(events_up_to(text, {3}), text.size());
 }
 
-TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
+TEST(EventFile, NamesAFolderThatCannotBeMade) {
   const ScratchFolder folder;
   const fs::path file = folder.write("file", "");
   EXPECT_FAILURE(EventFile(file / "below", {}), Exit::failed,
@@ -143,7 +143,7 @@ TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
 }
 
 // RFC 3720, B.4.
-TEST(Crc32c, OfTheRfcsExamples) {
+TEST(Crc32c, MatchesTheRfcsExamples) {
   std::string rising, falling;
   for (char c = 0; c < 32; ++c) {
     rising += c;
@@ -155,7 +155,7 @@ TEST(Crc32c, OfTheRfcsExamples) {
   EXPECT_EQ(crc32c(falling), 0x113fdb5cu);
 }
 
-TEST(Crc32c, OfTheUsualCheckAndOfNothing) {
+TEST(Crc32c, MatchesTheStandardCheckAndTheEmptyString) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(crc32c(""), 0u);
 }

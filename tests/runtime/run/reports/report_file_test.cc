@@ -38,7 +38,7 @@ TEST_F(ReportFileTest, AResumedRunKeepsTheLinesOfItsSteps) {
       "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"step\":2,\"eval_loss\":5}\n{\"step\":3,\"loss\":1}\n";
   const std::string two = "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n";
   EXPECT_EQ(after(lines, KeptLines{2, true}, "new\n"), two + "{\"step\":2,\"eval_loss\":5}\nnew\n");
-  EXPECT_EQ(after(lines, KeptLines{2, false}, "new\n"), two + "new\n") << "the evaluation is made again";
+  EXPECT_EQ(after(lines, KeptLines{2, false}, "new\n"), two + "new\n") << "the evaluation is repeated";
   EXPECT_EQ(after(lines + "{\"step\":4", KeptLines{9, true}, "new\n"), lines + "new\n") << "a line that was cut off";
 }
 
@@ -48,17 +48,17 @@ TEST_F(ReportFileTest, ATableKeepsItsHeading) {
   EXPECT_EQ(after(before, KeptLines{2, false}, "4,0,,\n", heading), heading + "1,3,,\n2,2,,\n4,0,,\n");
 }
 
-TEST_F(ReportFileTest, AFileThatNothingWasWrittenToStaysAsItWas) {
+TEST_F(ReportFileTest, AnUnwrittenReportLeavesTheFileUnchanged) {
   const auto old = folder_.write("old", "kept\n"), fresh = folder_.path() / "fresh";
   {
     const ReportFile a(old, "report.jsonl"), b(fresh, "report.csv");
-    EXPECT_TRUE(std::filesystem::exists(fresh)) << "so that a mistake is known before the run";
+    EXPECT_TRUE(std::filesystem::exists(fresh)) << "so that a mistake shows before the run";
   }
   EXPECT_EQ(folder_.read("old"), "kept\n");
   EXPECT_FALSE(std::filesystem::exists(fresh));
 }
 
-TEST_F(ReportFileTest, TwoRunsDoNotWriteOneFile) {
+TEST_F(ReportFileTest, OnlyOneRunWritesAFile) {
   const auto path = folder_.path() / "report";
   ReportFile first(path, "report.jsonl");
   EXPECT_FAILURE(ReportFile(path, "report.jsonl"), Exit::usage, HasSubstr("report.jsonl: " + path.string()));
@@ -66,7 +66,7 @@ TEST_F(ReportFileTest, TwoRunsDoNotWriteOneFile) {
   EXPECT_FAILURE(ReportFile(path, "report.jsonl"), Exit::usage, HasSubstr("is in use"));
 }
 
-TEST_F(ReportFileTest, AFolderThatIsNotThereIsNamed) {
+TEST_F(ReportFileTest, NamesAMissingFolder) {
   EXPECT_FAILURE(ReportFile(folder_.path() / "none" / "report", "report.jsonl"), Exit::failed,
                  HasSubstr("there is no folder " + (folder_.path() / "none").string()));
   EXPECT_FAILURE(ReportFile("/proc/report.jsonl", "report.jsonl"), Exit::usage,

@@ -67,17 +67,17 @@ TEST_F(RunReportsTest, AFolderHoldsAllReportsUnderTheirUsualNames) {
   const Recipe::Report named = recipe().report;
   EXPECT_EQ(named.summary, folder_.path() / "run/summary.json");
   EXPECT_EQ(named.trace, folder_.path() / "run/trace.json");
-  EXPECT_EQ(recipe({"report.summary=/elsewhere"}).report.summary, "/elsewhere") << "a name of one's own comes first";
+  EXPECT_EQ(recipe({"report.summary=/elsewhere"}).report.summary, "/elsewhere") << "an explicit name comes first";
 }
 
-TEST_F(RunReportsTest, TheRecipeInTheFolderIsTheRuns) {
+TEST_F(RunReportsTest, TheFolderContainsTheRunsRecipe) {
   run(0, 1);
   const std::string text = read("recipe.toml");
-  EXPECT_THAT(text, Not(HasSubstr("report.dir"))) << "to run it again is not to write over this report";
+  EXPECT_THAT(text, Not(HasSubstr("report.dir"))) << "running it again must not overwrite this report";
   EXPECT_EQ(to_text(load_recipe(folder_.path() / "run/recipe.toml", {})), to_text(recipe()));
 }
 
-TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
+TEST_F(RunReportsTest, AResumedRunIsOneRunInEveryReport) {
   run(0, 4);
   run(2, 3);
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 3u);
@@ -85,7 +85,7 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_THAT(rows[0], HasSubstr("step,"));
   EXPECT_THAT(rows[3], testing::StartsWith("3,"));
-  EXPECT_EQ(lines_of(read("events.jsonl")).size(), 2u) << "all starts";
+  EXPECT_EQ(lines_of(read("events.jsonl")).size(), 2u) << "all of the starts";
   run(0, 1);
   EXPECT_EQ(lines_of(read("report.csv")).size(), 2u);
   EXPECT_EQ(lines_of(read("events.jsonl")).size(), 1u);
@@ -93,7 +93,7 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
 
 // The reports of a run that was stopped before the evaluation of its last step, made it after resuming, and was then
 // killed.
-TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
+TEST_F(RunReportsTest, ARepeatedEvaluationAppearsOnce) {
   const auto evaluate = [](RunReports& reports, std::int64_t step, double loss) {
     reports.evaluation({step, loss, 4096, 4, 100, true, 1700000001.5, {{"eval_accuracy", 0.5}}, {{"a", "b\n"}}});
   };
@@ -111,7 +111,7 @@ TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
   EXPECT_EQ(read("report.jsonl"), jsonl);
   EXPECT_EQ(read("report.csv"), csv);
   {
-    RunReports reports(recipe(), KeptLines{2, true});  // and was made before the checkpoint
+    RunReports reports(recipe(), KeptLines{2, true});  // the evaluation was made before the checkpoint
     reports.step(step(3), Memory{});
   }
   EXPECT_EQ(read("report.jsonl"), jsonl + step_line(step(3)));
@@ -122,11 +122,11 @@ TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 3u) << read("report.jsonl");
 }
 
-TEST_F(RunReportsTest, OneRunAtATimeWritesThem) {
+TEST_F(RunReportsTest, OnlyOneRunWritesThemAtATime) {
   {
     const RunReports first(recipe(), {});
     EXPECT_FAILURE(RunReports(recipe(), {}), Exit::usage, testing::HasSubstr("another run writes"));
-    // Of which any would be written by two.
+    // Two runs would write to any one of them.
     for (const char* name : {"report.jsonl", "report.csv", "summary.json"}) {
       Recipe other;
       const auto path = folder_.path() / "run" / name;
@@ -139,7 +139,7 @@ TEST_F(RunReportsTest, OneRunAtATimeWritesThem) {
   EXPECT_NO_THROW(RunReports(recipe(), {}));
 }
 
-// Planted by somebody who may write there, too: what a link leads to stays as it is.
+// Another user who may write there planted links. Their targets must not change.
 TEST_F(RunReportsTest, NoReportIsWrittenThroughALink) {
   const auto mine = folder_.write("mine", "precious");
   for (const char* name : {"recipe.toml", "events.jsonl", "report.jsonl", "report.csv", "summary.json"}) {
@@ -160,7 +160,7 @@ TEST_F(RunReportsTest, NoReportIsWrittenThroughALink) {
   }
 }
 
-TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
+TEST_F(RunReportsTest, AnEvaluationHasItsOwnLine) {
   {
     RunReports reports(recipe(), {});
     reports.step(step(1), Memory{});
@@ -181,7 +181,7 @@ TEST_F(RunReportsTest, AnEvaluationIsALineOfItsOwn) {
   EXPECT_EQ(lines_of(read("report.jsonl")).size(), 4u) << "an evaluation after the step from which a run resumes stays";
 }
 
-TEST_F(RunReportsTest, WhatIsNotFiniteIsNullAndEmpty) {
+TEST_F(RunReportsTest, NonFiniteValuesAreNullOrEmpty) {
   {
     RunReports reports(recipe(), {});
     StepReport report = step(1);

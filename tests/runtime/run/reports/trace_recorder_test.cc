@@ -27,7 +27,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using tests::TraceEvents;
 
-TEST(TraceRecorder, KeepsThePickedStepsOfThisRun) {
+TEST(TraceRecorder, KeepsTheSelectedStepsOfThisRun) {
   const Job job = tiny_job({}, 1);
   const std::size_t tasks = job.plan.tasks.size();
   TraceRecorder recorder(job.plan, {{2, 3}, {6, 6}}, 2, 5);  // resumes after step 2, ends after 5
@@ -41,18 +41,18 @@ TEST(TraceRecorder, KeepsThePickedStepsOfThisRun) {
   EXPECT_EQ(recorder.missing(), "report.trace_steps names [\"2-3\", 6], and this run took 1 of them");
 }
 
-TEST(TraceRecorder, KeepsTheNewestStepWhereNoneIsPicked) {
+TEST(TraceRecorder, KeepsTheNewestStepByDefault) {
   const Job job = tiny_job({}, 1);
   TraceRecorder recorder(job.plan, {}, 0, 5);
   EXPECT_FALSE(recorder.wants(5));
   recorder.record_newest(0, std::vector<Span>(job.plan.tasks.size()));
-  EXPECT_TRUE(recorder.steps().empty()) << "no step was taken";
+  EXPECT_TRUE(recorder.steps().empty()) << "no step has run";
   recorder.record_newest(4, std::vector<Span>(job.plan.tasks.size(), {40, 41}));
   EXPECT_THAT(recorder.steps(), ElementsAre(4));
   EXPECT_EQ(recorder.missing(), "");
 }
 
-TEST(TraceRecorder, MoreStepsThanATraceHoldsAreRefused) {
+TEST(TraceRecorder, RefusesMoreStepsThanATraceHolds) {
   const Job job = tiny_job({}, 1);
   const auto most = static_cast<std::int64_t>(kMaxTraced / job.plan.tasks.size());
   TraceRecorder(job.plan, {{1, most}}, 0, most + 1);
@@ -61,7 +61,7 @@ TEST(TraceRecorder, MoreStepsThanATraceHoldsAreRefused) {
   TraceRecorder(job.plan, {{1, most + 1}}, 1, most + 1);  // the first was taken before
 }
 
-TEST(TraceRecorder, ClocksOfOtherNodesAreMovedOntoTheFirstOnes) {
+TEST(TraceRecorder, AlignsTheClocksOfNodes) {
   const std::vector<std::string> clocks = {"a", "a", "b", "b", "c"};
   EXPECT_THAT(clock_shifts(clocks, std::vector<std::int64_t>{110, 100, 5000, 5020, 0}),
               ElementsAre(0, 0, -4900, -4900, 0))
@@ -123,7 +123,7 @@ class TracedRun : public testing::Test {
   std::filesystem::path trace_ = folder_.path() / "trace.json";
 };
 
-TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
+TEST_F(TracedRun, ContainsEveryRankAndSelectedStepWithThePlansTasks) {
   for (const std::vector<std::string>& keys :
        {std::vector<std::string>{"zero.stage=1"},
         {"zero.stage=3", "zero.parameters=host", "zero.optimizer=nvme", "training.recompute=block"}}) {
@@ -147,7 +147,7 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
         EXPECT_GE(tasks[t].begin, 0);
       }
     }
-    // All times are of one clock: no rank begins a step before every other rank has begun the previous one.
+    // All times refer to one clock: no rank begins a step before every other rank has begun the previous one.
     for (const auto& slice : trace.slices)
       for (const auto& other : trace.slices)
         if (slice.name == "step 3" && other.name == "step 2") {
@@ -224,7 +224,7 @@ TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
   }
 }
 
-TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
+TEST_F(TracedRun, LimitsTheTraceToTheFirstRanks) {
   const Recipe recipe = load_recipe({}, sets({}));
   comm::run_threads(3, [&](comm::World& world) {
     const Job job = make_job(open_workload(recipe), 3, capacity_of(recipe.memory, 1));
@@ -250,7 +250,7 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
 }
 
 // Stages have different tasks, and messages between them.
-TEST_F(TracedRun, OfAPipelineRanksOfAllStagesAreInTheTrace) {
+TEST_F(TracedRun, ContainsRanksOfAllPipelineStages) {
   for (const char* keys : {"parallel.schedule=1f1b", "parallel.schedule=interleaved"}) {
     const Recipe recipe = load_recipe({}, sets({"parallel.stages=2", "model.config.n_layer=4", keys,
                                                 std::string("parallel.chunks=") + (keys[18] == '1' ? "1" : "2")}));
@@ -288,7 +288,7 @@ TEST_F(TracedRun, OfAPipelineRanksOfAllStagesAreInTheTrace) {
                   static_cast<std::size_t>(ranks) * messages);
         for (const TraceEvents::Arrow& arrow : trace.arrows) {
           if (!crosses(arrow)) continue;
-          EXPECT_EQ(arrow.from.first % 2, arrow.to.first % 2) << "to the rank of the same place";
+          EXPECT_EQ(arrow.from.first % 2, arrow.to.first % 2) << "to the rank at the same place";
         }
       }
     });
@@ -300,7 +300,7 @@ TEST_F(TracedRun, OfAPipelineRanksOfAllStagesAreInTheTrace) {
 }
 
 // The first step has no earlier update to do, and neither has a step after a skipped one.
-TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
+TEST_F(TracedRun, OmittedTasksHaveNoTimes) {
   const Recipe recipe = load_recipe(
       {}, sets({"training.precision=fp16", "zero.optimizer=nvme", "fp16.growth_interval=1", "training.max_steps=40"}));
   comm::run_threads(1, [&](comm::World& world) {

@@ -25,7 +25,7 @@ Job traced_job(std::vector<std::string> sets, int ranks) {
   return tiny_job(std::move(sets), ranks);
 }
 
-// Stages and tiers whose steps differ most: late gathers, and updates that the step before left.
+// The stages and tiers whose steps differ most: with late gathers, and with updates left by the previous step.
 std::string planned(const Job& job) {
   const StepPlan* const plans[] = {&job.plan};
   const std::vector<Span> spans[] = {simulated(job.plan)};
@@ -47,7 +47,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     const TraceEvents trace = read_trace(planned(job));
     EXPECT_EQ(trace.kind, "planned");
     EXPECT_EQ(trace.ranks, plan.ranks());
-    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks alike";
+    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks are alike";
     const auto slices = trace.tasks_of(0);
     ASSERT_EQ(slices.size(), tasks_with_rows(plan));
     double sent = 0, read = 0, written = 0;
@@ -67,13 +67,13 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     for (const Task& task : plan.tasks) planned += task.cost.sent_bytes;
     EXPECT_EQ(sent, planned);
     EXPECT_GE(sent, static_cast<double>(plan.comm_bytes.total()))
-        << "of the rank that sends most, and this is rank 0's";
+        << "the plan counts the rank that sends most, and this is rank 0";
     EXPECT_EQ(read, static_cast<double>(plan.io_bytes.read[static_cast<std::size_t>(Tier::nvme)]));
     EXPECT_EQ(written, static_cast<double>(plan.io_bytes.written[static_cast<std::size_t>(Tier::nvme)]));
   }
 }
 
-TEST(Trace, AnArrowForEveryWait) {
+TEST(Trace, EveryWaitIsAnArrow) {
   for (const Job& job : jobs()) {
     const TraceEvents trace = read_trace(planned(job));
     const std::size_t waits = waits_between_rows(job.plan, false);
@@ -82,8 +82,8 @@ TEST(Trace, AnArrowForEveryWait) {
   }
 }
 
-// What lives at once lies apart in memory, so its sum is never above the arena's end.
-TEST(Trace, MemoryComesAndGoesBelowThePlannedPeak) {
+// Buffers that are alive at the same time do not overlap, so their sum never exceeds the arena's size.
+TEST(Trace, MemoryStaysBelowThePlannedPeak) {
   for (const Job& job : jobs()) {
     const StepPlan& plan = job.plan;
     const TraceEvents trace = read_trace(planned(job));
@@ -103,7 +103,7 @@ TEST(Trace, MemoryComesAndGoesBelowThePlannedPeak) {
       for (const Buffer& buffer : plan.buffers)
         if (static_cast<std::size_t>(buffer.tier) == tier && buffer.whole_cycle)
           lasting += static_cast<std::int64_t>(buffer.bytes);
-      EXPECT_EQ(last, lasting) << "what the step leaves";
+      EXPECT_EQ(last, lasting) << "the tensors that the step leaves";
       EXPECT_GE(most, lasting);
       EXPECT_LE(most, static_cast<std::int64_t>(plan.memory[tier].peak)) << kTierNames[tier];
       if (tier == 0) {
@@ -133,7 +133,7 @@ class TraceOfSteps : public testing::Test {
   Job job_ = traced_job({"zero.stage=1"}, 2);
 };
 
-TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepARowsSlice) {
+TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepASlice) {
   const TraceEvents trace = read({{0, 3}, {1, 3}, {0, 4}, {1, 4}});
   EXPECT_EQ(trace.processes.at(0), "rank 0");
   EXPECT_EQ(trace.processes.at(1), "rank \"1\" on\nb");
@@ -145,18 +145,18 @@ TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepARowsSlice) {
   for (const int rank : {0, 1}) EXPECT_EQ(trace.tasks_of(rank).size(), 2 * tasks_with_rows(job_.plan));
 }
 
-TEST_F(TraceOfSteps, ATaskThatWaitsForTheStepBeforeHasAnArrowFromThere) {
+TEST_F(TraceOfSteps, AWaitForThePreviousStepIsAnArrow) {
   ASSERT_GT(waits_across(), 0u);
   const std::size_t one = read({{0, 3}}).arrows.size();
   EXPECT_EQ(read({{0, 3}, {0, 4}}).arrows.size(), 2 * one + waits_across());
-  EXPECT_EQ(read({{0, 3}, {0, 5}}).arrows.size(), 2 * one) << "the step before is not in the trace";
-  EXPECT_EQ(read({{0, 3}, {1, 4}}).arrows.size(), 2 * one) << "it is another rank's";
+  EXPECT_EQ(read({{0, 3}, {0, 5}}).arrows.size(), 2 * one) << "the previous step is not in the trace";
+  EXPECT_EQ(read({{0, 3}, {1, 4}}).arrows.size(), 2 * one) << "it belongs to another rank";
 }
 
 TEST_F(TraceOfSteps, ATaskThatDidNotRunHasNoSliceNorArrow) {
   std::vector<Span> spans = at(3 * kStep);
   const auto& tasks = job_.plan.tasks;
-  // The newest that another in a row waits for, in the same step.
+  // The newest task in a row for which another one waits, in the same step.
   const auto in_step = [&](std::size_t t, int wait) {
     const auto other = static_cast<std::size_t>(wait);
     return other < t && has_row(tasks[t]) && has_row(tasks[other]);

@@ -30,7 +30,7 @@ const std::vector<std::string> kNames = {"no", "a \"b\"", "\\", "é\n", "= [x] #
 
 class WrittenRecipes : public testing::Test {
  protected:
-  // Four documents, whose labels are of the classes above, or each token's.
+  // Four documents, whose labels, or whose tokens' labels, are the classes above.
   std::string data(const std::string& name, const std::string& problem) const {
     const fs::path path = tokens_.write(name, {3, 5, 2, 4}, "10111110111111");
     std::string lines;
@@ -57,7 +57,7 @@ class WrittenRecipes : public testing::Test {
   tests::TokenFolder tokens_{60};
 };
 
-TEST_F(WrittenRecipes, AreReadAsTheRunsOfAllFamiliesAndObjectives) {
+TEST_F(WrittenRecipes, SurviveARoundTripForAllFamiliesAndObjectives) {
   const std::string bert = R"("hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                                "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 60)";
   const std::map<std::string, std::string> families = {
@@ -106,7 +106,7 @@ TEST_F(WrittenRecipes, AreReadAsTheRunsOfAllFamiliesAndObjectives) {
                                                  "memory.host=1GiB", "report.dir=" + report.string()}));
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Exit::usage) << error.what();
-        continue;  // a head that the family has not
+        continue;  // a head that the family does not have
       }
       ++written[*problem ? problem : objective];
       { RunReports reports(job.recipe, {}); }

@@ -31,7 +31,7 @@ struct LocalSum {
   int sum;
 };
 
-TEST(LocalSum, AccumulateReadsTheGradientAndGoesOnWithTheSum) {
+TEST(LocalSum, AccumulateAddsTheGradientToTheSum) {
   for (const bool shared : {false, true})
     for (const bool first : {true, false}) {
       LocalSum s(shared);
@@ -56,20 +56,20 @@ TEST(LocalSum, AccumulateReadsTheGradientAndGoesOnWithTheSum) {
     }
 }
 
-TEST(LocalSum, RoundWritesTheGradientInThePlaceOfTheLast) {
+TEST(LocalSum, RoundReplacesTheLastGradient) {
   LocalSum s;
   Round{s.gradient, {s.sum, false}}.add(s.run.draft);
   const Task& task = s.run.task();
   EXPECT_EQ(task.kind, TaskKind::round);
   EXPECT_EQ(task.lane, LaneId::reduce);
-  EXPECT_EQ(task.micro_batch, -1) << "it is of all of them";
+  EXPECT_EQ(task.micro_batch, -1) << "it belongs to all micro-batches";
   EXPECT_EQ(use_of(task, Role::gradients).access, Access::write);
   EXPECT_EQ(use_of(task, Role::gradients).buffer, s.gradient.buffer);
   EXPECT_EQ(use_of(task, Role::local_sum).access, Access::read);
   EXPECT_EQ(task.cost.bytes, static_cast<double>(s.size() * (2 + 4 + 4)));
 }
 
-// 1 + 2^-8 is no bf16: only the sum knows it, until it is rounded, to even.
+// 1 + 2^-8 is not a bf16 number, so only the sum can hold it until it is rounded to even.
 TEST(LocalSum, AddsInFp32AndRoundsOnce) {
   LocalSum s;
   Accumulate{s.gradient, {s.sum, true}}.add(s.run.draft);

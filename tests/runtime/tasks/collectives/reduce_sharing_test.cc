@@ -157,7 +157,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
       for (std::uint32_t i = 0; i < kSeq; ++i) {
         batch.tokens[i] = (first + 3 * i) % kVocabulary;
         batch.labels[i] = static_cast<std::int32_t>((first + 7 * i) % kVocabulary);
-        batch.positions[i] = (first + i * i) % kVocabulary;  // some rows more than once
+        batch.positions[i] = (first + i * i) % kVocabulary;  // some rows occur more than once
         batch.documents[i] = {0, kSeq};
       }
     }
@@ -188,14 +188,14 @@ class Sharing : public testing::TestWithParam<Way> {};
 
 // The gradient of a shared table is the sum of the gradients of separate equal tables. The tolerance: differences of
 // fp32 weights below 1, each exact to 2^-25, for sums of at most twelve gradients with the same rounding.
-TEST_P(Sharing, AddsTheGradientsOfAll) {
+TEST_P(Sharing, AddsTheGradientsOfAllUnits) {
   const Chain apart(DType::fp32, 0);
   const Weights before = weights_of(apart), alone = after_a_step(DType::fp32, 0, GetParam());
   const std::size_t decoder = apart.units[3]->parameters()[1].offset;
   const auto own = gradient(before, alone, 1, kAhead), second = gradient(before, alone, 2, kAhead),
              head = gradient(before, alone, 3, decoder);
   for (const auto& each : {own, second, head})
-    EXPECT_GT(*std::max_element(each.begin(), each.end()), 1e-3f) << "a table that learns nothing shows nothing";
+    EXPECT_GT(*std::max_element(each.begin(), each.end()), 1e-3f) << "a table that does not learn proves nothing";
   for (const int shares : {1, 2}) {
     const auto shared = gradient(before, after_a_step(DType::fp32, shares, GetParam()), 1, kAhead);
     for (std::size_t i = 0; i < kTable; ++i)
@@ -207,8 +207,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, Sharing,
                          ::testing::Values(Way{1, 1, 0}, Way{1, 1, 0, Tier::host, Tier::host}, Way{1, 4, 0},
                                            Way{2, 2, 1}, Way{3, 1, 3}));
 
-// As for everything else, the bits do not depend on how the four micro-batches are processed.
-TEST(SharingTest, HasTheSameBitsOnEveryWay) {
+// The bits do not depend on how the four micro-batches are processed.
+TEST(SharingTest, HasTheSameBitsInEveryPlan) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const int shares : {1, 2}) {
       const Weights one = after_a_step(dtype, shares, {1, 4, 0});

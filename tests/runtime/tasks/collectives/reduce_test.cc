@@ -40,7 +40,7 @@ Reduced reduce(int ranks, int part) {
 }
 
 // The pieces of this rank's shard from all ranks arrive at once, in separate memory.
-TEST(Reduce, OfAUnitTravelsAtOnce) {
+TEST(Reduce, SendsAUnitAtOnce) {
   const Reduced r = reduce(2, -1);
   EXPECT_EQ(r.task.at_once, r.task.end - r.task.begin);
   EXPECT_EQ(r.staging, aligned(2 * r.plan.layout.units[1].shard() * 2));
@@ -49,14 +49,14 @@ TEST(Reduce, OfAUnitTravelsAtOnce) {
 }
 
 // For a part, at most the part's bytes arrive at once, although all of it may belong to one rank.
-TEST(Reduce, OfAPartTravelsBitByBit) {
+TEST(Reduce, SendsAPartInPieces) {
   const Reduced r = reduce(2, 2);
   EXPECT_LT(r.task.at_once, r.task.end - r.task.begin);
   EXPECT_EQ(r.task.at_once % kShardAlignment, 0u);
   EXPECT_EQ(r.staging, aligned(2 * std::min(r.plan.layout.units[1].shard(), r.task.at_once) * 2));
 }
 
-TEST(Reduce, OfOneRankSendsNothing) {
+TEST(Reduce, SendsNothingOnOneRank) {
   const Reduced r = reduce(1, -1);
   EXPECT_EQ(r.staging, 0u);
   EXPECT_EQ(r.plan.comm_bytes.total(), 0u);

@@ -151,7 +151,7 @@ class Based final : public WeightSource {
   IndexWeights weights_;
 };
 
-TEST(VerifyBase, AnotherBaseIsRefused) {
+TEST(VerifyBase, RefusesAnotherBase) {
   const auto model = small_llama(std::make_shared<models::Adapter>());
   BaseHash hash(*model);
   for (std::size_t unit = 0; unit < model->units.size(); ++unit)

@@ -22,7 +22,7 @@ PeftConfig read_with(const std::string& keys) {
   return read_peft_config(folder.path());
 }
 
-// What peft 0.18 saves of an adapter with the defaults of its LoraConfig.
+// The configuration that peft 0.18 saves for an adapter with the defaults of its LoraConfig.
 TEST(PeftConfig, DefaultsOfPeftChangeNothing) {
   const PeftConfig config = read_with(
       R"("alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null, "bias": "none",
@@ -35,7 +35,7 @@ TEST(PeftConfig, DefaultsOfPeftChangeNothing) {
   EXPECT_THAT(config.notes, IsEmpty());
 }
 
-TEST(PeftConfig, InitialisationsThatLeaveTheModelAsItWas) {
+TEST(PeftConfig, AcceptsInitialisationsThatKeepTheModel) {
   for (const char* init : {"true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\""})
     EXPECT_THAT(read_with(fmt::format(R"("init_lora_weights": {})", init)).notes, IsEmpty()) << init;
   EXPECT_EQ(read_with(R"("init_lora_weights": "gaussian")").adapter.init, models::AdapterInit::gaussian);
@@ -45,7 +45,7 @@ TEST(PeftConfig, InitialisationsThatLeaveTheModelAsItWas) {
               ElementsAre(AllOf(HasSubstr("\"of_tomorrow\""), HasSubstr("not known"))));
 }
 
-TEST(PeftConfig, InitialisationsThatChangeTheModel) {
+TEST(PeftConfig, RefusesInitialisationsThatChangeTheModel) {
   for (const char* init : {"pissa", "pissa_niter_16", "olora", "OLoRA", "corda", "lora_ga"})
     EXPECT_FAILURE(read_with(fmt::format(R"("init_lora_weights": "{}")", init)), Exit::usage,
                    AllOf(HasSubstr(fmt::format("\"{}\"", init)), HasSubstr("path_initial_model")));
@@ -73,7 +73,7 @@ TEST(PeftConfig, UnknownKeysAreRefusedUnlessTheyAreOff) {
         << off;
 }
 
-TEST(PeftConfig, OtherMathematicsIsRefusedByItsKey) {
+TEST(PeftConfig, RefusesOtherMathematicsByKey) {
   for (const char* key :
        {R"("trainable_token_indices": [1])", R"("target_parameters": ["experts"])",
         R"("layer_replication": [[0, 4], [2, 5]])", R"("lora_bias": true)", R"("use_qalora": true)",
@@ -88,7 +88,7 @@ TEST(PeftConfig, OtherMathematicsIsRefusedByItsKey) {
   EXPECT_THAT(read_with(R"("layers_to_transform": [0], "layers_pattern": ["layers", "h"])").notes, IsEmpty());
 }
 
-TEST(PeftConfig, WhatOtherProgramsDoNotRead) {
+TEST(PeftConfig, ListsWhatOtherProgramsDoNotRead) {
   const auto notes = [](auto&& change) {
     models::Adapter adapter{.target_modules = {{"q_proj"}, {}}};
     change(adapter);
@@ -111,7 +111,7 @@ TEST(PeftConfig, WhatOtherProgramsDoNotRead) {
               ElementsAre(HasSubstr("does not read use_rslora and alpha_pattern"), HasSubstr("read alpha_pattern")));
 }
 
-// The keys have defaults, which null is not.
+// The keys have defaults, but null does not mean the default.
 TEST(PeftConfig, RankAndAlphaAreNumbers) {
   EXPECT_EQ(read_with("").adapter.alpha, 8);
   EXPECT_FAILURE(read_with(R"("lora_alpha": null)"), Exit::corrupt,
@@ -121,7 +121,7 @@ TEST(PeftConfig, RankAndAlphaAreNumbers) {
   EXPECT_FAILURE(read_peft_config(folder.path()), Exit::corrupt, HasSubstr(R"(a rank at "r", found null)"));
 }
 
-TEST(PeftConfig, OtherAdapters) {
+TEST(PeftConfig, RefusesOtherAdapters) {
   const tests::ScratchFolder folder;
   folder.write(kPeftConfigName, R"({"peft_type": "IA3", "target_modules": ["k_proj"]})");
   EXPECT_FAILURE(read_peft_config(folder.path()), Exit::usage, HasSubstr("\"IA3\""));

@@ -5,7 +5,7 @@
 
 namespace strata::device::cuda {
 
-// In place of device/cuda/kernels/convert.cuh: by device/numeric/dtype.h.
+// Replaces device/cuda/kernels/convert.cuh with the conversions of device/numeric/dtype.h.
 template <typename T, int kN>
 Floats<kN> widen(const Pack<T, kN>& v) {
   return widened(v);

@@ -3,7 +3,7 @@
 
 namespace strata::device::cuda {
 
-// In place of device/cuda/kernels/dynamic_shared.cuh: C++ has no arrays whose size the launch gives.
+// Replaces device/cuda/kernels/dynamic_shared.cuh, because C++ has no arrays whose size is set at launch.
 template <typename T>
 T* dynamic_shared() {
   return reinterpret_cast<T*>(emulation::dynamic_shared_memory());
