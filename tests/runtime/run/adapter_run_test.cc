@@ -204,6 +204,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
               AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
   EXPECT_THAT(refused({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
+  EXPECT_THAT(refused({"adapter.exclude_modules=all-linear"}), HasSubstr("only adapter.target_modules has this value"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 4})", R"(adapter.target_modules=["k_proj"])"}),
