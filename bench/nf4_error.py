@@ -8,7 +8,7 @@ trained on this repository's own text, quantised by bitsandbytes and saved; ever
 Batches have 2 sequences of 256 tokens. "exact" is fp64 with the codes' values, which bitsandbytes and Strata round to
 bf16 for a product in bf16: "rounded" is fp64 with these. Prints a Markdown table. Needs build/strata.
 """
-import argparse, glob, json, os, subprocess, sys, tempfile
+import argparse, glob, hashlib, json, os, subprocess, sys, tempfile
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--python", default=sys.executable)
@@ -16,7 +16,7 @@ ap.add_argument("--steps", type=int, default=300)
 ap.add_argument("--batches", type=int, default=20)
 ap.add_argument("--layers", type=int, default=12)
 ap.add_argument("--seed", type=int, default=1)
-ap.add_argument("--folder")  # keeps the model and the peer's losses, and reads them if they are there
+ap.add_argument("--folder")  # keeps the model and the peer's losses; with the same options and text they are read again
 ap.add_argument("--peer")  # what the peer computes, into this folder
 a = ap.parse_args()
 SEQ, ROWS = 256, 2
@@ -103,9 +103,18 @@ def main():
     for name, part in parts.items():
         with open(f"{folder}/{name}.bin", "wb") as f:
             f.write(b"".join(bytes((byte, 0)) for byte in part))
-    if not os.path.exists(f"{folder}/losses.json"):
+    made_with = json.dumps({"steps": a.steps, "batches": a.batches, "layers": a.layers, "seed": a.seed,
+                            "text": hashlib.sha256(text).hexdigest()})
+    record = f"{folder}/made_with.json"  # written last: a folder without it is not complete
+    if os.path.exists(record) and open(record).read() == made_with:
+        print(f"{folder}/losses.json has these options and this text already: read again", file=sys.stderr)
+    else:
+        if os.path.exists(record):
+            os.remove(record)
         subprocess.run([a.python, os.path.abspath(__file__), "--peer", folder, "--steps", str(a.steps), "--batches",
                         str(a.batches), "--layers", str(a.layers), "--seed", str(a.seed)], check=True)
+        with open(record, "w") as f:
+            f.write(made_with)
     losses = json.load(open(f"{folder}/losses.json"))
     for precision in ("fp32", "bf16"):
         losses[f"strata, {precision}"] = ours(folder, precision)
