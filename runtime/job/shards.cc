@@ -184,7 +184,7 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
-std::string note_of_shards(std::size_t shards) {
+std::string shards_text(std::size_t shards) {
   if (shards == 1)
     return "parallel.tensor_shards = 1: each layer is computed as one; parallel.tensor above 1 needs as many shards, "
            "which are part of the numerics";
