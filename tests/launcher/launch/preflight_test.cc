@@ -57,8 +57,8 @@ TEST_F(Preflight, AnotherBuildIsRefused) {
 TEST_F(Preflight, ASecondNameOfANodeIsRefused) {
   nodes[0].facts.machine = nodes[2].facts.machine = "a boot and a network";
   nodes[1].facts.machine = "another network";
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of one node"), HasSubstr("use one name"),
-                                                   HasSubstr("--no-preflight")))));
+  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of one node"),
+                                                   HasSubstr("use one name"), HasSubstr("--no-preflight")))));
   // Virtual machines restored from one snapshot.
   nodes[2].facts.interfaces = {{"eth0", "10.0.0.3"}};
   EXPECT_THAT(remarks(), IsEmpty());
