@@ -10,7 +10,7 @@ quantised by bitsandbytes and saved; every row of the table reads these codes. B
 "exact" is fp64 with the codes' values, which bitsandbytes and Strata round to bf16 for a product in bf16: "rounded" is
 fp64 with these. Prints a Markdown table. Needs build/strata.
 """
-import argparse, array, glob, json, os, subprocess, sys, tempfile
+import argparse, array, glob, hashlib, json, os, subprocess, sys, tempfile
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--python", default=sys.executable)
@@ -19,7 +19,7 @@ ap.add_argument("--batches", type=int, default=20)
 ap.add_argument("--layers", type=int, default=12)
 ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--model")
-ap.add_argument("--folder")  # where the models, the batches and the losses are kept
+ap.add_argument("--folder")  # keeps the model and the peer's losses; with the same options and text they are read again
 ap.add_argument("--peer")  # what the peer computes, into this folder
 a = ap.parse_args()
 SEQ, ROWS = 256, 2
@@ -129,9 +129,20 @@ def main():
     for name, part in parts.items():
         with open(f"{folder}/{name}.bin", "wb") as f:
             part.tofile(f)
-    subprocess.run([a.python, os.path.abspath(__file__), "--peer", folder, "--steps", str(a.steps), "--batches",
-                    str(a.batches), "--layers", str(a.layers), "--seed", str(a.seed)] +
-                   (["--model", a.model] if a.model else []), check=True)
+    options = {"steps": a.steps, "batches": a.batches, "layers": a.layers, "seed": a.seed}
+    if a.model:
+        options["model"] = a.model
+    made_with = json.dumps(dict(options, text=hashlib.sha256(tokens.tobytes()).hexdigest()))
+    record = f"{folder}/made_with.json"  # written last: a folder without it is not complete
+    if os.path.exists(record) and open(record).read() == made_with:
+        print(f"{folder}/losses.json has these options and this text already: read again", file=sys.stderr)
+    else:
+        if os.path.exists(record):
+            os.remove(record)
+        subprocess.run([a.python, os.path.abspath(__file__), "--peer", folder] +
+                       [word for name, value in options.items() for word in (f"--{name}", str(value))], check=True)
+        with open(record, "w") as f:
+            f.write(made_with)
     losses = json.load(open(f"{folder}/losses.json"))
     for precision in ("fp32", "bf16"):
         losses[f"strata, {precision}"] = ours(folder, precision)

@@ -43,7 +43,7 @@ bool lies_in_saved(const Adapter& adapter, std::string_view module) {
 bool is_target(const Adapter& adapter, std::string_view module) {
   if (matches(adapter.exclude_modules, module) || lies_in_saved(adapter, module)) return false;
   const ModuleNames& targets = adapter.target_modules;
-  if (!matches(targets, module)) return false;
+  if (targets.pattern != kAllLinear && !matches(targets, module)) return false;
   const auto& layers = adapter.layers_to_transform;
   // A module given by its complete name is a target in any layer.
   if (layers.empty() || targets.pattern || std::ranges::find(targets.names, module) != targets.names.end()) return true;
@@ -68,7 +68,7 @@ std::optional<std::int64_t> layer_of(std::string_view module) {
 }
 
 bool matches(const ModuleNames& names, std::string_view module) {
-  if (names.pattern) return *names.pattern == kAllLinear || matches_whole(*names.pattern, module);
+  if (names.pattern) return matches_whole(*names.pattern, module);
   return std::ranges::any_of(names.names, [&](const std::string& name) { return ends_as(module, name); });
 }
 

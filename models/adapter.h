@@ -25,7 +25,7 @@ struct ModuleNames {
 };
 inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";  // what ends the name of DoRA's tensor
 inline constexpr std::int64_t kMaxAdapterRank = 1 << 16;
-inline constexpr std::string_view kAllLinear = "all-linear";  // as ModuleNames::pattern: every linear layer
+inline constexpr std::string_view kAllLinear = "all-linear";  // as pattern of target_modules: every linear layer
 
 // Low-rank adapters of linear layers (LoRA, Hu et al. 2021): y = W x + s B(A x), with trained A [rank, in] and B [out,
 // rank] while the model is frozen. Fields have the names and meanings of peft's LoraConfig.
@@ -60,7 +60,7 @@ struct LowRank {
 LowRank low_rank_for(const Adapter& adapter, std::string_view module);
 // The same adapter, which also trains and saves the layers of class scores (classifier, score), as peft does.
 std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter);
-// Whether the names include this module; all-linear includes every one.
+// Whether the names include this module. "all-linear" is a pattern like others here.
 bool matches(const ModuleNames& names, std::string_view module);
 // Whether a pattern of rank_pattern or alpha_pattern matches this module.
 bool matches_end(const std::string& pattern, std::string_view module);

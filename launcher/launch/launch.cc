@@ -307,12 +307,14 @@ class Launch {
             host.name);
       else if (!agents_.answers(host.name))
         screen_.say("left out: {}", agents_.problem(host.name));
-      else if (const std::string why =
-                   known.contains(host.name) ? "" : why_unfit(agents_, host, recipe_, files, interface_);
+      else if (const std::string why = known.contains(host.name)
+                                           ? ""
+                                           : why_unfit(agents_, host, recipe_, files, interface_,
+                                                       options_.preflight ? known : std::set<std::string>());
                !why.empty())
         screen_.say("left out: {}", why);
       else
-        hosts.push_back(host);
+        hosts.push_back(host), known.insert(host.name);
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
       screen_.say("launch ends with exit code {}: {} of {} {}{}", ended.code, hosts.size(),

@@ -75,9 +75,11 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
 std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe,
                                             std::string_view program, const std::optional<std::string>& interface);
 
-// Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing.
+// Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing. `others`:
+// the nodes in use, of which it must not be a second name.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
-                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
+                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
+                      const std::set<std::string>& others);
 
 // A table with one line per node below the names of the columns.
 std::string table(const std::vector<NodeCheck>& nodes);

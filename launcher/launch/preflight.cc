@@ -193,16 +193,32 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
     }
 }
 
+// Virtual machines that were restored from one snapshot have one boot between them, but mostly addresses of their own.
+bool are_one(const NodeFacts& a, const NodeFacts& b) {
+  return !a.machine.empty() && a.machine == b.machine && a.interfaces == b.interfaces;
+}
+
+std::string names_of_one(const std::vector<std::string>& hosts) {
+  return fmt::format(
+      "{} are names of one node (one boot, the same addresses): use one name, with all of its slots; if they are "
+      "virtual machines restored from one snapshot, start with --no-preflight",
+      fmt::join(hosts, " and "));
+}
+
 // Its slots, processors and memory would be counted once for each name.
 void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
-  std::map<std::string, std::vector<std::string>> names;
-  for (const NodeCheck& node : nodes)
-    if (!node.facts.machine.empty()) names[node.facts.machine].push_back(node.host);
-  for (const auto& [machine, hosts] : names)
-    if (hosts.size() > 1)
-      remarks.push_back(
-          {fmt::format("{} are names of one node: use one name, with all of its slots", fmt::join(hosts, " and ")),
-           true});
+  std::vector<std::vector<const NodeCheck*>> names;  // of each node
+  for (const NodeCheck& node : nodes) {
+    const auto same =
+        std::ranges::find_if(names, [&](const auto& of) { return are_one(of.front()->facts, node.facts); });
+    (same == names.end() ? names.emplace_back() : *same).push_back(&node);
+  }
+  for (const auto& of_one : names) {
+    if (of_one.size() < 2) continue;
+    std::vector<std::string> hosts;
+    for (const NodeCheck* node : of_one) hosts.push_back(node->host);
+    remarks.push_back({names_of_one(hosts), true});
+  }
 }
 
 void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
@@ -285,8 +301,11 @@ std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes,
 }
 
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
-                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
+                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
+                      const std::set<std::string>& others) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
+  for (const std::string& other : others)
+    if (agents.answers(other) && are_one(agents.facts(other), nodes[0].facts)) return names_of_one({other, host.name});
   look_for_all(files, agents, nodes, Patience().files);
   std::vector<PreflightFinding> remarks;
   check_node(nodes[0], recipe, program_hash(), interface, remarks);

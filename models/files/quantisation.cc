@@ -12,10 +12,40 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "models/files/config.h"
 #include "models/files/python.h"
 
 namespace strata::models {
+namespace {
+
+bool is_plain(const std::string& pattern) {
+  return pattern.find_first_of("*+?[](){}|^$\\") == std::string::npos;
+}
+
+// Throws Error{usage} if the pattern would be understood differently from transformers.
+void require_pattern(const std::string& key, const std::string& pattern) {
+  if (is_plain(pattern)) return;
+  constexpr const char* kAdvice = "list the modules by their names there";
+  constexpr std::size_t kLongest = 4096, kShown = 160;
+  const std::string shown = excerpt(pattern, kShown);
+  if (const auto syntax = foreign_syntax(pattern))
+    fail(Exit::usage, "{} has \"{}\", a regular expression with {}, which is not supported: {}", key, shown, *syntax,
+         kAdvice);
+  const auto compiles = [&] {
+    try {
+      (void)matches_whole(pattern, "");
+    } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause
+      return false;
+    }
+    return true;
+  };
+  if (pattern.size() > kLongest || !compiles())
+    fail(Exit::usage, "{} has \"{}\", which is not a valid regular expression, or too large a one: {}", key, shown,
+         kAdvice);
+}
+
+}  // namespace
 
 std::optional<Quantisation> quantisation_of(const Config& config) {
   const auto key = [](const char* name) { return std::string("quantization_config.") + name; };
@@ -29,8 +59,10 @@ std::optional<Quantisation> quantisation_of(const Config& config) {
          "give the original model",
          config.describe(key("bnb_4bit_quant_type")), type);
   const bool twice = config.bool_or(key("bnb_4bit_use_double_quant"), false);
-  return Quantisation{twice ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain,
-                      config.texts(key("llm_int8_skip_modules"))};
+  const std::string skipped = key("llm_int8_skip_modules");
+  Quantisation out{twice ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain, config.texts(skipped)};
+  for (const std::string& pattern : out.skipped) require_pattern(config.describe(skipped), pattern);
+  return out;
 }
 
 namespace {
@@ -40,14 +72,9 @@ bool begins_as(std::string_view name, const std::string& pattern) {
   const auto at_border = [&](std::size_t end) {
     return end == name.size() || name[end] == '.' || (end > 0 && name[end - 1] == '.');
   };
-  const bool plain = pattern.find_first_of("*+?[](){}|^$\\") == std::string::npos;
-  if (plain) return name.starts_with(pattern) && at_border(pattern.size());
-  try {
-    for (std::size_t end = 1; end <= name.size(); ++end)
-      if (at_border(end) && matches_whole(pattern, name.substr(0, end))) return true;
-  } catch (const std::regex_error&) {
-    return false;
-  }
+  if (is_plain(pattern)) return name.starts_with(pattern) && at_border(pattern.size());
+  for (std::size_t end = 1; end <= name.size(); ++end)
+    if (at_border(end) && matches_whole(pattern, name.substr(0, end))) return true;
   return false;
 }
 

@@ -20,11 +20,13 @@ struct Quantisation {
   std::vector<std::string> skipped;  // modules that are not quantised
 };
 // nullopt if nothing is quantised, or in a way that is refused elsewhere (families/unsupported_keys.cc). Throws
-// Error{usage} for bitsandbytes' other formats.
+// Error{usage} for bitsandbytes' other formats, and for a regular expression in the list of modules that would be
+// understood differently from transformers.
 std::optional<Quantisation> quantisation_of(const Config& config);
 
 // Whether the tensor belongs to one of these modules, as transformers understands llm_int8_skip_modules: each is a
-// regular expression that matches the beginning of a name up to a dot, or the end of a name.
+// regular expression that matches the beginning of a name up to a dot, or the end of a name. quantisation_of() has
+// accepted them.
 bool lies_in(std::span<const std::string> modules, std::string_view tensor);
 
 // A matrix as bitsandbytes stores it in NF4: the codes under its own name, NAME.absmax, NAME.quant_map,

@@ -26,16 +26,27 @@ bool greater_is_better(const std::map<std::string, std::string>& recipe) {
   return std::find(known.begin(), known.end(), metric) != known.end() && metric_named(metric).greater_is_better;
 }
 
-// The recipe keys that make two evaluations comparable, with their values as to_text() writes them, and the hash of
-// data.validation in place of its names if it is known.
-std::string measure_of(const std::map<std::string, std::string>& recipe, const std::string& validation_hash) {
+constexpr std::string_view kValidation = "data.validation";
+
+// The names of data.validation. Manifests of older versions have them as the user gave them.
+std::string absolute_names(const std::map<std::string, std::string>& recipe) {
+  const std::string names = value_of(recipe, kValidation);
+  if (names.find('"') == std::string::npos) return names;  // none
+  std::string out;
+  for (auto& [key, value] : values_of(with_absolute_paths(stored_keys(recipe, {&kValidation, 1}))))
+    if (key == kValidation) out = std::move(value);
+  return out;
+}
+
+// The recipe keys that make two evaluations comparable, with their values as to_text() writes them. `validation`: the
+// hash of data.validation, or its names.
+std::string measure_of(const std::map<std::string, std::string>& recipe, const std::string& validation) {
   constexpr std::array<std::string_view, 4> kKeys = {"evaluation.metric", "evaluation.greater_is_better",
                                                      "evaluation.max_sequences", "training.class_weights"};
-  constexpr std::string_view kValidation = "data.validation";
   const auto line = [](std::string_view key, const std::string& value) {
     return std::string(key) + " = " + value + "\n";
   };
-  std::string out = line(kValidation, validation_hash.empty() ? value_of(recipe, kValidation) : validation_hash);
+  std::string out = line(kValidation, validation);
   for (const std::string_view key : kKeys) out += line(key, value_of(recipe, key));
   return out;
 }
@@ -46,21 +57,38 @@ bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::str
   const auto values = values_of(recipe);
   const std::map<std::string, std::string> now(values.begin(), values.end());
   const bool known = !manifest.validation_hash.empty();
-  return measure_of(manifest.recipe, manifest.validation_hash) == measure_of(now, known ? validation_hash : "");
+  return measure_of(manifest.recipe, known ? manifest.validation_hash : value_of(manifest.recipe, kValidation)) ==
+         measure_of(now, known ? validation_hash : value_of(now, kValidation));
 }
 
 std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest) {
   const std::optional<Best>& best = manifest.progress.best;
   if (!best || std::isnan(best->value) || value_of(manifest.recipe, "checkpoint.keep_best") != "true")
     return std::nullopt;
-  return BestCheckpoint{measure_of(manifest.recipe, manifest.validation_hash), greater_is_better(manifest.recipe),
-                        best->step, best->value};
+  const std::string by_names = measure_of(manifest.recipe, absolute_names(manifest.recipe));
+  BestCheckpoint out{by_names, greater_is_better(manifest.recipe), best->step, best->value};
+  if (manifest.validation_hash.empty()) return out;
+  out.measure = measure_of(manifest.recipe, manifest.validation_hash);
+  out.by_names = by_names;
+  return out;
 }
 
 std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all) {
   struct Kept {
     std::size_t index;
     double value;
+  };
+  // Checkpoints of older versions know data.validation by its names only: these stand for the contents that the newest
+  // checkpoint found there.
+  std::map<std::string, const RankedCheckpoint*> newest;
+  for (const RankedCheckpoint& by : all) {
+    if (!by.best || by.best->by_names.empty()) continue;
+    const RankedCheckpoint*& there = newest[by.best->by_names];
+    if (!there || there->serial < by.serial) there = &by;
+  }
+  const auto measure_by = [&](const BestCheckpoint& best) {
+    const auto found = newest.find(best.measure);
+    return found == newest.end() ? best.measure : found->second->best->measure;
   };
   std::map<std::string, Kept> kept;
   for (const RankedCheckpoint& by : all) {
@@ -71,7 +99,7 @@ std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& al
       if (all[i].step == by.best->step && all[i].serial <= by.serial && (!there || all[*there].serial < all[i].serial))
         there = i;
     if (!there) continue;
-    const auto [at, first] = kept.try_emplace(by.best->measure, Kept{*there, by.best->value});
+    const auto [at, first] = kept.try_emplace(measure_by(*by.best), Kept{*there, by.best->value});
     const double before = at->second.value, now = by.best->value;
     if (!first && (by.best->greater ? now > before : now < before)) at->second = {*there, now};
   }

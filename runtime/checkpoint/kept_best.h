@@ -20,6 +20,7 @@ struct BestCheckpoint {
   bool greater = false;  // is better
   std::int64_t step = 0;
   double value = 0;
+  std::string by_names = {};  // the measure with the names of data.validation, if `measure` has its contents
 };
 // nullopt if the run keeps no best checkpoint, or had none yet.
 std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest);
@@ -31,7 +32,8 @@ struct RankedCheckpoint {
   std::optional<BestCheckpoint> best;
 };
 // Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
-// best is included even if the current run has another measure or keeps none.
+// best is included even if the current run has another measure or keeps none. A measure by names is that of the newest
+// checkpoint with the same names.
 std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all);
 
 }  // namespace strata::runtime

@@ -53,7 +53,7 @@ void require_divisible_rows(const Recipe& recipe, const models::Model& model);
 // in comm::World; empty: all are on one.
 std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std::vector<int>& nodes);
 // Says how many virtual shards there are, and which values of parallel.tensor keep the bits.
-std::string note_of_shards(std::size_t shards);
+std::string shards_text(std::size_t shards);
 
 // Throws Error{usage} if the adapter does not fit the model: target_modules, exclude_modules, modules_to_save,
 // rank_pattern or alpha_pattern names something that no module is called (the nearest names are listed) or that is not

@@ -184,16 +184,13 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
-std::string note_of_shards(std::size_t shards) {
+std::string shards_text(std::size_t shards) {
   if (shards == 1)
-    return "parallel.tensor_shards = 1: each layer is computed as one; parallel.tensor above 1 needs as many shards, "
-           "which are part of the numerics";
+    return "parallel.tensor_shards = 1: parallel.tensor above 1 needs as many shards, which change the bits";
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
-  return fmt::format(
-      "parallel.tensor_shards = {}: layers are computed in {} virtual shards, which are part of the numerics; with "
-      "parallel.tensor = {} or {} the bits are the same",
-      shards, shards, fmt::join(degrees, ", "), shards);
+  return fmt::format("parallel.tensor_shards = {}: the bits are the same for parallel.tensor = {} or {}", shards,
+                     fmt::join(degrees, ", "), shards);
 }
 
 }  // namespace strata::runtime

@@ -175,6 +175,11 @@ void require_targets(const models::Model& model, const Modules& modules, const m
 void require_others(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
   const std::vector<std::string> all = modules.all();
   const ModuleNames& excluded = adapter.exclude_modules;
+  if (excluded.pattern == models::kAllLinear)
+    fail(Exit::usage,
+         "adapter.exclude_modules = \"{}\": only adapter.target_modules has this value; name the layers that get no "
+         "adapter, or leave the key out",
+         models::kAllLinear);
   const auto look = [&](const ModuleNames& names, const std::string& given) {
     if (std::ranges::none_of(all, [&](const std::string& module) { return models::matches(names, module); }))
       fail(Exit::usage, "adapter.exclude_modules: no module of this {} model is called {}; the nearest are {}",

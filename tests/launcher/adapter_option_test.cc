@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
@@ -57,6 +58,26 @@ TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   EXPECT_EQ(taken("../base"), folder.path() / "base");
   EXPECT_EQ(taken("base"), folder.path() / "adapter") << "there is none";
   EXPECT_EQ(taken("../base", "/another"), folder.path() / "adapter") << "two adapters";
+}
+
+// A relative path may lead to one folder from here, and to another from the adapter's own.
+TEST(AdapterOption, OfTwoBasesTheOneOfTheCurrentFolderIsRead) {
+  namespace fs = std::filesystem;
+  const tests::ScratchFolder folder;
+  folder.write("adapter/adapter_config.json",
+               R"({"peft_type": "LORA", "target_modules": ["c_attn"], "base_model_name_or_path": "base"})");
+  const fs::path adapter = folder.path() / "adapter", before = fs::current_path();
+  fs::create_directory(adapter / "base");
+  fs::current_path(folder.path());
+  const auto note = [&] { return runtime::note_of_base(adapter, *runtime::base_folder_of(adapter)); };
+  EXPECT_EQ(runtime::base_folder_of(adapter), adapter / "base");
+  EXPECT_THAT(note(), testing::EndsWith("(base_model_name_or_path)"));
+  fs::create_directory(folder.path() / "base");
+  EXPECT_EQ(runtime::base_folder_of(adapter), fs::path("base"));
+  EXPECT_THAT(note(), HasSubstr("where peft looks, and not with " + (adapter / "base").string()));
+  fs::current_path(adapter);
+  EXPECT_THAT(note(), testing::EndsWith("(base_model_name_or_path)")) << "one folder";
+  fs::current_path(before);
 }
 
 }  // namespace

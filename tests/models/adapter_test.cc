@@ -35,6 +35,7 @@ TEST(Adapter, NamesAreCompleteOrStartAfterADot) {
 TEST(Adapter, OmitsLayersThatAreExcludedOrSavedInFull) {
   EXPECT_EQ(low_rank_for({.exclude_modules = list({"q_proj"})}, kQuery).rank, 0u);
   EXPECT_EQ(low_rank_for({.exclude_modules = {{}, ".*[.]11[.].*"}}, kQuery).rank, 0u);
+  EXPECT_EQ(low_rank_for({.exclude_modules = {{}, "all-linear"}}, kQuery).rank, 8u) << "a pattern, as in peft";
   const Adapter saves{.modules_to_save = {"classifier"}};
   EXPECT_EQ(low_rank_for(saves, "classifier").rank, 0u);
   EXPECT_EQ(low_rank_for(saves, "classifier.dense").rank, 0u);

@@ -186,7 +186,7 @@ void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOpti
       counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
       fmt::format("{} order", runtime::order_name(plan)));
-  fmt::print("{}\n\n", folded(shape));
+  fmt::print("{}\n{}\n\n", folded(shape), folded(runtime::shards_text(job.recipe.parallel.shards()), 2));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
   Rows rows = {{whose_text(job, options.rank), "peak", "capacity"}};
   for (const auto kind : runtime::kKindNames) rows[0].emplace_back(kind);
@@ -343,7 +343,6 @@ int plan(const PlanOptions& options) {
   if (options.table) fmt::print("\n{}", settings_text(settings));
   for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
     for (const std::string& text : *notes) note(text);
-  note(runtime::note_of_shards(job.recipe.parallel.shards()));
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)

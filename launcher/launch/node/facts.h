@@ -18,12 +18,14 @@ struct DriveFact {
 // A network interface of a node.
 struct Interface {
   std::string name, address;
+
+  bool operator==(const Interface&) const = default;
 };
 
 // The properties of one node of a cluster on which a run depends. Sizes are in bytes.
 struct NodeFacts {
   std::string name;                  // the node's own name
-  std::string machine;               // the same under all names of the node, and on no other one; empty: unknown
+  std::string machine;               // boot and network, the same under all names of the node; empty: unknown
   std::string program;               // hash of the program's file
   std::string processor, libraries;  // kinds of processor and libraries, on which bits depend
   int cores = 0;

@@ -17,10 +17,11 @@ void require_peft(const std::filesystem::path& folder);
 // The model that the adapter was made for, a folder or a name on the Hub; empty if its config does not say.
 std::string base_of_adapter(const std::filesystem::path& folder);
 
-// The base model of a folder of peft's that is given as a model, if that is a folder here: as
-// base_model_name_or_path says it, or relative to the adapter's folder.
+// The base model of a folder of peft's that is given as a model, if that is a folder here: base_model_name_or_path,
+// relative to the current folder or else to the adapter's.
 std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path& model);
-// A note that the folder `adapter`, which was given as a model, is read with its base.
+// A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder to
+// which the same path leads.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
 // If model.path is such a folder, gives it and its base their own keys. Returns a note about it, or nothing.
 std::string take_base(Recipe& recipe);

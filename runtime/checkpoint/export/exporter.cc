@@ -375,6 +375,7 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   file.close();
   out.put((to / "").parent_path());
   std::vector<std::string> notes;
+  // Other programs than peft refuse every classifier, whose head is in modules_to_save.
   if (model->objective == models::Objective::causal_lm) notes = notes_of_readers(peft.adapter);
   try {
     if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())

@@ -40,8 +40,12 @@ std::vector<std::string> export_merged(const Workload& workload, const models::M
   std::unique_ptr<WeightSource> weights = peft_weights(base.weights(adapted), folder, adapted);
   std::vector<std::string> notes = config.remarks();
   if (const auto initialised = weights->initialised(); !initialised.empty())
-    notes.push_back(fmt::format("neither {} nor {} has {}: initialised at random", base.path().string(),
-                                folder.string(), fmt::join(initialised, ", ")));
+    notes.push_back(
+        fmt::format("neither {} nor {} has {}, for which {} has random values: train it before it is used, or write "
+                    "the model that the "
+                    "adapter was trained with to base_model_name_or_path in {}",
+                    base.path().string(), folder.string(), fmt::join(initialised, ", "), to.string(),
+                    (folder / kPeftConfigName).string()));
   export_model(config, *merged_weights(std::move(weights), adapted, *plain), base.hugging_face(), to, options);
   return notes;
 }

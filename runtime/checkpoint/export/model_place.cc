@@ -13,8 +13,10 @@ namespace fs = std::filesystem;
 // The folder in which the run was started: the one that its relative checkpoint.dir leads from to `checkpoints`. Empty
 // if that is not known.
 fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) {
-  const fs::path dir = (stored_path(manifest, "checkpoint.dir") / "").lexically_normal().parent_path();
-  if (dir.empty() || dir.is_absolute()) return {};
+  const fs::path stored = stored_path(manifest, "checkpoint.dir");
+  if (stored.empty() || stored.is_absolute()) return {};
+  fs::path dir = (stored / "").lexically_normal().parent_path();
+  if (dir == ".") dir.clear();  // "." and "./" are the folder itself
   fs::path start = checkpoints;
   for (auto part = dir.end(); part != dir.begin(); start = start.parent_path())
     if (*--part != start.filename()) return {};

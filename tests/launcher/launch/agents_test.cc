@@ -99,6 +99,23 @@ TEST_F(AgentsOfTwo, ANodeWithoutMeasurementsIsRefusedByName) {
                                      testing::StartsWith("198.51.100.2: it opened no port for its link in")}));
 }
 
+// A node that comes back must not be another name of one that is in use.
+TEST_F(AgentsOfTwo, ASecondNameIsNotUsedAgain) {
+  NodeFacts facts;
+  facts.program = program_hash();
+  facts.machine = "a boot and a network";
+  folder_.write("facts", to_json(facts) + "\n");
+  const std::string all = folder_.read("ssh");
+  folder_.write("ssh", all.substr(0, all.find("[ $1")) + all.substr(all.find("cat ")));
+  Agents agents(allocation_, "run", 300, {}, [] {});
+  agents.start({kFirst, kSecond}, 60);
+  ASSERT_TRUE(agents.answers(kFirst.name) && agents.answers(kSecond.name));
+  EXPECT_EQ(why_unfit(agents, kSecond, {}, {}, std::nullopt, {}), "");
+  EXPECT_EQ(why_unfit(agents, kSecond, {}, {}, std::nullopt, {"198.51.100.3"}), "") << "which does not answer";
+  EXPECT_THAT(why_unfit(agents, kSecond, {}, {}, std::nullopt, {kFirst.name}),
+              HasSubstr("198.51.100.1 and 198.51.100.2 are names of one node"));
+}
+
 // With ControlPersist, an ssh process that stays for the next call holds the pipes of one that has ended.
 TEST_F(AgentsOfTwo, DoesNotWaitForAnEndedAgentWhosePipesAreHeld) {
   folder_.write("ssh", "#!/bin/bash\necho 'a@b: Permission denied (publickey).' >&2\nsleep 60 & exit 255\n");

@@ -192,7 +192,20 @@ TEST(QuantisationTest, SkippedModulesEndAtADot) {
   EXPECT_FALSE(skips("model.layers.*.mlp", "model.layers.10.mlp_2.up_proj.weight"));
   EXPECT_TRUE(skips("model.layers.(0|11)", "model.layers.11.mlp.up_proj.weight"));
   EXPECT_FALSE(skips("model.layers.(0|1)", "model.layers.11.mlp.up_proj.weight"));
-  EXPECT_FALSE(skips("model.(", "model.layers.1.mlp.up_proj.weight"));
+}
+
+TEST(QuantisationTest, SkippedModulesOfOtherSyntaxAreRefused) {
+  const auto read = [](const std::string& pattern) {
+    return quantisation_of(Config::parse(R"({"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true,)"
+                                         R"("bnb_4bit_quant_type":"nf4","llm_int8_skip_modules":["lm_head",")" +
+                                             pattern + "\"]}}",
+                                         "config.json"));
+  };
+  EXPECT_EQ(read("model.layers.(0|11)")->skipped[1], "model.layers.(0|11)");
+  EXPECT_FAILURE(read("model.layers.*+"), Exit::usage,
+                 ::testing::AllOf(::testing::HasSubstr("llm_int8_skip_modules of config.json"),
+                                  ::testing::HasSubstr("possessive"), ::testing::HasSubstr("by their names")));
+  EXPECT_FAILURE(read("model.("), Exit::usage, ::testing::HasSubstr("not a valid regular expression"));
 }
 
 }  // namespace

@@ -52,6 +52,20 @@ TEST(KeptBest, AMeasureIncludesTheValidationDatasContents) {
   EXPECT_NE(best_checkpoint(newer)->measure, best_checkpoint(other)->measure);
 }
 
+// Older manifests have neither a hash nor absolute paths.
+TEST(KeptBest, AnOlderMeasureIsANewersByNames) {
+  Recipe recipe;
+  recipe.data.validation = {"here.bin", "there/*.bin"};
+  recipe.checkpoint.keep_best = true;
+  const auto values = values_of(recipe), absolute = values_of(with_absolute_paths(recipe));
+  const Manifest older = manifest({values.begin(), values.end()}, {3, 0.5, 0, 3});
+  Manifest newer = manifest({absolute.begin(), absolute.end()}, {3, 0.5, 0, 3});
+  newer.validation_hash = "a";
+  EXPECT_EQ(best_checkpoint(older)->measure, best_checkpoint(newer)->by_names);
+  EXPECT_NE(best_checkpoint(older)->measure, best_checkpoint(newer)->measure);
+  EXPECT_EQ(best_checkpoint(older)->by_names, "");
+}
+
 TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   const auto best = [](const char* measure, std::int64_t step, double value) {
     return std::optional(BestCheckpoint{measure, false, step, value});
@@ -62,6 +76,12 @@ TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   // A better checkpoint replaces it if it exists, otherwise not.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {20, 2, best("loss", 20, 1.5)}}), ElementsAre(1));
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {30, 3, best("loss", 20, 1.5)}}), ElementsAre(0));
+  // One of an older version, whose measure has names, under which a newer one has found contents.
+  auto newer = best("contents", 20, 1.5);
+  newer->by_names = "names";
+  EXPECT_THAT(best_by_measure({{10, 1, best("names", 10, 2.0)}, {20, 2, newer}}), ElementsAre(1));
+  EXPECT_THAT(best_by_measure({{10, 1, best("names", 10, 1.0)}, {20, 2, newer}}), ElementsAre(0));
+  EXPECT_THAT(best_by_measure({{10, 1, best("others", 10, 2.0)}, {20, 2, newer}}), UnorderedElementsAre(0, 1));
   // The same step exists again, from a run that started over. The older one is meant.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {10, 4, {}}}), ElementsAre(0));
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/exporter.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/same_bits.h"
@@ -204,6 +205,7 @@ TEST(AdapterPlan, RefusesIncompatibleSettings) {
               AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
   EXPECT_THAT(refused({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
+  EXPECT_THAT(refused({"adapter.exclude_modules=all-linear"}), HasSubstr("only adapter.target_modules has this value"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 4})", R"(adapter.target_modules=["k_proj"])"}),
@@ -238,6 +240,30 @@ TEST(AdapterResume, ContinuesAsIfItHadNotStopped) {
                 HasSubstr("adapter.rank = 4"));
     EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1), 6); }), HasSubstr("adapter.kind"));
   }
+}
+
+// A checkpoint names its base by path and hash; the recipe says where the model is now, and the hash must agree.
+TEST(AdapterResume, TheBaseMayHaveMoved) {
+  const SavedRun saved;
+  const auto place = [&](const char* name) { return saved.folder().path() / name; };
+  for (const auto& [name, seed] : {std::pair{"base", 1}, {"other", 2}}) {
+    (void)saved.run(1, saved.sets(1, {fmt::format("training.seed={}", seed)}), 1, {1});
+    export_model(ModelFolder(saved.checkpoints()), place(name), {});
+    std::filesystem::remove_all(saved.checkpoints());
+  }
+  const auto on = [&](const char* base) {
+    std::vector<std::string> sets = saved.sets(1, {"adapter.kind=lora"});
+    std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
+    sets.push_back("model.path=" + place(base).string());
+    return sets;
+  };
+  const auto straight = saved.run(1, on("base"), 6);
+  (void)saved.run(1, on("base"), 3, {3});
+  std::filesystem::rename(place("base"), place("moved"));
+  const auto gone_on = saved.run(1, on("moved"), 6);
+  EXPECT_EQ(gone_on.resumed, "step-00000003");
+  EXPECT_EQ(gone_on.weights, straight.weights);
+  EXPECT_THAT(complaint_of([&] { saved.run(1, on("other"), 6); }), HasSubstr("is not the adapter's base model"));
 }
 
 }  // namespace

@@ -33,6 +33,16 @@ TEST_F(ModelPlaces, DeriveTheStartFolderFromARelativeCheckpointDir) {
   EXPECT_NE(place("hf").path, start_ / "hf");
 }
 
+TEST_F(ModelPlaces, CheckpointsInTheFolderOfTheStart) {
+  const std::filesystem::path hf = start_ / "runs/ck/hf";
+  std::filesystem::create_directories(hf);
+  for (const char* dir : {"\".\"", "\"./\"", "\"a/..\""}) {
+    manifest_.recipe["checkpoint.dir"] = dir;
+    EXPECT_EQ(place("hf").path, hf) << dir;
+    EXPECT_FALSE(place("hf").guessed) << dir;
+  }
+}
+
 TEST_F(ModelPlaces, OtherwiseGuessAFolderNextToTheCheckpoints) {
   std::filesystem::create_directories(start_ / "runs/hf");
   EXPECT_EQ(place("hf").path, start_ / "runs/hf");
