@@ -65,8 +65,8 @@ void Executor::prepare(const device::Optimizer& optimizer) {
     }
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
     events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
-  site_.emplace(Site{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.over()});
-  site_->received.resize(plan.tasks.size());
+  context_.emplace(TaskContext{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.over()});
+  context_->received.resize(plan.tasks.size());
   refill();
   if (is_gpu())
     for (const auto& unit : model_.units)
@@ -170,7 +170,7 @@ void Executor::issue(std::size_t t) {
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !borders_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);
-  run_of(task.kind)(*site_, task, lane);
+  run_of(task.kind)(*context_, task, lane);
   mark(lane, t, stamped, false);
   if (awaited_[t]) lane.record(events_[t]);
   issued_[t] = true;
@@ -268,7 +268,7 @@ bool Executor::launch_graph() {
   first.synchronize();
   while (t < plan_.tasks.size() && on_gpu(plan_.tasks[t])) ++t;
   run_host();
-  site_->moved += moved_by_graph_;
+  context_->moved += moved_by_graph_;
   ++graph_steps_;
   ++steps_since_spans_;
   return true;
@@ -276,7 +276,7 @@ bool Executor::launch_graph() {
 
 // Recording runs nothing, so the bytes it counts are kept for launches and not added to io_bytes().
 bool Executor::record_graph() {
-  const IoBytes moved = std::exchange(site_->moved, {});
+  const IoBytes moved = std::exchange(context_->moved, {});
   forget_events();
   recording_ = true;
   const bool done = graph_->record([this] {
@@ -285,7 +285,7 @@ bool Executor::record_graph() {
   });
   recording_ = false;
   forget_events();
-  moved_by_graph_ = std::exchange(site_->moved, moved);
+  moved_by_graph_ = std::exchange(context_->moved, moved);
   return done;
 }
 
@@ -296,7 +296,7 @@ void Executor::forget_events() {
 
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
-  site_->generation = {first, rows};
+  context_->generation = {first, rows};
   (void)step({}, 0);
   return border_.logits();
 }
@@ -332,7 +332,7 @@ void Executor::drain() {
 
 void Executor::save_during_next_step(Saver& saver) {
   saver_ = &saver;
-  site_->saver = &saver;
+  context_->saver = &saver;
   held_.begin();
 }
 

@@ -26,7 +26,7 @@
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
 #include "runtime/tasks/border.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -81,7 +81,7 @@ class Executor {
   // Bytes sent by this rank so far; exact after drain().
   comm::CommBytes comm_bytes() const { return queues_.sent(); }
   // Bytes read from and written to the other tiers so far.
-  const IoBytes& io_bytes() const { return site_->moved; }
+  const IoBytes& io_bytes() const { return context_->moved; }
   // How long proving the plan took.
   double validate_ms() const { return validate_ms_; }
   // How the drives of the nvme tier are accessed, and why not in a faster way (Swap::describe); empty if there is no
@@ -164,7 +164,7 @@ class Executor {
   Queues& queues_;
   ChunkGather chunks_{plan_, storage_, *queues_.gather};
   const LaneBorders borders_ = lane_borders(plan_);  // GPU lanes that continue are not waited for between steps
-  std::optional<Site> site_;
+  std::optional<TaskContext> context_;
   std::vector<device::Event> events_;  // by task
   // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
   std::vector<bool> awaited_ = std::vector<bool>(plan_.tasks.size()), issued_ = awaited_;
@@ -187,7 +187,7 @@ class Executor {
 
 // The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which Border
 // runs.
-using RunTask = void (*)(Site& site, const Task& task, device::Lane& lane);
+using RunTask = void (*)(TaskContext& context, const Task& task, device::Lane& lane);
 RunTask run_of(TaskKind kind);
 
 }  // namespace strata::runtime

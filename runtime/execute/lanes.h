@@ -13,7 +13,7 @@
 #include "device/lane.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 

@@ -77,8 +77,8 @@ void Save::add(Draft& draft) const {
   Draft::use_if_any(task, home.moment2, Role::moment2, Access::read);
 }
 
-void Save::run(Site& site, const Task& task, device::Lane& lane) {
-  site.saver->save(lane, static_cast<std::size_t>(task.unit));
+void Save::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  context.saver->save(lane, static_cast<std::size_t>(task.unit));
 }
 
 void Publish::add(Draft& draft) const {
@@ -87,8 +87,8 @@ void Publish::add(Draft& draft) const {
   Draft::use(task, staging, Role::staging, Access::update);
 }
 
-void Publish::run(Site& site, const Task&, device::Lane& lane) {
-  site.saver->publish(lane);
+void Publish::run(TaskContext& context, const Task&, device::Lane& lane) {
+  context.saver->publish(lane);
 }
 
 }  // namespace strata::runtime

@@ -10,7 +10,7 @@
 #include "runtime/memory/storage.h"
 #include "runtime/plan/draft.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -78,7 +78,7 @@ struct Save {
   Written staging;  // host memory through which all state passes
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Makes the checkpoint durable.
@@ -86,7 +86,7 @@ struct Publish {
   int staging;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -16,7 +16,7 @@ struct Copy {
   bool border = false;  // copies of what the host writes and reads between two steps
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

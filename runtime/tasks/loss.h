@@ -11,7 +11,7 @@ struct Loss {
   Written gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // One step of a loss that runs by tiles of its table, which may be another unit's. Steps of the norm work on the unit's

@@ -11,8 +11,8 @@ Task& add_task(Draft& draft, TaskKind kind, const StageMessage& message, Role ro
   return task;
 }
 
-comm::Communicator& over(Site& site, const Task& task) {
-  return task.lane == LaneId::stage_backward ? site.over.stage_backward : site.over.stage_forward;
+comm::Communicator& over(TaskContext& context, const Task& task) {
+  return task.lane == LaneId::stage_backward ? context.over.stage_backward : context.over.stage_forward;
 }
 
 }  // namespace
@@ -29,18 +29,18 @@ void SendToStage::add(Draft& draft) const {
   if (far) draft.plan.comm_bytes.between_nodes += bytes;
 }
 
-void SendToStage::run(Site& site, const Task& task, device::Lane&) {
-  const device::View view = site.view(task, Role::source);
-  over(site, task).send(view.data, task.uses[0].bytes, task.peer);
+void SendToStage::run(TaskContext& context, const Task& task, device::Lane&) {
+  const device::View view = context.view(task, Role::source);
+  over(context, task).send(view.data, task.uses[0].bytes, task.peer);
 }
 
 void ReceiveFromStage::add(Draft& draft) const {
   add_task(draft, TaskKind::receive, message, Role::target, Access::write);
 }
 
-void ReceiveFromStage::run(Site& site, const Task& task, device::Lane&) {
-  const device::View view = site.view(task, Role::target);
-  over(site, task).receive(view.data, task.uses[0].bytes, task.peer);
+void ReceiveFromStage::run(TaskContext& context, const Task& task, device::Lane&) {
+  const device::View view = context.view(task, Role::target);
+  over(context, task).receive(view.data, task.uses[0].bytes, task.peer);
 }
 
 }  // namespace strata::runtime

@@ -38,10 +38,10 @@ void Gather::add(Draft& draft) const {
   count(draft, task, draft.plan.parameters_of(index(which.unit), which.pool), draft.plan.stored_in(which.pool));
 }
 
-void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const Cut cut = site.plan.parameters_of(index(task.unit), task.pool);
-  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, site.plan.stored_in(task.pool)),
-                                  site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
+void Gather::run(TaskContext& context, const Task& task, device::Lane&) {
+  const Cut cut = context.plan.parameters_of(index(task.unit), task.pool);
+  context.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, context.plan.stored_in(task.pool)),
+                                  context.view(task, Role::shard).data, context.view(task, Role::parameters).data);
 }
 
 void Spread::add(Draft& draft) const {
@@ -52,10 +52,10 @@ void Spread::add(Draft& draft) const {
   count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.computed);
 }
 
-void Spread::run(Site& site, const Task& task, device::Lane&) {
-  const StepPlan& plan = site.plan;
-  put_together(site.over.updates, plan.parameters_of(index(task.unit)).piece(site.rank),
-               plan.parts_of(index(task.unit)).piece(site.rank), site.view(task, Role::parameters).data,
+void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
+  const StepPlan& plan = context.plan;
+  put_together(context.over.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
+               plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
                format_of(plan.dtype));
 }
 
@@ -67,9 +67,9 @@ void GatherSums::add(Draft& draft) const {
   count(draft, task, {part.copies, 1, part.size()}, device::StorageFormat::fp32);
 }
 
-void GatherSums::run(Site& site, const Task& task, device::Lane&) {
-  put_together(site.over.sums, site.plan.sums_of(index(task.unit)).piece(site.rank),
-               site.layout(task).shards.piece(site.rank), site.view(task, Role::sum, device::DType::fp32).data,
+void GatherSums::run(TaskContext& context, const Task& task, device::Lane&) {
+  put_together(context.over.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
+               context.layout(task).shards.piece(context.rank), context.view(task, Role::sum, device::DType::fp32).data,
                device::StorageFormat::fp32);
 }
 

@@ -210,7 +210,7 @@ TEST(SaveTask, TellsTheSaverOfTheCheckpoint) {
   Publish{s.staging}.add(s.run.draft);
   s.run.place();
   Recorder saver;
-  s.run.site->saver = &saver;
+  s.run.context->saver = &saver;
   s.run.run(0);
   s.run.run(1);
   EXPECT_EQ(saver.told, (std::vector<std::string>{"save 2", "publish"}));

@@ -161,7 +161,7 @@ TEST(ForwardTask, OfOneRowTakesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);
   p.run.place();
-  p.run.site->generation = {.first = 7, .rows = 1};
+  p.run.context->generation = {.first = 7, .rows = 1};
   p.run.run();
   const ProbedCall& call = p.c.model.calls.at(0);
   EXPECT_EQ(call.x.size, p.c.model.hidden);

@@ -9,7 +9,7 @@
 
 #include "runtime/execute/executor.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {
@@ -57,18 +57,18 @@ class TaskRun {
       if (b >= 0) std::memset(bytes(b).data(), 0, size(b));
     gather_ = world_.open(lane_);
     reduce_ = world_.open(lane_);
-    site.emplace(Site{draft.plan,
+    context.emplace(TaskContext{draft.plan,
                       draft.model,
                       optimizer,
                       draft.plan.mesh().at(rank_),
                       *storage_,
                       {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
-    site->received.resize(draft.plan.tasks.size());
+    context->received.resize(draft.plan.tasks.size());
   }
   // As the executor would.
   void run(std::size_t index = 0) {
     const Task& due = draft.plan.tasks[index];
-    run_of(due.kind)(*site, due, lane_);
+    run_of(due.kind)(*context, due, lane_);
     lane_.synchronize();
   }
 
@@ -92,7 +92,7 @@ class TaskRun {
 
  public:
   Draft draft;
-  std::optional<Site> site;
+  std::optional<TaskContext> context;
 
  private:
   std::unique_ptr<comm::World> own_world_;
