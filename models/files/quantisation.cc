@@ -37,14 +37,14 @@ namespace {
 
 // Whether a prefix of the name that ends with a module's name matches the regular expression.
 bool begins_as(std::string_view name, const std::string& pattern) {
-  const auto at_border = [&](std::size_t end) {
+  const auto at_boundary = [&](std::size_t end) {
     return end == name.size() || name[end] == '.' || (end > 0 && name[end - 1] == '.');
   };
   const bool plain = pattern.find_first_of("*+?[](){}|^$\\") == std::string::npos;
-  if (plain) return name.starts_with(pattern) && at_border(pattern.size());
+  if (plain) return name.starts_with(pattern) && at_boundary(pattern.size());
   try {
     for (std::size_t end = 1; end <= name.size(); ++end)
-      if (at_border(end) && matches_whole(pattern, name.substr(0, end))) return true;
+      if (at_boundary(end) && matches_whole(pattern, name.substr(0, end))) return true;
   } catch (const std::regex_error&) {
     return false;
   }

@@ -104,7 +104,7 @@ void Executor::refill() {
 }
 
 device::StepResult Executor::step(const device::StepScalars& scalars, std::uint64_t requests) {
-  border_.set(scalars, requests);
+  boundary_.set(scalars, requests);
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
     // Tasks that this step leaves out have no spans in it, but an earlier step's may still be writing theirs.
@@ -116,7 +116,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
   if (keeper_) keeper_->stepped();
   saver_ = nullptr;
   has_pending_ = plan_.cyclic && !skipped();
-  return border_.state().result;
+  return boundary_.state().result;
 }
 
 void Executor::issue_step() {
@@ -153,7 +153,7 @@ void Executor::issue(std::size_t t) {
     if (keeper_) keeper_->begin(t, steps_, now_ns());
     for (const int other : task.waits) wait(task, other);
     if (task.kind == TaskKind::host_write) collect(false);
-    border_.run(task);
+    boundary_.run(task);
     if (keeper_) keeper_->end(t, steps_, now_ns());
     return;
   }
@@ -168,7 +168,7 @@ void Executor::issue(std::size_t t) {
   if (saved && !recording_) wait_for_saves(t);
   // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped in timed steps alone.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
-                       (timed_ || !is_gpu() || !borders_.continues[index(task.lane)]);
+                       (timed_ || !is_gpu() || !boundaries_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);
   run_of(task.kind)(*context_, task, lane);
   mark(lane, t, stamped, false);
@@ -239,8 +239,8 @@ void Executor::wait_for_saves(std::size_t t) {
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !borders_.continues[lane] &&
-        borders_.begins_early[lane] == early)
+    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !boundaries_.continues[lane] &&
+        boundaries_.begins_early[lane] == early)
       queues_.lanes[lane]->synchronize();
 }
 
@@ -257,7 +257,7 @@ bool Executor::launch_graph() {
     for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
       if (plan_.tasks[t].lane == LaneId::host) {
         if (keeper_) keeper_->begin(t, steps_, now_ns());
-        border_.run(plan_.tasks[t]);
+        boundary_.run(plan_.tasks[t]);
         if (keeper_) keeper_->end(t, steps_, now_ns());
       }
   };
@@ -298,11 +298,11 @@ std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
   context_->generation = {first, rows};
   (void)step({}, 0);
-  return border_.logits();
+  return boundary_.logits();
 }
 
 std::span<const float> Executor::scores() const {
-  return border_.scores();
+  return boundary_.scores();
 }
 
 std::span<const std::byte> Executor::gather_chunks() {

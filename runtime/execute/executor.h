@@ -25,7 +25,7 @@
 #include "runtime/execute/places.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
-#include "runtime/tasks/border.h"
+#include "runtime/tasks/step_boundary.h"
 #include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
@@ -42,7 +42,7 @@ class Executor {
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
-  models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
+  models::BatchRows batch(int micro_batch) { return boundary_.batch(micro_batch); }
 
   // Runs one step until the host has read its results. Work on which these do not depend continues; the next step or
   // drain() waits for it. `requests` are summed over the ranks, and all of them see the sum (StepResult::requests).
@@ -62,10 +62,10 @@ class Executor {
   std::span<const std::byte> gather_chunks();
 
   // The first unit with non-finite output in the last step; -1: none.
-  int first_nonfinite_unit() const { return border_.first_nonfinite_unit(); }
+  int first_nonfinite_unit() const { return boundary_.first_nonfinite_unit(); }
   // The sum of losses over the labels in this rank's micro-batches of the last step.
-  const device::ExactSum& loss_sum() const { return border_.losses().loss; }
-  bool skipped() const { return border_.state().scalars.skip != 0; }
+  const device::ExactSum& loss_sum() const { return boundary_.losses().loss; }
+  bool skipped() const { return boundary_.state().scalars.skip != 0; }
 
   // When each task ran in the newest step that was issued task by task; {0, 0}: left out. Complete after drain(), or
   // after a step for which time_next_step() was called. steps_since_spans: steps launched as a graph since then.
@@ -159,11 +159,11 @@ class Executor {
   AbortToken& abort_;
   device::FaultWatch fault_watch_{plan_.device, rank_, abort_};
   Storage storage_;
-  Border border_{plan_, model_, storage_};
+  StepBoundary boundary_{plan_, model_, storage_};
   std::unique_ptr<Queues> own_;  // null: queues_ are another executor's
   Queues& queues_;
   ChunkGather chunks_{plan_, storage_, *queues_.gather};
-  const LaneBorders borders_ = lane_borders(plan_);  // GPU lanes that continue are not waited for between steps
+  const LaneBoundaries boundaries_ = lane_boundaries(plan_);  // GPU lanes that continue are not waited for between steps
   std::optional<TaskContext> context_;
   std::vector<device::Event> events_;  // by task
   // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
@@ -185,7 +185,7 @@ class Executor {
   IoBytes moved_by_graph_{};  // by one launch
 };
 
-// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which Border
+// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which StepBoundary
 // runs.
 using RunTask = void (*)(TaskContext& context, const Task& task, device::Lane& lane);
 RunTask run_of(TaskKind kind);

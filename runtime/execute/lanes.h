@@ -54,7 +54,7 @@ struct Queues {
 };
 
 // How each lane behaves between two steps.
-struct LaneBorders {
+struct LaneBoundaries {
   // Whether the next step may begin before the lane's last task has ended, because the boundary tasks (what the host
   // reads and writes, and its copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait
   // for host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
@@ -62,7 +62,7 @@ struct LaneBorders {
   // Whether some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
   std::array<bool, kLanes> begins_early{};
 };
-LaneBorders lane_borders(const StepPlan& plan);
+LaneBoundaries lane_boundaries(const StepPlan& plan);
 
 // The device's work of a step, between host_write and host_read, recorded once and launched in one call per step. Work
 // that crosses the step's boundary is ordered by the launches: one begins when the previous one has ended.

@@ -1,5 +1,5 @@
 #include "runtime/execute/executor.h"
-#include "runtime/tasks/border.h"
+#include "runtime/tasks/step_boundary.h"
 #include "runtime/tasks/collectives/activations.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"

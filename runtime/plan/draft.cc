@@ -81,7 +81,7 @@ Task& Draft::add_task(TaskKind kind, LaneId lane, int unit, int micro_batch) {
   task.lane = lane;
   task.unit = unit;
   task.micro_batch = micro_batch;
-  task.border = traits_of(kind).border;
+  task.boundary = traits_of(kind).boundary;
   task.when = when;
   return task;
 }

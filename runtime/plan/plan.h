@@ -172,7 +172,7 @@ struct Task {
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage
-  bool border = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
+  bool boundary = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
   // Tasks whose newest runs must have ended before it starts. The newest run of a task at or after its own place in the

@@ -301,16 +301,16 @@ void Gradients::complete_by_chunks(int unit) {
   const auto slice = [](int buffer, std::size_t begin, std::size_t end) {
     return Slice{buffer, device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
   };
-  std::vector<std::size_t> borders;
-  for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) borders.push_back(at);
-  borders.push_back(d_.layout(unit).padded());
+  std::vector<std::size_t> boundaries;
+  for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) boundaries.push_back(at);
+  boundaries.push_back(d_.layout(unit).padded());
   for (const int sharer : d_.layout(unit).sharers)
-    for (const std::size_t border : {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
-      borders.push_back(border);
-  std::sort(borders.begin(), borders.end());
-  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
-  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
-    const ElementRange range{borders[i], borders[i + 1]};
+    for (const std::size_t boundary : {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
+      boundaries.push_back(boundary);
+  std::sort(boundaries.begin(), boundaries.end());
+  boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
+  for (std::size_t i = 0; i + 1 < boundaries.size(); ++i) {
+    const ElementRange range{boundaries[i], boundaries[i + 1]};
     const std::string name = fmt::format("{}, complete", name_of({unit}));
     const Slice home = slice(sum.home, range.begin, range.end);
     const Slice own = bring(d_, {home}, Tier::device, unit, name, Kind::gradients)[0];

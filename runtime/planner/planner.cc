@@ -9,7 +9,7 @@
 #include "runtime/plan/draft.h"
 #include "runtime/plan/passes.h"
 #include "runtime/planner/activations.h"
-#include "runtime/planner/border_tasks.h"
+#include "runtime/planner/boundary_tasks.h"
 #include "runtime/planner/fetches.h"
 #include "runtime/planner/gradients.h"
 #include "runtime/planner/updates.h"
@@ -44,7 +44,7 @@ class Builder {
         activations_(d_),
         lowest_(static_cast<int>(d_.model.lowest_trained())) {
     caches_ = add_lasting_buffers(d_);
-    border_.emplace(d_);
+    boundary_.emplace(d_);
   }
 
   StepPlan build() {
@@ -69,7 +69,7 @@ class Builder {
       for (const StageStep& message : visits[v].after) add_message(message);
     }
     if (!r_.forward_only) update_state();
-    border_->end();
+    boundary_->end();
     return std::move(d_.plan);
   }
 
@@ -82,9 +82,9 @@ class Builder {
   }
 
   void begin_step() {
-    border_->save_state();
+    boundary_->save_state();
     if (gathers_early()) fetches_.before(0);
-    border_->begin();
+    boundary_->begin();
   }
 
   void update_state() {
@@ -205,7 +205,7 @@ class Builder {
     }
   }
 
-  // The data that cross the borders of a piece of the pipeline. Gradients go back only if something below the border is
+  // The data that cross the boundaries of a piece of the pipeline. Gradients go back only if something below the boundary is
   // trained.
   void add_message(const StageStep& step) {
     const auto [first, last] = d_.plan.pieces[index(step.piece)];
@@ -371,7 +371,7 @@ class Builder {
   KeptInputs kept_;
   Activations activations_;
   const int lowest_;  // the lowest unit that trains something: backward ends there
-  std::optional<BorderTasks> border_;
+  std::optional<BoundaryTasks> boundary_;
   std::vector<int> caches_;           // by unit; -1: none
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none

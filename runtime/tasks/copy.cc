@@ -58,7 +58,7 @@ struct Ranges {
 void Copy::add(Draft& draft) const {
   const auto [kind, lane] = route_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
   Task& task = draft.add_task(kind, lane, unit);
-  task.border = border;
+  task.boundary = boundary;
   for (const auto& [from, to] : pairs) {
     STRATA_CHECK_EQ(from.bytes, to.bytes);
     Draft::use(task, from, Role::source, Access::read);

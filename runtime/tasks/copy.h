@@ -13,7 +13,7 @@ struct Copy {
   };
   int unit;  // -1: none
   std::vector<Pair> pairs;
-  bool border = false;  // copies of what the host writes and reads between two steps
+  bool boundary = false;  // copies of what the host writes and reads between two steps
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
 // cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
-// norm.h for gradients, then update.h, copy.h for copies between tiers, and border.h for the host's tasks and
+// norm.h for gradients, then update.h, copy.h for copies between tiers, and step_boundary.h for the host's tasks and
 // checkpoints. TaskContext is what all tasks of a rank work with.
 
 #include <cstddef>

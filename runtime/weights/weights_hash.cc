@@ -190,7 +190,7 @@ class Hasher {
   }
 
   // Adds a unit that is partly frozen. Blocks that several ranks share go to all ranks in parts: at most one per tensor
-  // and rank, because only blocks at shard borders are shared.
+  // and rank, because only blocks at shard boundaries are shared.
   void add_mixed(std::size_t unit) {
     const std::vector<Place> places = places_of(plan_.layout.units[unit]);
     const std::size_t end = whole_blocks(places.back().end());

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 #include "text/split/pre_tokenizers.h"
 
 namespace strata::text {

@@ -9,7 +9,7 @@
 #include "base/quantity.h"
 #include "text/folder/class_components.h"
 #include "text/json/json.h"
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 #include "text/subwords/model.h"
 #include "text/unicode/utf8.h"
 
@@ -358,7 +358,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
 }
 
 Tokenizer::TextCut Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
-  const std::size_t at = last_border(text, limit, separators_, letters_of_ascii_);
+  const std::size_t at = last_word_boundary(text, limit, separators_, letters_of_ascii_);
   return {at, at == 0 || !drops_space_ ? at : at + 1};
 }
 

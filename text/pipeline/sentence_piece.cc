@@ -9,7 +9,7 @@
 #include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/pipeline.h"
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 #include "text/subwords/vocabulary.h"
 #include "text/unicode/utf8.h"
 
@@ -230,7 +230,7 @@ class SentencePiece final : public Tokenizer {
     return out;
   }
   TextCut safe_cut(std::string_view text, std::size_t limit) const override {
-    const std::size_t at = limit < least_part_ ? 0 : last_border(text, limit, separators_, true);
+    const std::size_t at = limit < least_part_ ? 0 : last_word_boundary(text, limit, separators_, true);
     return {at, at == 0 || !drops_space_ ? at : at + 1};
   }
 

@@ -24,7 +24,7 @@ class CheckpointReaderTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
+TEST_F(CheckpointReaderTest, ReadsATensorOverTheBoundariesOfFiles) {
   const std::uint64_t elements = 300'000;  // more than a block in one file
   const Checkpoint checkpoint = made(elements, {{294'912, elements}, {0, 256}, {256, 294'912}});
   std::vector<float> read(elements - 1), expected(elements - 1);

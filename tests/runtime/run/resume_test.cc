@@ -74,7 +74,7 @@ TEST(ResumeTest, SameBitsOverTiers) {
     }
 }
 
-// Moments of any format and number, cut and put together at any border.
+// Moments of any format and number, cut and put together at any boundary.
 TEST(ResumeTest, OptimizersAndTheirMoments) {
   for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
     SCOPED_TRACE(optimizer);

@@ -64,7 +64,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
   EXPECT_GT(masked, 20u);
 }
 
-// Compared with the definition, for borders between words: as many tokens as the text before the border has.
+// Compared with the definition, for boundaries between words: as many tokens as the text before the boundary has.
 TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};

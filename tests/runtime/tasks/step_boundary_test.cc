@@ -1,4 +1,4 @@
-#include "runtime/tasks/border.h"
+#include "runtime/tasks/step_boundary.h"
 
 #include <gtest/gtest.h>
 
@@ -30,12 +30,12 @@ void expect_uses(const Task& task, std::initializer_list<Expected> uses) {
   }
 }
 
-TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
+TEST(StepBoundaryTest, HostsTasksUseWhatTheyTouch) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  Border::add_carry(run.draft);
-  Border::add_write(run.draft);
-  Border::add_read(run.draft);
+  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_write(run.draft);
+  StepBoundary::add_read(run.draft);
   const ControlBuffers& control = run.draft.plan.host_control;
   const auto& tasks = run.draft.plan.tasks;
   for (const Task& task : tasks) {
@@ -59,79 +59,79 @@ TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
 }
 
 // The step starts from any old contents, including counts of non-finite units.
-TEST(BorderTask, WriteStartsAStepAfresh) {
+TEST(StepBoundaryTest, WriteStartsAStepAfresh) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
-  Border::add_write(run.draft);
+  StepBoundary::add_write(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   const ControlBuffers& control = run.draft.plan.control;
   for (const int buffer : {control.state, control.losses, control.squares})
     std::memset(run.bytes(buffer).data(), 0x5a, run.bytes(buffer).size());
-  border.set({.seed = 11, .learning_rate = 0.5f}, 3);
-  border.run(run.task());
-  EXPECT_EQ(border.state().scalars.seed, 11u);
-  EXPECT_EQ(border.state().scalars.learning_rate, 0.5f);
-  EXPECT_EQ(border.state().scalars.skip, 0u);
-  EXPECT_EQ(border.state().requests, 3u);
-  EXPECT_EQ(border.state().result.loss_sum, 0);
-  EXPECT_EQ(border.losses().loss.round(), 0);
-  for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(border.losses().nonfinite()[unit], 0u);
+  boundary.set({.seed = 11, .learning_rate = 0.5f}, 3);
+  boundary.run(run.task());
+  EXPECT_EQ(boundary.state().scalars.seed, 11u);
+  EXPECT_EQ(boundary.state().scalars.learning_rate, 0.5f);
+  EXPECT_EQ(boundary.state().scalars.skip, 0u);
+  EXPECT_EQ(boundary.state().requests, 3u);
+  EXPECT_EQ(boundary.state().result.loss_sum, 0);
+  EXPECT_EQ(boundary.losses().loss.round(), 0);
+  for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(boundary.losses().nonfinite()[unit], 0u);
   EXPECT_EQ(run.squares().squares.round(), 0);
 }
 
 // The previous step's decisions are kept apart from the next step's.
-TEST(BorderTask, CarryKeepsTheScalarsOfTheStepBefore) {
+TEST(StepBoundaryTest, CarryKeepsTheScalarsOfTheStepBefore) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  Border::add_carry(run.draft);
-  Border::add_write(run.draft);
+  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_write(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   run.state().scalars = {.learning_rate = 0.25f, .gradient_factor = 2, .skip = 1};
-  border.set({.learning_rate = 0.125f}, 0);
-  for (const Task& task : run.draft.plan.tasks) border.run(task);
+  boundary.set({.learning_rate = 0.125f}, 0);
+  for (const Task& task : run.draft.plan.tasks) boundary.run(task);
   const auto& pending = run.as<device::StepScalars>(run.draft.plan.control.pending)[0];
   EXPECT_EQ(pending.learning_rate, 0.25f);
   EXPECT_EQ(pending.gradient_factor, 2.0f);
   EXPECT_EQ(pending.skip, 1u);
-  EXPECT_EQ(border.state().scalars.learning_rate, 0.125f);
+  EXPECT_EQ(boundary.state().scalars.learning_rate, 0.125f);
 }
 
-TEST(BorderTask, ReadLeavesWhatCameOfTheStep) {
+TEST(StepBoundaryTest, ReadLeavesWhatCameOfTheStep) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
-  Border::add_read(run.draft);
+  StepBoundary::add_read(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   run.state().result.loss_sum = 7;
   run.losses().loss.add(3);
-  border.set({.seed = 5}, 1);
-  border.run(run.task());
-  EXPECT_EQ(border.state().result.loss_sum, 7);
-  EXPECT_EQ(border.losses().loss.round(), 3);
-  EXPECT_EQ(border.state().scalars.seed, 0u) << "of the next step, which has not begun";
+  boundary.set({.seed = 5}, 1);
+  boundary.run(run.task());
+  EXPECT_EQ(boundary.state().result.loss_sum, 7);
+  EXPECT_EQ(boundary.losses().loss.round(), 3);
+  EXPECT_EQ(boundary.state().scalars.seed, 0u) << "of the next step, which has not begun";
 }
 
-TEST(BorderTask, NamesTheFirstUnitThatIsNotFinite) {
+TEST(StepBoundaryTest, NamesTheFirstUnitThatIsNotFinite) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();
-  const Border border(run.draft.plan, run.draft.model, run.storage());
-  EXPECT_EQ(border.first_nonfinite_unit(), -1);
+  const StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
+  EXPECT_EQ(boundary.first_nonfinite_unit(), -1);
   run.losses().nonfinite()[4] = 1;
-  EXPECT_EQ(border.first_nonfinite_unit(), 4);
+  EXPECT_EQ(boundary.first_nonfinite_unit(), 4);
   run.losses().nonfinite()[2] = 7;
-  EXPECT_EQ(border.first_nonfinite_unit(), 2);
+  EXPECT_EQ(boundary.first_nonfinite_unit(), 2);
 }
 
-TEST(BorderTask, MicroBatchesFollowEachOther) {
+TEST(StepBoundaryTest, MicroBatchesFollowEachOther) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();
-  const Border border(run.draft.plan, run.draft.model, run.storage());
+  const StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   const std::byte* const memory = run.bytes(run.draft.plan.control.batch).data();
-  const models::BatchRows first = border.batch(0), second = border.batch(1);
+  const models::BatchRows first = boundary.batch(0), second = boundary.batch(1);
   EXPECT_EQ(first.tokens.size(), kFakeTokens);
   EXPECT_EQ(reinterpret_cast<const std::byte*>(first.tokens.data()), memory);
   EXPECT_EQ(reinterpret_cast<const std::byte*>(second.tokens.data()), memory + c.model->batch.bytes());

@@ -16,9 +16,9 @@ namespace strata::runtime {
 
 // The tasks of the host's lane, between two steps. They work on the plan's host_control, which is host memory on every
 // device, and the issuing thread runs them. The constructor's arguments must outlive it.
-class Border {
+class StepBoundary {
  public:
-  Border(const StepPlan& plan, const models::Model& model, const Storage& storage);
+  StepBoundary(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
   // carry: copies the scalars of the previous step, if it left an update, before this step's overwrite them.
   static void add_carry(Draft& draft);
