@@ -68,7 +68,7 @@ class Draft {
     return stored_bytes(plan.stored_in(pool), elements);
   }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
-  const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
+  const StateBuffers& state_buffers(int unit) const { return plan.state_buffers[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
   std::size_t sums_size(int unit) const { return plan.sums_of(static_cast<std::size_t>(unit)).size(); }

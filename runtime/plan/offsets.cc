@@ -123,8 +123,8 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
       plan.buffers[b].offset = theirs.offset;
       shared[b] = true;
     };
-    for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
-      for (const PoolKind pool : kPools) place(plan.homes[unit].of(pool), memory_of->homes[unit].of(pool));
+    for (std::size_t unit = 0; unit < plan.state_buffers.size(); ++unit) {
+      for (const PoolKind pool : kPools) place(plan.state_buffers[unit].of(pool), memory_of->state_buffers[unit].of(pool));
     }
   }
   std::vector<int> order;

@@ -56,7 +56,7 @@ class Builder {
       update_before(static_cast<int>(v), visits[v].unit);
       if (v > 0 || !gathers_early()) fetches_.before(static_cast<int>(v));
       for (const StageStep& message : visits[v].messages) add_message(message);
-      for (const auto& [unit, g] : kept_.due_before(v)) activations_.input_of(unit, g) = kept_.bring_back(unit, g);
+      for (const auto& [unit, g] : kept_.due_before(v)) activations_.input_of(unit, g) = kept_.reload(unit, g);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
         const Call* next = c + 1 < calls.size()    ? &calls[c + 1]
@@ -192,7 +192,7 @@ class Builder {
       case TaskKind::forward:
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && kept_.has(call.unit))
-          kept_.put_away(call.unit, call.micro_batch, activations_.input_of(call.unit, call.micro_batch));
+          kept_.offload(call.unit, call.micro_batch, activations_.input_of(call.unit, call.micro_batch));
         return;
       case TaskKind::recompute:
         return forward(call, true);

@@ -66,15 +66,15 @@ void StepBoundary::set(const device::StepScalars& scalars, std::uint64_t request
 }
 
 void Save::add(Draft& draft) const {
-  const Home& home = draft.home(unit);
+  const StateBuffers& buffers = draft.state_buffers(unit);
   Task& task = draft.add_task(TaskKind::save, LaneId::checkpoint, unit);
   task.when = When::checkpoint;
   Draft::use(task, staging, Role::staging);
-  Draft::use_if_any(task, draft.fp32() ? home.parameters : home.master, Role::master, Access::read);
-  Draft::use_if_any(task, home.frozen, Role::frozen, Access::read);
-  Draft::use_if_any(task, home.quantised, Role::quantised, Access::read);
-  Draft::use_if_any(task, home.moment1, Role::moment1, Access::read);
-  Draft::use_if_any(task, home.moment2, Role::moment2, Access::read);
+  Draft::use_if_any(task, draft.fp32() ? buffers.parameters : buffers.master, Role::master, Access::read);
+  Draft::use_if_any(task, buffers.frozen, Role::frozen, Access::read);
+  Draft::use_if_any(task, buffers.quantised, Role::quantised, Access::read);
+  Draft::use_if_any(task, buffers.moment1, Role::moment1, Access::read);
+  Draft::use_if_any(task, buffers.moment2, Role::moment2, Access::read);
 }
 
 void Save::run(TaskContext& context, const Task& task, device::Lane& lane) {

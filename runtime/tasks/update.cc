@@ -47,7 +47,7 @@ void Update::run(TaskContext& context, const Task& task, device::Lane& lane) {
   std::byte* moment2 = context.view(task, Role::moment2, DType::fp32).data;
   // A copy of the parameters is written back even if the step is skipped. So a skipped update must write the copy too,
   // or the stored parameters would be lost.
-  const bool copied = task.buffer(Role::parameters) != plan.homes[unit].parameters;
+  const bool copied = task.buffer(Role::parameters) != plan.state_buffers[unit].parameters;
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& layout = context.layout(task);
   const ElementRange shared = also_in_shared_gradients(context, task);

@@ -37,7 +37,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
       executor.storage().write_state(unit, parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
     });
   });
-  if (frozen || plan.homes[unit].master < 0) return;
+  if (frozen || plan.state_buffers[unit].master < 0) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
     executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
@@ -80,7 +80,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
     for (const PoolKind pool : kPools) {
-      if (plan.homes[unit].of(pool) < 0) continue;  // another stage's
+      if (plan.state_buffers[unit].of(pool) < 0) continue;  // another stage's
       if (pool == PoolKind::trained && options.frozen_alone) continue;
       const auto held = executor.storage().held(unit, parameters_in(pool));
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)

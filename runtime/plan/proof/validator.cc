@@ -277,15 +277,15 @@ class Sweep {
     return {root.buffer, origin.run, root.step, root.begin + origin.begin - cells_.begin_of(tier, first)};
   }
   // Bytes that are copied back to their origin make the two equal again, so the copy is up to date.
-  void note_return(const Origin& origin, const Origin& home, std::size_t bytes) {
+  void note_return(const Origin& origin, const Origin& target, std::size_t bytes) {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
     const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
     for (int p = first; p < last; ++p) {
       Cell& cell = memory_[index(p)];
       if (cell.buffer != origin.buffer || cell.origin == kNone) continue;
-      const std::size_t back = home.begin + cells_.begin_of(tier, p) - origin.begin;
-      if (const Origin& known = origins_[index(cell.origin)]; known.buffer == home.buffer && known.begin == back)
-        cell.origin = add_origin({home.buffer, home.run, home.step, back});
+      const std::size_t back = target.begin + cells_.begin_of(tier, p) - origin.begin;
+      if (const Origin& known = origins_[index(cell.origin)]; known.buffer == target.buffer && known.begin == back)
+        cell.origin = add_origin({target.buffer, target.run, target.step, back});
     }
   }
   int add_origin(const Origin& origin) {

@@ -8,7 +8,7 @@ namespace {
 
 class TransfersTest : public testing::Test {
  protected:
-  int add(Tier tier) { return draft_.add_buffer("home", Kind::optimizer, tier, 8192, true); }
+  int add(Tier tier) { return draft_.add_buffer("stored", Kind::optimizer, tier, 8192, true); }
   std::vector<TaskKind> kinds() const {
     std::vector<TaskKind> kinds;
     for (const Task& task : draft_.plan.tasks) kinds.push_back(task.kind);
@@ -31,10 +31,10 @@ TEST_F(TransfersTest, BringComesOverTheHost) {
 }
 
 TEST_F(TransfersTest, PutGoesHomeTheSameWay) {
-  const Slice home = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
-  put(draft_, {here, here}, {home, here}, 1, "state");
+  const Slice stored = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
+  put(draft_, {here, here}, {stored, here}, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::download, TaskKind::write}));
-  EXPECT_EQ(draft_.plan.tasks[1].uses[1].buffer, home.buffer);
+  EXPECT_EQ(draft_.plan.tasks[1].uses[1].buffer, stored.buffer);
   EXPECT_EQ(draft_.plan.tasks[0].uses[1].buffer, draft_.plan.tasks[1].uses[0].buffer);
 }
 

@@ -142,13 +142,13 @@ using device::DType;
 // The places of unit 2's state, and the staging memory of a checkpoint.
 struct Saving {
   explicit Saving(DType dtype) : c(make_case(small(false), 1, 1, 0, dtype, false, false, 1, {})), run(c.request) {
-    Home& home = run.draft.plan.homes[2];
-    home.parameters = run.add_buffer(4096);
-    if (dtype != DType::fp32) home.master = run.add_buffer(4096);
-    home.moment1 = run.add_buffer(4096, Tier::host);
+    StateBuffers& buffers = run.draft.plan.state_buffers[2];
+    buffers.parameters = run.add_buffer(4096);
+    if (dtype != DType::fp32) buffers.master = run.add_buffer(4096);
+    buffers.moment1 = run.add_buffer(4096, Tier::host);
     staging = run.add_buffer(4096, Tier::host);
   }
-  const Home& home() const { return run.draft.home(2); }
+  const StateBuffers& buffers() const { return run.draft.state_buffers(2); }
 
   PlanCase c;
   TaskRun run;
@@ -160,7 +160,7 @@ TEST(SaveTask, ReadsTheUnitsState) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool second_moment : {false, true}) {
       Saving s(dtype);
-      if (second_moment) s.run.draft.plan.homes[2].moment2 = s.run.add_buffer(4096);
+      if (second_moment) s.run.draft.plan.state_buffers[2].moment2 = s.run.add_buffer(4096);
       Save{2, {s.staging, false}}.add(s.run.draft);
       const Task& task = s.run.task();
       EXPECT_EQ(task.kind, TaskKind::save);
@@ -170,10 +170,10 @@ TEST(SaveTask, ReadsTheUnitsState) {
       EXPECT_EQ(task.uses.size(), second_moment ? 4u : 3u);
       EXPECT_EQ(use_of(task, Role::staging).buffer, s.staging);
       EXPECT_EQ(use_of(task, Role::staging).access, Access::update);
-      EXPECT_EQ(use_of(task, Role::master).buffer, dtype == DType::fp32 ? s.home().parameters : s.home().master)
+      EXPECT_EQ(use_of(task, Role::master).buffer, dtype == DType::fp32 ? s.buffers().parameters : s.buffers().master)
           << "in fp32 the parameters are the master";
-      EXPECT_EQ(use_of(task, Role::moment1).buffer, s.home().moment1);
-      EXPECT_EQ(task.buffer(Role::moment2), s.home().moment2);
+      EXPECT_EQ(use_of(task, Role::moment1).buffer, s.buffers().moment1);
+      EXPECT_EQ(task.buffer(Role::moment2), s.buffers().moment2);
       for (const Use& use : task.uses) EXPECT_EQ(use.access == Access::read, use.role != Role::staging);
     }
 }

@@ -33,7 +33,7 @@ class TaskRun {
     if (!request.forward_only) control.squares = add_buffer(sizeof(SquareState));
     if (draft.plan.cyclic) control.pending = add_buffer(sizeof(device::StepScalars), Tier::host);
     draft.plan.host_control = control;
-    draft.plan.homes.resize(draft.model.units.size());
+    draft.plan.state_buffers.resize(draft.model.units.size());
   }
 
   int add_buffer(std::size_t bytes, Tier tier = Tier::device) {
