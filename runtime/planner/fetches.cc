@@ -179,7 +179,7 @@ void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit,
   if (!copy.pairs.empty()) copy.add(draft);
 }
 
-std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what, Kind kind) {
+std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what, Kind kind) {
   STRATA_CHECK(to != Tier::nvme);
   hop(draft, slices, Tier::nvme, Tier::host, unit, what, to == Tier::host ? kind : Kind::staging);
   if (to == Tier::device)
@@ -189,7 +189,7 @@ std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int u
   return slices;
 }
 
-void put(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what) {
+void copy_slices(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what) {
   // A slice with two hops (device to NVMe) goes to the host in the same task as those that end there.
   for (const auto& [source, target] : {std::pair{Tier::nvme, Tier::host}, std::pair{Tier::device, Tier::host},
                                        std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {

@@ -155,10 +155,10 @@ void Gradients::close_all() {
 void Gradients::open(const Owner& owner) {
   Sum& sum = sum_of(owner);
   if (sum.on_device >= 0 || sum.stored < 0 || sum.newest < 0) return;
-  sum.on_device = bring(d_, {d_.whole(sum.stored)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
+  sum.on_device = copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
   if (sum.run_stored >= 0 && inside_run(sum.newest + 1))
     sum.run_on_device =
-        bring(d_, {d_.whole(sum.run_stored)}, Tier::device, owner.unit, "run of " + name_of(owner), Kind::gradients)[0]
+        copy_to_tier(d_, {d_.whole(sum.run_stored)}, Tier::device, owner.unit, "run of " + name_of(owner), Kind::gradients)[0]
             .buffer;
 }
 
@@ -170,13 +170,13 @@ void Gradients::close(const Owner& owner) {
   if (!run_goes_on) sum.run_on_device = -1;  // the memory is free until the next run
   if (!away()) return;
   if (sum.stored < 0) add_stored(owner);
-  put(d_, {d_.whole(sum.on_device)}, {d_.whole(sum.stored)}, owner.unit, name_of(owner));
+  copy_slices(d_, {d_.whole(sum.on_device)}, {d_.whole(sum.stored)}, owner.unit, name_of(owner));
   sum.on_device = -1;
   if (!run_goes_on) return;
   const std::string name = "run of " + name_of(owner);
   if (sum.run_stored < 0)
     sum.run_stored = d_.add_buffer(name, Kind::gradients, d_.plan.placement.gradients.tier, run_bytes(owner), false);
-  put(d_, {d_.whole(sum.run_on_device)}, {d_.whole(sum.run_stored)}, owner.unit, name);
+  copy_slices(d_, {d_.whole(sum.run_on_device)}, {d_.whole(sum.run_stored)}, owner.unit, name);
   sum.run_on_device = -1;
 }
 
@@ -188,7 +188,7 @@ void Gradients::complete(int unit) {
   receive_shared(unit);
   std::vector<int> shared;
   for (const int sharer : d_.layout(unit).sharers) {
-    shared.push_back(brought({sharer, true}, unit));
+    shared.push_back(shared_sum_on_device({sharer, true}, unit));
     if (has_sums_) Combine{.holder = unit, .sharer = sharer, .shared_sum = shared.back(), .sum = sum.on_device}.add(d_);
   }
   if (!has_sums_) return Norm{.unit = unit, .gradients = sum.on_device, .shared_gradients = shared}.add(d_);
@@ -197,10 +197,10 @@ void Gradients::complete(int unit) {
 }
 
 // The owner's gradient of shared parameters, brought to the device for a task of the holder.
-int Gradients::brought(const Owner& owner, int holder) {
+int Gradients::shared_sum_on_device(const Owner& owner, int holder) {
   const Sum& sum = sum_of(owner);
   if (sum.on_device >= 0) return sum.on_device;
-  return bring(d_, {d_.whole(sum.stored)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
+  return copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
 }
 
 // Sends come at the end of the step, after the gradients of activations: stages in between wait for those, and the
@@ -209,7 +209,7 @@ void Gradients::send_shared() {
   for (int holder = d_.last(); holder >= 0; --holder)
     for (const int sharer : d_.layout(holder).sharers) {
       if (d_.owns(holder) || !d_.owns(sharer)) continue;
-      SendToStage{{sharer, -1, d_.stage_of(holder), true, brought({sharer, true}, holder)}}.add(d_);
+      SendToStage{{sharer, -1, d_.stage_of(holder), true, shared_sum_on_device({sharer, true}, holder)}}.add(d_);
     }
 }
 
@@ -223,7 +223,7 @@ void Gradients::receive_shared(int holder) {
     sum.on_device = buffer;
     if (!away()) continue;
     add_stored(owner);
-    put(d_, {d_.whole(buffer)}, {d_.whole(sum.stored)}, holder, name_of(owner));
+    copy_slices(d_, {d_.whole(buffer)}, {d_.whole(sum.stored)}, holder, name_of(owner));
   }
 }
 
@@ -284,9 +284,9 @@ void Gradients::reduce_tile(const Produced& p) {
   const bool first = g.micro_batch == 0;
   const Slice on_device = first
                            ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, stored.bytes, false), 0, stored.bytes}
-                           : bring(d_, {stored}, Tier::device, owner.unit, name, Kind::gradients)[0];
+                           : copy_to_tier(d_, {stored}, Tier::device, owner.unit, name, Kind::gradients)[0];
   ReduceGradient{.gradient = g, .sum = {on_device.buffer, first}, .first = first}.add(d_);
-  put(d_, {on_device}, {stored}, owner.unit, name);
+  copy_slices(d_, {on_device}, {stored}, owner.unit, name);
   if (g.micro_batch < d_.request.accumulation - 1) return;
   sum.summed += g.range.size();
   if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
@@ -313,16 +313,16 @@ void Gradients::complete_by_chunks(int unit) {
     const ElementRange range{boundaries[i], boundaries[i + 1]};
     const std::string name = fmt::format("{}, complete", name_of({unit}));
     const Slice stored = slice(sum.stored, range.begin, range.end);
-    const Slice own = bring(d_, {stored}, Tier::device, unit, name, Kind::gradients)[0];
+    const Slice own = copy_to_tier(d_, {stored}, Tier::device, unit, name, Kind::gradients)[0];
     bool combined = false;
     for (const int sharer : d_.layout(unit).sharers) {
       const ElementRange& shared = d_.layout(sharer).shared->elements;
       if (range.begin < shared.begin || range.end > shared.end) continue;
       const Slice other = slice(sum_of({sharer, true}).stored, range.begin - shared.begin, range.end - shared.begin);
-      const int brought = bring(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
+      const int shared_sum = copy_to_tier(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
       Combine{.holder = unit,
               .sharer = sharer,
-              .shared_sum = brought,
+              .shared_sum = shared_sum,
               .sum = own.buffer,
               .range = range,
               .chunk = static_cast<int>(i)}
@@ -330,7 +330,7 @@ void Gradients::complete_by_chunks(int unit) {
       combined = true;
     }
     Norm{.unit = unit, .sum = own.buffer, .range = range, .chunk = static_cast<int>(i)}.add(d_);
-    if (combined) put(d_, {own}, {stored}, unit, name);
+    if (combined) copy_slices(d_, {own}, {stored}, unit, name);
   }
 }
 

@@ -78,7 +78,7 @@ class Gradients {
   void close_all();
   void complete(int unit);
   void complete_by_chunks(int unit);
-  int brought(const Owner& owner, int holder);
+  int shared_sum_on_device(const Owner& owner, int holder);
   // If a unit shares parameters with a unit of another pipeline stage, the complete gradient goes to the holder's stage
   // at the end of the step, and completes the holder's sum.
   void send_shared();

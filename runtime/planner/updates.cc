@@ -90,7 +90,7 @@ void Updates::advance(int unit) {
   }
   if (next_ < chunks_.size() || !fetched_.empty()) return;
   for (Late& late : late_)
-    put(d_, std::move(late.from), std::move(late.to), first_updated(), d_.text_of("updated", {first_updated()}));
+    copy_slices(d_, std::move(late.from), std::move(late.to), first_updated(), d_.text_of("updated", {first_updated()}));
   late_.clear();
 }
 
@@ -144,7 +144,7 @@ std::vector<Slice> Updates::stored_slices(const Chunk& c) const {
 
 void Updates::read_ahead() {
   for (std::size_t i = 0; i < ahead_.size(); ++i)
-    put(d_, stored_slices(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
+    copy_slices(d_, stored_slices(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
 }
 
 Updates::Fetched Updates::fetch(std::size_t index) {
@@ -160,10 +160,10 @@ Updates::Fetched Updates::fetch(std::size_t index) {
   if (in_place) {
     const auto master = static_cast<std::ptrdiff_t>(f.gradient.size());
     const Slice place = assembled(c);
-    put(d_, bring(d_, {f.stored[0]}, Tier::host, c.unit, what), {place}, c.unit, what);
+    copy_slices(d_, copy_to_tier(d_, {f.stored[0]}, Tier::host, c.unit, what), {place}, c.unit, what);
     all[static_cast<std::size_t>(master)] = place;
   }
-  all = bring(d_, std::move(all), where_, c.unit, what);
+  all = copy_to_tier(d_, std::move(all), where_, c.unit, what);
   for (std::size_t i = 0; i < f.gradient.size(); ++i) f.gradient[i].slice = all[i];
   f.state.assign(all.begin() + static_cast<std::ptrdiff_t>(f.gradient.size()), all.end());
   return f;
@@ -195,7 +195,7 @@ void Updates::update(Fetched f) {
     to.push_back(parameters);
   }
   if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
-  put(d_, std::move(from), std::move(to), c.unit, what);
+  copy_slices(d_, std::move(from), std::move(to), c.unit, what);
   if (c.last && d_.plan.spreads()) spread(c.unit);
   if (c.last) send_copies(c.unit);
 }
@@ -205,7 +205,7 @@ void Updates::send_copies(int unit) {
   const std::vector<int> stages = d_.copying_stages(unit, PoolKind::trained);
   if (stages.empty()) return;
   const std::string what = d_.text_of("updated", {unit, -1});
-  const Slice sent = bring(d_, {d_.whole(d_.state_buffers(unit).parameters)}, Tier::device, unit, what)[0];
+  const Slice sent = copy_to_tier(d_, {d_.whole(d_.state_buffers(unit).parameters)}, Tier::device, unit, what)[0];
   for (const int stage : stages) SendToStage{{unit, -1, stage, false, sent.buffer}}.add(d_);
 }
 
@@ -225,7 +225,7 @@ void Updates::receive_copies() {
     const std::size_t bytes = d_.whole(stored).bytes;
     const int received = direct ? stored : d_.add_buffer(what, Kind::staging, Tier::device, bytes, false);
     ReceiveFromStage{{unit, -1, d_.stage_of(unit), false, received}}.add(d_);
-    put(d_, {d_.whole(received)}, {d_.whole(stored)}, unit, what);
+    copy_slices(d_, {d_.whole(received)}, {d_.whole(stored)}, unit, what);
   }
 }
 
@@ -249,7 +249,7 @@ void Updates::spread(int unit) {
   const int buffer = assembled < 0 ? d_.state_buffers(unit).parameters : assembled;
   Spread{.unit = unit, .parameters = buffer}.add(d_);
   if (assembled >= 0)
-    put(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
+    copy_slices(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
 }
 
 }  // namespace strata::runtime

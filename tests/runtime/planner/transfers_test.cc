@@ -23,7 +23,7 @@ class TransfersTest : public testing::Test {
 TEST_F(TransfersTest, BringComesOverTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));
-  const auto there = bring(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
+  const auto there = copy_to_tier(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::read, TaskKind::upload}));
   EXPECT_EQ(draft_.plan.tasks[1].uses.size(), 4u) << "both in one task";
   EXPECT_EQ(there[2].buffer, of_device.buffer);
@@ -32,7 +32,7 @@ TEST_F(TransfersTest, BringComesOverTheHost) {
 
 TEST_F(TransfersTest, PutGoesHomeTheSameWay) {
   const Slice stored = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
-  put(draft_, {here, here}, {stored, here}, 1, "state");
+  copy_slices(draft_, {here, here}, {stored, here}, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::download, TaskKind::write}));
   EXPECT_EQ(draft_.plan.tasks[1].uses[1].buffer, stored.buffer);
   EXPECT_EQ(draft_.plan.tasks[0].uses[1].buffer, draft_.plan.tasks[1].uses[0].buffer);
