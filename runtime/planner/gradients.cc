@@ -232,7 +232,7 @@ bool Gradients::accumulate(const Produced& p) {
   auto& locals = local_sums_[place(p.owner())];
   const auto place = index(g.which.part + 1);
   if (locals.size() <= place) locals.resize(place + 1, -1);
-  Written sum{locals[place], locals[place] < 0};
+  OutputBuffer sum{locals[place], locals[place] < 0};
   if (sum.starts)
     sum.buffer = locals[place] = d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device,
                                                device::fp32_bytes(g.range.size()), false);
@@ -244,7 +244,7 @@ bool Gradients::accumulate(const Produced& p) {
 
 // The buffer of the owner's incomplete run of micro-batches while a call's gradient is added; none (-1) if every run
 // ends with its call.
-Written Gradients::run_of(const Owner& owner) {
+OutputBuffer Gradients::run_of(const Owner& owner) {
   const auto length = index(d_.plan.reduce_group), pieces = index(d_.request.mesh.data());
   if (d_.plan.sums_in_nodes() || !device::GradientRuns::needs_partial(length, pieces)) return {};
   int& on_device = sum_of(owner).run_on_device;

@@ -86,7 +86,7 @@ class Gradients {
   void reduce_pending();
   void reduce(const Produced& p);
   void reduce_tile(const Produced& p);
-  Written run_of(const Owner& owner);
+  OutputBuffer run_of(const Owner& owner);
   // `fast`: adds the gradient to the local sum. Returns true if that is now complete and its rounded value in p's
   // buffer.
   bool accumulate(const Produced& p);

@@ -237,7 +237,7 @@ class Builder {
   }
 
   // The parts of a call share one workspace.
-  Written workspace_for(const Call& call, std::size_t bytes) {
+  OutputBuffer workspace_for(const Call& call, std::size_t bytes) {
     if (!bytes) return {};
     if (call.starts)
       workspace_ =

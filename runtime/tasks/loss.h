@@ -7,8 +7,8 @@ namespace strata::runtime {
 // logits of the last row if the run generates.
 struct Loss {
   UnitCall call;
-  Written residual = {};                          // gradient of its input
-  Written gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
+  OutputBuffer residual = {};                          // gradient of its input
+  OutputBuffer gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
@@ -25,7 +25,7 @@ struct TiledLoss {
   int parameters;      // of `gathered`; -1: none of the unit's own are trained
   int frozen = -1;     // the unit's own frozen parameters; -1: none
   int x = -1;          // the unit's input; -1 in steps on a tile
-  Written workspace;   // shared by all steps
+  OutputBuffer workspace;   // shared by all steps
   int residual = -1;   // gradient of the input, in the last step
   int gradients = -1;  // of the parameters, in the steps that compute them
 

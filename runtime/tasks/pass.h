@@ -15,7 +15,7 @@ struct UnitCall {
   int parameters = -1, frozen = -1, unpacked = -1;
   int shared_parameters = -1;  // the pool, of another unit, that holds what this one shares
   int x = -1;                  // the unit's input
-  Written workspace = {};      // shared by all parts of a call
+  OutputBuffer workspace = {};      // shared by all parts of a call
   bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
   // that work; its partial sums, and the total of those that the previous stretch left.
@@ -50,9 +50,9 @@ struct UnitCall {
 struct Forward {
   UnitCall call;
   bool again = false;
-  Written saved = {};  // activations kept for backward
+  OutputBuffer saved = {};  // activations kept for backward
   int cache = -1;      // keys and values of the earlier rows, if the run generates
-  Written y = {};      // the unit's output; none: not needed
+  OutputBuffer y = {};      // the unit's output; none: not needed
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
@@ -64,7 +64,7 @@ struct Backward {
   int saved = -1;  // activations kept by its forward
   int residual;    // gradient of the residual stream: dy on entry, dx on exit
   // Gradients of its own parameters, and of those it shares; none: not trained.
-  Written gradients = {};
+  OutputBuffer gradients = {};
   int shared_gradients = -1;
 
   void add(Draft& draft) const;

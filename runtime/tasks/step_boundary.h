@@ -75,7 +75,7 @@ class Saver {
 // Reads a unit's state for a checkpoint, if one begins in the step.
 struct Save {
   int unit;
-  Written staging;  // host memory through which all state passes
+  OutputBuffer staging;  // host memory through which all state passes
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

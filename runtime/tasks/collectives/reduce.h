@@ -42,9 +42,9 @@ struct NodeSum {
 // a NodeSum, the pieces are those of nodes.
 struct ReduceGradient {
   CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
-  Written sum;
+  OutputBuffer sum;
   bool first;            // nothing has been added to these elements yet
-  Written run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
+  OutputBuffer run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
 
   // Also adds the receive buffer.
   void add(Draft& draft) const;
@@ -89,7 +89,7 @@ device::View own_part_of_sum(const TaskContext& context, const Task& task);
 // Adds the gradient of one micro-batch to the fp32 sum of the earlier ones.
 struct Accumulate {
   CallGradient gradient;
-  Written sum;
+  OutputBuffer sum;
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
@@ -98,7 +98,7 @@ struct Accumulate {
 // Rounds the sum into the buffer of the last micro-batch's gradient.
 struct Round {
   CallGradient gradient;
-  Written sum;
+  OutputBuffer sum;
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

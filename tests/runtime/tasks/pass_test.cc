@@ -32,7 +32,7 @@ struct Passing {
     return {.which = {1, part}, .micro_batch = 2, .parameters = parameters, .x = x, .workspace = {workspace, true}};
   }
   void add_forward(int part = -1, bool again = false) {
-    Forward{call(part), again, {saved, true}, -1, again ? Written{} : Written{y, true}}.add(run.draft);
+    Forward{call(part), again, {saved, true}, -1, again ? OutputBuffer{} : OutputBuffer{y, true}}.add(run.draft);
   }
   void add_backward(int part = -1) { Backward{call(part), saved, residual, gradients}.add(run.draft); }
   const ElementRange part_range(int part) const { return run.draft.range_of({1, part}); }
