@@ -229,7 +229,7 @@ void SharedMemory::poll(bool look_after_peers) const {
   if (!look_after_peers) return;
   for (const Process& peer : peers_) {
     // The order matters: a rank that has left may be gone a moment later.
-    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.obituary(), Exit::failed, false});
+    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
   }
 }
 
@@ -263,7 +263,7 @@ bool SharedMemory::leave_together() const {
     if (all) return true;
     for (const Process& peer : peers_) {
       if (peer.alive() || control_.left(peer.rank)) continue;
-      fail_with({peer.rank, peer.obituary(), Exit::failed, false});
+      fail_with({peer.rank, peer.death_message(), Exit::failed, false});
       return false;
     }
     if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) {

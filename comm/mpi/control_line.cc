@@ -167,7 +167,7 @@ void ControlLine::look(bool waiting) {
           // The rank's farewell may have arrived between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
-            fail_with({process.rank, process.obituary(), Exit::failed, false});
+            fail_with({process.rank, process.death_message(), Exit::failed, false});
         }
       const auto gone = std::find(left_.begin(), left_.end(), true);
       if (waiting && gone != left_.end() && first_left_ == 0) first_left_ = time;
@@ -214,7 +214,7 @@ bool ControlLine::leave_together() {
         if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;
         receive();
         if (!left_[static_cast<std::size_t>(process.rank)])
-          fail_with({process.rank, process.obituary(), Exit::failed, false});
+          fail_with({process.rank, process.death_message(), Exit::failed, false});
       }
     }
     std::this_thread::sleep_for(2ms);
