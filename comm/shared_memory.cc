@@ -242,7 +242,7 @@ void SharedMemory::look_after_peers() const {
 
 void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) const {
   if (signal.spin(target)) return;
-  for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.doze(target)) {
+  for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.sleep(target)) {
     const auto now = Clock::now();
     const bool look = now >= next_look;
     if (look) next_look = now + kLookAfterPeers;

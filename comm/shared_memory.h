@@ -33,7 +33,7 @@ struct alignas(kCacheLine) Signal {
   // Spins for some microseconds.
   bool spin(std::uint32_t target) const;
   // Sleeps until the counter changes or some 50 ms have passed.
-  void doze(std::uint32_t target) const;
+  void sleep(std::uint32_t target) const;
 };
 
 // A rank's buffer: the number of its arena in the order of the World's allocations, and its offset in it.
