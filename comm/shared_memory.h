@@ -113,12 +113,12 @@ class SharedMemory {
   // Called after `bytes` were read there. Removes another process's pages from this rank's resident set, which would
   // otherwise grow to those of all ranks. Small pieces stay: finding their pages again would take longer than reading
   // them.
-  void let_go(int rank, const std::byte* data, std::size_t bytes) const;
+  void release_pages(int rank, const std::byte* data, std::size_t bytes) const;
 
   // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the
-  // World's own. `lets_go`: drop other ranks' pages from the resident set after release(). That is useless if all data
+  // World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless if all data
   // goes through the same few pages.
-  std::unique_ptr<Collectives> open(const Group& group, bool lets_go);
+  std::unique_ptr<Collectives> open(const Group& group, bool releases_pages);
   const ControlBlock& control() const { return control_; }
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
