@@ -17,8 +17,8 @@ std::int64_t now() {
 }
 // Each check reads a file of /proc per neighbour.
 constexpr std::int64_t kLookAfterNeighbours = 50ms / 1ns;
-// A rank's last data may arrive later than its farewell, because they take different paths.
-constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
+// A rank's last data may arrive later than its leave notice, because they take different paths.
+constexpr std::int64_t kTimeoutAfterLeaving = 3s / 1ns;
 
 // The same on all ranks of this run and node, and on no others.
 std::string name_for_losses(const MpiSession& session) {
@@ -39,7 +39,7 @@ ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::se
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   // Allocated now: after a failure nothing is allocated.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
-  farewell_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  leave_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   listen();
 }
 
@@ -50,7 +50,7 @@ ControlLine::~ControlLine() {
     MPI_Cancel(&listening_);
     MPI_Wait(&listening_, MPI_STATUS_IGNORE);
   }
-  MPI_Waitall(session_.size, farewell_requests_.data(), MPI_STATUSES_IGNORE);
+  MPI_Waitall(session_.size, leave_requests_.data(), MPI_STATUSES_IGNORE);
   MPI_Comm_free(&comm_);
 }
 
@@ -164,14 +164,14 @@ void ControlLine::look(bool waiting) {
       next_look_ = time + kLookAfterNeighbours;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
-          // The rank's farewell may have arrived between the two checks.
+          // The rank's leave notice may have arrived between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
             fail_with({process.rank, process.death_message(), Exit::failed, false});
         }
       const auto gone = std::find(left_.begin(), left_.end(), true);
       if (waiting && gone != left_.end() && first_left_ == 0) first_left_ = time;
-      if (waiting && first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
+      if (waiting && first_left_ != 0 && time > first_left_ + kTimeoutAfterLeaving) {
         const auto rank = static_cast<int>(gone - left_.begin());
         fail_with(
             {rank,
@@ -190,8 +190,8 @@ bool ControlLine::leave_together() {
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
-    farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
-    send_to_others(farewell_, farewell_requests_);
+    leave_notice_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
+    send_to_others(leave_notice_, leave_requests_);
   }
   const std::int64_t since = now();
   while (!token_.is_set()) {

@@ -63,7 +63,7 @@ class ControlLine {
   std::mutex mutex_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
-  Notice incoming_{}, failure_{}, farewell_{};
+  Notice incoming_{}, failure_{}, leave_notice_{};
   std::function<void(const Failure&)> print_loss_;
   NodeClaim losses_;  // held by the rank of this node that prints a loss
   bool reported_ = false, listened_ = false;
@@ -71,7 +71,7 @@ class ControlLine {
   Failure lowest_;       // the lowest failure that other ranks reported; rank -1: none
   std::vector<bool> left_;
   std::int64_t first_left_ = 0, next_look_ = 0;  // nanoseconds of the steady clock
-  std::vector<MPI_Request> failure_requests_, farewell_requests_;
+  std::vector<MPI_Request> failure_requests_, leave_requests_;
 };
 
 }  // namespace strata::comm

@@ -158,7 +158,7 @@ TEST(ControlLine, AFailureIsToldOnceAndItsLongCauseIsCut) {
   EXPECT_EQ(fake_mpi::calls(1, "Isend"), 1U);
 }
 
-// Otherwise the others would wait for ever. They need no notice of a farewell.
+// Otherwise the others would wait for ever. They need no leave notice.
 TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   for (const bool fails : {true, false}) {
     fake_mpi::run_well(2, [&](int number) {
@@ -192,8 +192,8 @@ TEST(ControlLine, AFailureIsToldThoughMpiFails) {
   });
 }
 
-// All others wait for a farewell that is long on its way.
-TEST(ControlLine, TheEndWaitsForALateFarewell) {
+// All others wait for a leave notice that is long on its way.
+TEST(ControlLine, TheEndWaitsForALateLeaveNotice) {
   fake_mpi::run_well(
       3,
       [&](int number) {

@@ -43,8 +43,8 @@ TEST(LostRanks, ADeadNeighbourIsNamedToAllOthers) {
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";
 }
 
-// Its farewell may come between the look for messages and the look at its process.
-TEST(LostRanks, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
+// Its leave notice may come between the look for messages and the look at its process.
+TEST(LostRanks, ANeighbourThatLeftInTheLastMomentIsNotDead) {
   for (const bool at_the_end : {false, true}) {
     fake_mpi::run_well(
         2,
@@ -160,7 +160,7 @@ TEST(LostRanks, ARankThatIsMissedOnTwoNodesIsPrintedByOneRankOfEach) {
                        LineEnd rank(2s);
                        if (number == 4) {
                          for (const int other : {0, 1, 2, 3}) wait_for_notices(other, 4);
-                         std::this_thread::sleep_for(500ms);  // the farewells have arrived; what follows does not
+                         std::this_thread::sleep_for(500ms);  // the leave notices have arrived; what follows does not
                          for (const int from : {0, 1, 2, 3})
                            for (const int to : {0, 1, 2, 3}) fake_mpi::delay_notices(from, to, fake_mpi::kAll);
                        } else {

@@ -113,7 +113,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   }));
 }
 
-TEST_F(NodeStreamTest, TellsAFarewellFromABrokenStream) {
+TEST_F(NodeStreamTest, TellsALeaveNoticeFromABrokenStream) {
   serve();
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});
@@ -177,9 +177,9 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
                    [&](const grpc::Status& status) { done.set_value(status); });
     return done.get_future().get();
   };
-  pb::NodeReport farewell = report(1);
-  farewell.set_leaving(true);
-  EXPECT_TRUE(send(farewell.SerializeAsString()).ok());
+  pb::NodeReport leaving = report(1);
+  leaving.set_leaving(true);
+  EXPECT_TRUE(send(leaving.SerializeAsString()).ok());
   std::mt19937_64 random(1);
   for (int i = 0; i < 200; ++i) {
     std::string bytes(1 + random() % 200, '\0');
