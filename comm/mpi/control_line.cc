@@ -122,11 +122,11 @@ void ControlLine::report_failure(const std::string& cause, Exit code) {
 }
 
 Failure ControlLine::failure() {
-  constexpr auto kTimeToHear = 200ms;
+  constexpr auto kTimeToReceive = 200ms;
   Failure known = token_.failure();
   if (known.rank != session_.rank) return known;
   if (const std::lock_guard lock(mutex_); yields_) return lowest_;
-  for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
+  for (auto polls = 0; !listened_ && polls < kTimeToReceive / 5ms; ++polls) {
     {
       const std::lock_guard lock(mutex_);
       receive();
@@ -186,7 +186,7 @@ void ControlLine::look(bool waiting) {
 bool ControlLine::leave_together() {
   // The other ranks poll every few milliseconds. Afterwards mpirun, which notices that a rank has ended, may stop them
   // before they print the cause.
-  constexpr auto kTimeToSpeak = 500ms;
+  constexpr auto kTimeToPrint = 500ms;
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
@@ -220,7 +220,7 @@ bool ControlLine::leave_together() {
     std::this_thread::sleep_for(2ms);
   }
   const std::lock_guard lock(mutex_);
-  for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
+  for (int polls = 0, sent = 0; polls < kTimeToPrint / 5ms; ++polls) {
     // Poll MPI no longer than needed: its progress also continues messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;

@@ -22,7 +22,7 @@ constexpr std::size_t kChunk = std::size_t{1} << 30;
 // MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often.
 class Backoff {
  public:
-  void rest(ControlLine& control) {
+  void wait(ControlLine& control) {
     if (++polls_ < kSpins) {
       _mm_pause();
       return;
@@ -32,14 +32,14 @@ class Backoff {
       control.poll();
       next_look_ = now + std::chrono::milliseconds(5);
     }
-    std::this_thread::sleep_for(nap_);
-    nap_ = std::min(nap_ + nap_ / 4, std::chrono::microseconds(kLongestNap));
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ + sleep_ / 4, std::chrono::microseconds(kMaxSleep));
   }
 
  private:
-  static constexpr int kSpins = 200, kLongestNap = 100;
+  static constexpr int kSpins = 200, kMaxSleep = 100;
   int polls_ = 0;
-  std::chrono::microseconds nap_{20};
+  std::chrono::microseconds sleep_{20};
   std::chrono::steady_clock::time_point next_look_{};
 };
 
@@ -253,7 +253,7 @@ class MessageCollectives final : public Collectives {
                               MPI_STATUSES_IGNORE));
       STRATA_CHECK(ended != MPI_UNDEFINED);
       if (ended == 0) {
-        backoff.rest(control_);
+        backoff.wait(control_);
         continue;
       }
       left -= static_cast<std::size_t>(ended);
@@ -268,7 +268,7 @@ class MessageCollectives final : public Collectives {
     for (int done = 0;;) {
       STRATA_MPI(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE));
       if (done) break;
-      backoff.rest(control_);
+      backoff.wait(control_);
     }
   }
 
@@ -344,7 +344,7 @@ class MessagesWorld final : public World {
     for (int done = 0;;) {
       STRATA_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
       if (done) break;
-      backoff.rest(*control_);
+      backoff.wait(*control_);
     }
     comms_.push_back(comm);
     return std::make_unique<MessageCollectives>(comm, group, *control_, session_->nodes);

@@ -123,7 +123,7 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   };
   std::vector<Descriptor> guests;
   for (int i = 0; i < 4; ++i) guests.push_back(visit(path));
-  for (int naps = 0; naps < 500 && count() < 4; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int polls = 0; polls < 500 && count() < 4; ++polls) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_EQ(count(), 4U);
   for (int i = 0; i < 10'000; ++i) EXPECT_TRUE(is_shut_out(visit(path))) << i;
   EXPECT_EQ(count(), 4U);
@@ -132,7 +132,7 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
     inside.clear();
   }
   const Descriptor later = visit(path);
-  for (int naps = 0; naps < 500 && count() < 1; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int polls = 0; polls < 500 && count() < 1; ++polls) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(count(), 1U);
 }
 

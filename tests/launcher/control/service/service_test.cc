@@ -39,7 +39,7 @@ TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
   post(1);
   Client client(target());
   pb::Status status;
-  for (int naps = 0; naps < 500 && status.step() < 1; ++naps) status = client.status();
+  for (int polls = 0; polls < 500 && status.step() < 1; ++polls) status = client.status();
   EXPECT_EQ(status.step(), 1);
   EXPECT_EQ(status.max_steps(), 100);
   EXPECT_EQ(status.run().family(), "gpt2");
@@ -337,7 +337,7 @@ TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
   std::vector<std::future<Error>> calls;
   for (std::size_t i = 0; i < 70; ++i) {  // one after the other, for whom a listener's queue has room
     calls.push_back(std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).dump(); }); }));
-    for (int naps = 0; naps < 2000 && waiting() == std::min<std::size_t>(i, 64); ++naps) {
+    for (int polls = 0; polls < 2000 && waiting() == std::min<std::size_t>(i, 64); ++polls) {
       if (calls.back().wait_for(5ms) == std::future_status::ready) break;
     }
   }
@@ -354,7 +354,7 @@ TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {
     calls.push_back(
         std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).checkpoint(); }); }));
   int refused = 0;
-  for (int naps = 0; naps < 1000 && refused < 16; ++naps) {
+  for (int polls = 0; polls < 1000 && refused < 16; ++polls) {
     refused = 0;
     for (auto& call : calls)
       if (call.wait_for(0s) == std::future_status::ready) ++refused;

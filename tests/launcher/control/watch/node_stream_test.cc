@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 template <typename F>
 bool comes(const F& f) {
-  for (int naps = 0; naps < 2000; ++naps) {
+  for (int polls = 0; polls < 2000; ++polls) {
     if (f()) return true;
     std::this_thread::sleep_for(10ms);
   }
