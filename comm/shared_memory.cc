@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 // Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, and
 // the others must have said by then which.
 constexpr auto kLookAfterPeers = std::chrono::milliseconds(50);
-constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
+constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
 // buffers end with finish and a wait until all have finished, so that the source may change afterwards. Messages
@@ -266,7 +266,7 @@ bool SharedMemory::leave_together() const {
       fail_with({peer.rank, peer.death_message(), Exit::failed, false});
       return false;
     }
-    if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) {
+    if (control_.failed() && Clock::now() - start > kTimeoutAfterFailure) {
       fail_with({});
       return false;
     }

@@ -30,10 +30,10 @@ std::string name_for_losses(const MpiSession& session) {
 
 }  // namespace
 
-ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience)
+ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds timeout)
     : session_(session),
       token_(token),
-      patience_(patience),
+      timeout_(timeout),
       losses_(name_for_losses(session)),
       left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
@@ -199,7 +199,7 @@ bool ControlLine::leave_together() {
       const std::lock_guard lock(mutex_);
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
-      if (now() > since + patience_ / 1ns) {
+      if (now() > since + timeout_ / 1ns) {
         // The ranks of this node are watched below.
         for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
           if (!left_[static_cast<std::size_t>(rank)] &&
@@ -207,7 +207,7 @@ bool ControlLine::leave_together() {
                            [&](const Process& process) { return process.rank == rank; }))
             fail_with({rank,
                        fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a message",
-                                   rank, patience_.count(), session_.rank),
+                                   rank, timeout_.count(), session_.rank),
                        Exit::failed, false});
       }
       for (const Process& process : session_.neighbours) {

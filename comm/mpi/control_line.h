@@ -21,8 +21,8 @@ namespace strata::comm {
 // next call when the connection breaks, and mpirun names the rank.
 class ControlLine {
  public:
-  // `patience`: how long leave_together() waits for ranks of other nodes.
-  ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience);
+  // `timeout`: how long leave_together() waits for ranks of other nodes.
+  ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds timeout);
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
@@ -59,7 +59,7 @@ class ControlLine {
 
   MpiSession& session_;
   AbortToken& token_;
-  const std::chrono::seconds patience_;
+  const std::chrono::seconds timeout_;
   std::mutex mutex_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;

@@ -286,10 +286,10 @@ class MessageCollectives final : public Collectives {
 
 class MessagesWorld final : public World {
  public:
-  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why, std::chrono::seconds patience)
+  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why, std::chrono::seconds timeout)
       : session_(std::move(session)),
         why_(std::move(why)),
-        control_(std::make_unique<ControlLine>(*session_, token_, patience)),
+        control_(std::make_unique<ControlLine>(*session_, token_, timeout)),
         own_(over(all_ranks(session_->rank, session_->size))) {}
 
   ~MessagesWorld() override {
@@ -363,8 +363,8 @@ class MessagesWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
-                                          std::chrono::seconds patience) {
-  return std::make_unique<MessagesWorld>(std::move(session), why, patience);
+                                          std::chrono::seconds timeout) {
+  return std::make_unique<MessagesWorld>(std::move(session), why, timeout);
 }
 
 }  // namespace strata::comm

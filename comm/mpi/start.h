@@ -21,7 +21,7 @@ class StartWatch {
   StartWatch& operator=(const StartWatch&) = delete;
 
  private:
-  void watch(std::chrono::seconds patience, int rank, int ranks);
+  void watch(std::chrono::seconds timeout, int rank, int ranks);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -234,7 +234,7 @@ void NcclCommunicator::receive(std::byte* data, std::size_t bytes, int from) {
         [&](ncclComm_t comm) { return nccl().ncclRecv(data, bytes, ncclUint8, from, comm, stream_); });
 }
 
-std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
+std::string NcclCommunicator::trouble(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   ncclResult_t state = ncclSuccess;
@@ -246,8 +246,8 @@ std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
   const std::uint64_t ended = ended_.get();
   const bool all_ended = ended == issued_;
   if (std::exchange(seen_, ended) != ended || (all_ended && state == ncclSuccess)) since_ = now;
-  if (now - since_ <= patience) return {};
-  const double seconds = std::chrono::duration<double>(patience).count();
+  if (now - since_ <= timeout) return {};
+  const double seconds = std::chrono::duration<double>(timeout).count();
   if (all_ended)
     return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
                        seconds);

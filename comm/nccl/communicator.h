@@ -49,7 +49,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
-  std::string trouble(std::chrono::milliseconds patience) override;
+  std::string trouble(std::chrono::milliseconds timeout) override;
   ncclComm_t take() override;
 
  private:

@@ -15,10 +15,10 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 
 }  // namespace
 
-NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience)
+NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds timeout)
     : world_(world),
       device_(device),
-      patience_(patience),
+      timeout_(timeout),
       thread_(start_thread("the thread that watches NCCL", [this] { look_after(); })) {}
 
 NcclWatch::~NcclWatch() {
@@ -62,7 +62,7 @@ void NcclWatch::abort_all_locked() noexcept {
 void NcclWatch::look() {
   world_.look_after_peers();
   for (NcclWatched* communicator : communicators_)
-    if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
+    if (const std::string trouble = communicator->trouble(timeout_); !trouble.empty())
       world_.abort_token().set({world_.rank(), trouble, Exit::failed});
 }
 

@@ -22,7 +22,7 @@ using Clock = SteadyClock;
 
 // Multiplies the timeout. A cut-off agent ends its ranks after the timeout itself, so they are gone before launch
 // starts them again elsewhere.
-constexpr double kAgentPatience = 1.25;
+constexpr double kTimeoutFactor = 1.25;
 
 constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's error output; its beginning says why it does not start
 
@@ -178,7 +178,7 @@ std::vector<Agents::Lost> Agents::lost() const {
   for (const auto& agent : agents_) {
     if (!agent->is_there())
       out.push_back({agent->host, why_ended(*agent->child)});
-    else if (seconds_since(agent->heard) > kAgentPatience * timeout_)
+    else if (seconds_since(agent->heard) > kTimeoutFactor * timeout_)
       out.push_back({agent->host, fmt::format("it was not heard from for {:.0f} s: it is down, or cut off",
                                               seconds_since(agent->heard))});
   }

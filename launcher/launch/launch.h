@@ -60,7 +60,7 @@ struct PreflightFinding {
 
 // Seconds that a node has for each question: to see files, to compute products for a second, to open a port, to measure
 // a link.
-struct Patience {
+struct PreflightTimeouts {
   double files = 20, products = 30, port = 10, link = 20;
 };
 
@@ -68,7 +68,7 @@ struct Patience {
 // two rounds with different partners. Nodes reach each other by the interface, or by the addresses of their names.
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
-                               const Patience& patience = {});
+                               const PreflightTimeouts& timeouts = {});
 
 // Lists what is wrong with the nodes. `program`: the hash of the launcher's own program. A node below 0.8 of the median
 // gets a warning.

@@ -86,29 +86,29 @@ void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector
 }
 
 void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
-                   const std::optional<std::string>& interface, const Patience& patience) {
+                   const std::optional<std::string>& interface, const PreflightTimeouts& timeouts) {
   const std::string token = random_name();
   const auto both = pairs(nodes.size(), round);
   std::map<std::string, std::string> listen, link;
   for (const auto& [server, client] : both) listen[nodes[server].host] = "listen " + token;
-  const auto ports = agents.ask(listen, patience.port);
+  const auto ports = agents.ask(listen, timeouts.port);
   for (const auto& [server, client] : both) {
     const auto answer = ports.find(nodes[server].host);
     const std::string address = address_on(nodes[server], interface);
     if (answer == ports.end())
       nodes[server].problems.push_back(
-          fmt::format("it opened no port for its link in {:.0f} s: {}", patience.port, kHangs));
+          fmt::format("it opened no port for its link in {:.0f} s: {}", timeouts.port, kHangs));
     if (answer == ports.end() || address.empty()) continue;
     if (const auto port = number_in(answer->second, "port", nodes[server].problems))
       link[nodes[client].host] = fmt::format("link {} {:.0f} {}", address, *port, token);
   }
-  const auto speeds = agents.ask(link, patience.link);
+  const auto speeds = agents.ask(link, timeouts.link);
   for (const auto& [server, client] : both) {
     if (!link.contains(nodes[client].host)) continue;
     const auto answer = speeds.find(nodes[client].host);
     if (answer == speeds.end()) {
       nodes[client].problems.push_back(
-          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, patience.link));
+          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, timeouts.link));
       continue;
     }
     std::vector<std::string> unheard;
@@ -232,23 +232,23 @@ void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::strin
 
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
-                               const Patience& patience) {
+                               const PreflightTimeouts& timeouts) {
   std::vector<NodeCheck> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
-  look_for_all(files, agents, out, patience.files);
+  look_for_all(files, agents, out, timeouts.files);
   if (hosts.size() > 1) {
-    const auto answers = agents.ask(products, patience.products);
+    const auto answers = agents.ask(products, timeouts.products);
     for (NodeCheck& node : out)
       if (const auto answer = answers.find(node.host); answer != answers.end())
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
       else
         node.problems.push_back(
-            fmt::format("it did not complete a second of products in {:.0f} s: {}", patience.products, kHangs));
-    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, patience);
+            fmt::format("it did not complete a second of products in {:.0f} s: {}", timeouts.products, kHangs));
+    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, timeouts);
   }
   for (NodeCheck& node : out) node.clock_ahead = agents.clock_ahead(node.host);
   return out;
@@ -287,7 +287,7 @@ std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes,
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
-  look_for_all(files, agents, nodes, Patience().files);
+  look_for_all(files, agents, nodes, PreflightTimeouts().files);
   std::vector<PreflightFinding> remarks;
   check_node(nodes[0], recipe, program_hash(), interface, remarks);
   for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});

@@ -89,9 +89,9 @@ class Client::Impl {
   }
 
   template <typename Reply, typename Call, typename Request>
-  Reply ask(Call call, const Request& request, std::chrono::seconds patience = kAnswer) {
+  Reply ask(Call call, const Request& request, std::chrono::seconds timeout = kAnswer) {
     grpc::ClientContext context;
-    prepare(context, patience);
+    prepare(context, timeout);
     Reply reply;
     if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
       refused(status, target_);
@@ -134,9 +134,9 @@ class Client::Impl {
     watched_ = context;
     if (watched_ && cancelled_.load()) watched_->TryCancel();
   }
-  void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
+  void prepare(grpc::ClientContext& context, std::chrono::seconds timeout) const {
     if (!target_.token.empty()) context.AddMetadata("authorization", "Bearer " + target_.token);
-    if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
+    if (timeout.count() > 0) context.set_deadline(std::chrono::system_clock::now() + timeout);
   }
 
   const Target target_;

@@ -34,7 +34,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 constexpr std::size_t kMaxHeadBytes = 8 << 10;
-constexpr auto kScrapePatience = std::chrono::seconds(1);
+constexpr auto kScrapeTimeout = std::chrono::seconds(1);
 constexpr std::size_t kMaxScrapes = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -223,7 +223,7 @@ class Connection {
   Connection(Descriptor socket, SSL_CTX* tls)
       : socket_(std::move(socket)),
         port_(port_of_peer(socket_.get())),
-        until_(std::chrono::steady_clock::now() + kScrapePatience) {
+        until_(std::chrono::steady_clock::now() + kScrapeTimeout) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
     if (!ssl_ || SSL_set_fd(ssl_.get(), socket_.get()) != 1) throw std::bad_alloc();
@@ -317,7 +317,7 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapePatience, has_asked});
+    door_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapeTimeout, has_asked});
   }
   ~Impl() {
     door_.reset();

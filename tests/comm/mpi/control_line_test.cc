@@ -198,7 +198,7 @@ TEST(ControlLine, TheEndWaitsForALateLeaveNotice) {
       3,
       [&](int number) {
         LineEnd rank(1s);
-        if (number == 1) std::this_thread::sleep_for(1500ms);  // longer than the patience with other nodes
+        if (number == 1) std::this_thread::sleep_for(1500ms);  // longer than the timeout with other nodes
         EXPECT_TRUE(rank.line.leave_together());
         EXPECT_EQ(fake_mpi::calls(1, "Isend"), 2U);
         expect_failure(rank.line.failure(), -1, "");

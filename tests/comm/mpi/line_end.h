@@ -14,7 +14,7 @@ namespace strata::comm {
 
 // A rank with its end of the line.
 struct LineEnd {
-  explicit LineEnd(std::chrono::seconds patience = std::chrono::minutes(10)) : line(session, token, patience) {}
+  explicit LineEnd(std::chrono::seconds timeout = std::chrono::minutes(10)) : line(session, token, timeout) {}
   // The cause with which a call ends; "" if it ends without one.
   template <typename F>
   static std::string cause_of(F&& f) {
