@@ -26,9 +26,9 @@ using comm::agree;
 using comm::AgreedError;
 using runtime::Purpose;
 
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::RankDevice& rank_device, comm::World& world) {
   runtime::Capacity least;
-  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), seat); });
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), rank_device); });
   std::string mine;
   std::vector<std::size_t*> all{&least.together};
   for (std::size_t& bytes : least.tier) all.push_back(&bytes);
@@ -45,7 +45,7 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
 }
 
 // Settles training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
-void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::Seat& seat,
+void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::RankDevice& rank_device,
                           comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
   if (size != runtime::kAutomaticBatch) return;
@@ -54,7 +54,7 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
     runtime::Workload training = workload;
     const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
     if (!settled) (void)settle_as_far_as_seen(training, [](const std::string&) {});
-    settle_batch(training, world.size(), seat.device);
+    settle_batch(training, world.size(), rank_device.device);
     size = training.recipe.training.micro_batch_size;
   });
   size = comm::exchange_value(world, size)[0];
@@ -161,15 +161,15 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 
 // The number of GPUs that each rank sees does not tell whether ranks share one: a launcher may show every rank only its
 // own.
-runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Seat seat;
-  agree(world, [&] { seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
-  const std::vector<std::string> gpus = world.exchange(seat.gpu);
+runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::RankDevice rank_device;
+  agree(world, [&] { rank_device = runtime::choose_rank_device(recipe.device.kind, world.node_rank()); });
+  const std::vector<std::string> gpus = world.exchange(rank_device.gpu);
   if (std::find(gpus.begin(), gpus.end(), "") != gpus.end())
-    seat = {};
+    rank_device = {};
   else
-    seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
-  return seat;
+    rank_device.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), rank_device.gpu));
+  return rank_device;
 }
 
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning) {
@@ -179,10 +179,10 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 }
 
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
-  PlannedRun run{agree_on_seat(workload.recipe, world), {}, {}, {}};
+  PlannedRun run{agree_on_rank_device(workload.recipe, world), {}, {}, {}};
   workload.nodes = world.nodes();
   // This comes before any data is in memory.
-  run.capacity = agree_on_capacity(workload.recipe, run.seat, world);
+  run.capacity = agree_on_capacity(workload.recipe, run.rank_device, world);
   const bool generates = planning.purpose == Purpose::generate;
   const auto settle = [&] {
     if (planning.looks_at_data && !generates)
@@ -191,7 +191,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
   if (planning.purpose == Purpose::train) settle();
   agree_on_shards(workload.recipe, world, planning.purpose);
-  if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
+  if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);
   if (planning.purpose == Purpose::evaluate) settle();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);

@@ -47,7 +47,7 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   auto world = comm::connect(backend, transport);
   device::Device device;
   try {
-    device = runtime::choose_seat(kind, world->node_rank()).device;
+    device = runtime::choose_rank_device(kind, world->node_rank()).device;
   } catch (const Error&) {
   }
   const bool prints = world->rank() == 0;

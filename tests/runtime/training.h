@@ -87,11 +87,11 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   if (workload.data.loss_rows > 0 || evaluates) settle(workload, evaluates);
   workload.nodes = nodes;
   // On the CPU unless the test says otherwise, also where there is a GPU.
-  const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
+  const RankDevice rank_device = recipe.device.kind == DeviceKind::cuda ? planned_rank_device(recipe.device.kind) : RankDevice{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
+    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, rank_device), Purpose::train, {}, world.rank());
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk, world.rank());
     // As real runs require it.
     const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", hash_of(job.plan)));

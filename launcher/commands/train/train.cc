@@ -120,7 +120,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (prints) describe_run(job, planned.seat, world, ranks_threads);
+  if (prints) describe_run(job, planned.rank_device, world, ranks_threads);
   if (prints && prompts) print_remarks(prompts->remarks);
   control.planned(job, world);
 

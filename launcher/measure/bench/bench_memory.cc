@@ -200,14 +200,14 @@ int bench_memory(const BenchOptions& options) {
     say("a step has {} (training.global_batch_size says otherwise)",
         counted(static_cast<std::uint64_t>(batch), "sequence"));
 
-  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
-  const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, seat);
-  const MemoryOf of = seat.device.kind == device::Kind::cpu ? MemoryOf::cpu : MemoryOf::gpu;
+  const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
+  const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, rank_device);
+  const MemoryOf of = rank_device.device.kind == device::Kind::cpu ? MemoryOf::cpu : MemoryOf::gpu;
   const TemporaryFolder folder;
   std::vector<MemoryRow> rows;
   std::vector<Recipe> recipes;
   std::string title;
-  const std::string device = runtime::describe(seat);
+  const std::string device = runtime::describe(rank_device);
   runtime::Workload workload = runtime::open_workload(recipe);
   for (const MemorySetting& setting : settings) {
     if (recipes.empty()) {

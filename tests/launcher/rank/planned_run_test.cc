@@ -95,10 +95,10 @@ TEST(AgreeOnSeat, TheCpuIsSharedByNobody) {
   runtime::Recipe recipe;
   recipe.device.kind = runtime::DeviceKind::cpu;
   comm::run_threads(2, [&](comm::World& world) {
-    const runtime::Seat seat = agree_on_seat(recipe, world);
-    EXPECT_EQ(seat.device.kind, device::Kind::cpu);
-    EXPECT_EQ(seat.gpu, "");
-    EXPECT_EQ(seat.sharing, 1);
+    const runtime::RankDevice rank_device = agree_on_rank_device(recipe, world);
+    EXPECT_EQ(rank_device.device.kind, device::Kind::cpu);
+    EXPECT_EQ(rank_device.gpu, "");
+    EXPECT_EQ(rank_device.sharing, 1);
   });
 }
 
