@@ -270,13 +270,13 @@ class Launch {
     screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
                 others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
-  void refuse_or_warn(const std::vector<PreflightFinding>& remarks) {
+  void refuse_or_warn(const std::vector<PreflightFinding>& findings) {
     std::vector<std::string> refused;
-    for (const PreflightFinding& remark : remarks)
-      if (remark.refuses)
-        refused.push_back(remark.text);
+    for (const PreflightFinding& finding : findings)
+      if (finding.refuses)
+        refused.push_back(finding.text);
       else
-        screen_.note(remark.text);
+        screen_.note(finding.text);
     if (refused.empty()) return;
     fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }

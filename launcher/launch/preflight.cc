@@ -146,25 +146,25 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   return best;
 }
 
-// Adds a remark for the nodes whose `value` differs from the usual one.
+// Adds a finding for the nodes whose `value` differs from the usual one.
 template <typename Value>
-void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
+void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings, std::string_view what,
                  std::string_view advice, Value&& value) {
   const std::string most = usual(nodes, value);
   for (const NodeCheck& node : nodes)
     if (value(node) != most)
-      remarks.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
+      findings.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
                                      value(node), most, advice),
                          false});
 }
 
 template <typename Value>
-void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
+void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings, std::string_view what,
                std::string_view unit, std::string_view advice, Value&& value) {
   const auto middle = median(nodes, value);
   for (const NodeCheck& node : nodes)
     if (const std::optional<double> mine = value(node); mine && *mine < kSlow * *middle)
-      remarks.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
+      findings.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
                                      *mine / *middle * 100, advice),
                          false});
 }
@@ -175,7 +175,7 @@ std::string gpus_of(const NodeCheck& node) {
 }
 
 // A file that no node sees does not exist; a file that some nodes see is not shared.
-void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
+void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
   std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
     for (const std::string& why : node.unseen) {
@@ -184,7 +184,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
       std::vector<std::string> hosts;
       for (const NodeCheck& other : nodes)
         if (std::find(other.unseen.begin(), other.unseen.end(), why) != other.unseen.end()) hosts.push_back(other.host);
-      remarks.push_back({hosts.size() == nodes.size()
+      findings.push_back({hosts.size() == nodes.size()
                              ? why
                              : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
                                            "under the same path on each)",
@@ -194,20 +194,20 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
 }
 
 // Its slots, processors and memory would be counted once for each name.
-void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
+void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
   std::map<std::string, std::vector<std::string>> names;
   for (const NodeCheck& node : nodes)
     if (!node.facts.machine.empty()) names[node.facts.machine].push_back(node.host);
   for (const auto& [machine, hosts] : names)
     if (hosts.size() > 1)
-      remarks.push_back(
+      findings.push_back(
           {fmt::format("{} are names of one node: use one name, with all of its slots", fmt::join(hosts, " and ")),
            true});
 }
 
 void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
-                const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
-  const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
+                const std::optional<std::string>& interface, std::vector<PreflightFinding>& findings) {
+  const auto refuse = [&](std::string text) { findings.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)
     if (!drive.problem.empty()) refuse(fmt::format("{}: {}", node.host, drive.problem));
@@ -222,7 +222,7 @@ void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::strin
                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
-    remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
+    findings.push_back({fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
                                    "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
                                    node.host, bytes_text(node.facts.memlock)),
                        false});
@@ -288,12 +288,12 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface) {
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
   look_for_all(files, agents, nodes, PreflightTimeouts().files);
-  std::vector<PreflightFinding> remarks;
-  check_node(nodes[0], recipe, program_hash(), interface, remarks);
-  for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
+  std::vector<PreflightFinding> findings;
+  check_node(nodes[0], recipe, program_hash(), interface, findings);
+  for (const std::string& why : nodes[0].unseen) findings.push_back({fmt::format("{}: {}", host.name, why), true});
   std::string out;
-  for (const PreflightFinding& remark : remarks)
-    if (remark.refuses) out += (out.empty() ? "" : "; ") + remark.text;
+  for (const PreflightFinding& finding : findings)
+    if (finding.refuses) out += (out.empty() ? "" : "; ") + finding.text;
   return out;
 }
 
