@@ -76,7 +76,7 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   agree(world_, [&] { check(prompt, tokenizer); });
   if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
     say("weights of {}", recipe.model.path->string());
-  if (first && world_.rank() == 0) print_remarks(job_->notes);
+  if (first && world_.rank() == 0) print_notes(job_->notes);
   weights_ = runtime::first_weights(*job_, world_, threads_, note);
   const auto algorithms = runtime::agree_on_algorithms(*job_, world_, note);
   generator_.emplace(*job_, world_, threads_, *weights_, algorithms);

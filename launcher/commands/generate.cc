@@ -94,7 +94,7 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
   }
 }
 
-// prints: whether this rank prints remarks about what was read.
+// prints: whether this rank prints notes about what was read.
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed, bool prints) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
@@ -107,7 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
-    if (prints) print_remarks(out.tokenizer->remarks(), where.string());
+    if (prints) print_notes(out.tokenizer->notes(), where.string());
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
@@ -116,10 +116,10 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
              "--chat-template FILE",
              where.string());
-      if (prints) print_remarks(made->remarks());
+      if (prints) print_notes(made->notes());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
-      if (prints) print_remarks(out.dialogue->remarks());
+      if (prints) print_notes(out.dialogue->notes());
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
     } else {
       out.prompt = out.tokenizer->encode(*options.prompt, true);

@@ -130,10 +130,10 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.remark(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
+    config.add_note(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
                               config.describe("auto_map"), family));
   if (!names.empty())
-    config.remark(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
+    config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
                               counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
                               fmt::join(names, ", ")));
 }
@@ -157,7 +157,7 @@ double positive_or(const Config& config, std::string_view key, double otherwise,
 
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {
   if (config.has(key)) return size_of_key(config, key, most);
-  config.remark(fmt::format("{} has no {}: it is {}, as in transformers", config.source(), key, otherwise));
+  config.add_note(fmt::format("{} has no {}: it is {}, as in transformers", config.source(), key, otherwise));
   return otherwise;
 }
 
@@ -183,7 +183,7 @@ void name_family(Config& config) {
       for (const std::string_view ending : {"For", "LMHead", "Model", "DoubleHeads"})
         if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, ending)))) {
           config.add("model_type", std::string(family.name));
-          config.remark(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
+          config.add_note(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
                                     family.name, name));
           return;
         }

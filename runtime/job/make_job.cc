@@ -253,7 +253,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
   if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
     job.notes.push_back(note_of_quantised_files(*job.model));
-  job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
+  job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,
          "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate: "

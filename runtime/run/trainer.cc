@@ -117,11 +117,11 @@ StepReport Trainer::step(std::uint64_t requests) {
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
   // The scale multiplies gradients only: whether the forward is finite does not depend on it.
   const bool forward_is_finite = std::isfinite(result.loss_sum);
-  std::string remark;
+  std::string note;
   if (forward_is_finite) {
     nonfinite_forwards_.in_a_row = 0;
   } else {
-    remark = take_nonfinite_forward();
+    note = take_nonfinite_forward();
   }
   ++progress_.step;
   if (!skipped) ++progress_.updates;
@@ -150,7 +150,7 @@ StepReport Trainer::step(std::uint64_t requests) {
       .labels = labels_,
       .at_once = (result.requests & kStopAtOnce) != 0,
       .save = (result.requests & kCheckpoint) != 0,
-      .remark = std::move(remark),
+      .note = std::move(note),
   };
 }
 

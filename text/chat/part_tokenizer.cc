@@ -262,7 +262,7 @@ void RecordCounts::add(const RecordCounts& more) {
   roles.insert(more.roles.begin(), more.roles.end());
 }
 
-std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uint64_t documents) const {
+std::vector<std::string> RecordCounts::notes(const std::string& made, std::uint64_t documents) const {
   std::vector<std::string> out;
   const auto some = [&](std::uint64_t n) {
     return fmt::format("{} of {} {}", n, counted(documents, "document"), for_count(n, "has", "have"));

@@ -293,7 +293,7 @@ std::string save_command(const fs::path& folder) {
 
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
-                                          std::uint32_t size, std::vector<std::string>& remarks) {
+                                          std::uint32_t size, std::vector<std::string>& notes) {
   // The folder's flags replace the file's. A token that is special in the file stays special unless the class rebuilds
   // all tokens.
   const bool anew = settings.is_bert() || settings.is_byte_level();
@@ -317,7 +317,7 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     const auto known = id_of(token.content);
     const std::uint32_t id = known ? *known : next;
     if (token.id != kNextId && token.id != id)
-      remarks.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
+      notes.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
                                     token.content, id, token.id,
                                     settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
     token.id = id;

@@ -61,6 +61,6 @@ std::string save_command(const std::filesystem::path& folder);
 // vocabulary entries.
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
-                                          std::uint32_t size, std::vector<std::string>& remarks);
+                                          std::uint32_t size, std::vector<std::string>& notes);
 
 }  // namespace strata::text

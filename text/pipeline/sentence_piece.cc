@@ -292,7 +292,7 @@ class SentencePiece final : public Tokenizer {
         added_.push_back({.id = id, .content = processor_.IdToPiece(piece), .special = special_[id]});
     }
     added_ = with_added_tokens(
-        std::move(added_), settings, [&](std::string_view token) { return id_of(token); }, vocab_size(), remarks_);
+        std::move(added_), settings, [&](std::string_view token) { return id_of(token); }, vocab_size(), notes_);
     std::vector<AddedTokenFinder::Pattern> patterns;
     for (const bool special : {true, false})
       for (const AddedToken& token : added_) {

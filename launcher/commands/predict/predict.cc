@@ -159,7 +159,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     if (options.tokenizer || error.code() != Exit::usage) throw;
     fail(Exit::usage, "{}: name the tokenizer of the training data with --tokenizer (byte, or a folder)", error.what());
   }
-  print_remarks(tokenizer->remarks(), where.string());
+  print_notes(tokenizer->notes(), where.string());
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, but {} has {}: name the tokenizer of its training data",
@@ -293,7 +293,7 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
-  if (prints) print_remarks(job.notes);
+  if (prints) print_notes(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
   // A checkpoint of an adapter has the seed of the parameters that its base lacks.
   if (!weights->initialised().empty() && !folder.has_adapter())

@@ -121,7 +121,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (prints) describe_run(job, planned.rank_device, world, ranks_threads);
-  if (prints && prompts) print_remarks(prompts->remarks);
+  if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);

@@ -304,7 +304,7 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
   models::Config config = folder.config();
   if (!folder.is_checkpoint()) {
     untie_what_differs(config, folder.path(), std::nullopt);
-    remark_adapter(config, folder.path());
+    add_adapter_note(config, folder.path());
   }
   if (folder.has_adapter()) {
     const auto adapted = adapted_model(folder, config),
@@ -316,11 +316,11 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
                   ? without_adapter(quantised_weights(folder.base_weights(*adapted), *adapted), *adapted, *plain)
                   : merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
     export_model(config, *weights, folder.hugging_face(), to, options);
-    return config.remarks();
+    return config.notes();
   }
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
-  return config.remarks();
+  return config.notes();
 }
 
 std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {

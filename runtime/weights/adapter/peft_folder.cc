@@ -270,10 +270,10 @@ std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, c
   return joined_weights(std::move(base), std::make_unique<PeftWeights>(folder, model), model);
 }
 
-void remark_adapter(const models::Config& config, const fs::path& folder) {
+void add_adapter_note(const models::Config& config, const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / kPeftConfigName, ignored))
-    config.remark(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
+    config.add_note(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
                               folder.string(), kPeftConfigName));
 }
 
