@@ -29,8 +29,8 @@ void print_to_stderr(std::string_view text);
 // Prints "strata: TEXT", made printable.
 void note(std::string_view text);
 
-// Prints the notes that loading a model and data, a tokenizer or a chat template produced, each prefixed
-// by `of` if given. Each command that loads one of these prints them once.
+// Prints the notes that loading a model and data, a tokenizer or a chat template produced, each prefixed by
+// `of` if given. Each command that loads one of these prints them once.
 void print_notes(std::span<const std::string> notes, std::string_view of = {});
 
 // note(), formatted by fmt.
