@@ -108,9 +108,9 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
     // Tasks that this step leaves out have no spans in it, but an earlier step's may still be writing theirs.
-    if (plan_.cyclic && !has_pending_ && steps_ > 0) settle();
+    if (plan_.cyclic && !has_pending_ && steps_ > 0) synchronize();
     if (!launch_graph()) issue_step();
-    if (timed_) settle();
+    if (timed_) synchronize();
   });
   ++steps_;
   if (keeper_) keeper_->stepped();
@@ -250,7 +250,7 @@ bool Executor::launch_graph() {
   if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
     if (plan_.tasks[t].lane == LaneId::checkpoint && issued_[t] && !events_[t].passed()) return false;
-  settle();
+  synchronize();
   if (!graph_->recorded() && !record_graph()) return false;
   std::size_t t = 0;
   const auto run_host = [&] {
@@ -319,12 +319,12 @@ void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> tabl
 
 void Executor::drain() {
   or_abort([&] {
-    settle();
+    synchronize();
     if (!has_pending_) return;
     draining_ = true;  // spans() must remain those of a step
     issue_due();
     draining_ = false;
-    settle();
+    synchronize();
   });
   has_pending_ = false;
   held_.add_up();

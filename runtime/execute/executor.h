@@ -92,7 +92,7 @@ class Executor {
   // step after one of that plan's.
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
-  void settle() { queues_.settle(); }
+  void synchronize() { queues_.synchronize(); }
   // The same; in a cyclic plan it also runs the update that the step left. Call it before anything but the next step
   // uses the state, spans() or comm_bytes().
   void drain();

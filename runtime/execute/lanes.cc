@@ -55,7 +55,7 @@ comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::Wo
   return opened_.back().communicator.get();
 }
 
-void Queues::settle() const {
+void Queues::synchronize() const {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     if (lanes[lane] && static_cast<LaneId>(lane) != LaneId::checkpoint) lanes[lane]->synchronize();
 }

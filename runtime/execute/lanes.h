@@ -28,8 +28,8 @@ struct Queues {
 
   device::Lane& of(LaneId lane) const { return *lanes[static_cast<std::size_t>(lane)]; }
   // Waits for all queued work except a checkpoint's. Throws Aborted.
-  void settle() const;
-  // Bytes sent by this rank so far; exact after settle().
+  void synchronize() const;
+  // Bytes sent by this rank so far; exact after synchronize().
   comm::CommBytes sent() const;
 
   Lanes lanes;

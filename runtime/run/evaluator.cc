@@ -195,10 +195,10 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     labels_so_far_ += static_cast<std::uint64_t>(std::count_if(
         batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label != device::kIgnoredLabel; }));
     if (after_round(round + 1, rounds())) continue;
-    executor_->settle();
+    executor_->synchronize();
     return std::nullopt;
   }
-  executor_->settle();
+  executor_->synchronize();
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const double took = seconds_since(start);
   if (!std::isfinite(loss))
@@ -246,7 +246,7 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
     });
     if (!take(labels, scores, std::min(at + at_once, data_.micro_batches()))) break;
   }
-  executor_->settle();
+  executor_->synchronize();
 }
 
 }  // namespace strata::runtime

@@ -119,11 +119,11 @@ class Sweep {
     ++step_;
     // Tasks of an occasion that run alone are issued after everything before them has ended, and are waited for.
     const bool alone = !(occasions & bit(When::always));
-    if (alone) settle();
+    if (alone) synchronize();
     for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
       if (occasions & bit(plan_.tasks[index(t)].when))
         if (auto violation = run(t)) return violation;
-    if (alone) settle();
+    if (alone) synchronize();
     return std::nullopt;
   }
 
@@ -161,7 +161,7 @@ class Sweep {
     return clock;
   }
 
-  void settle() {
+  void synchronize() {
     for (const Clock& clock : lanes_) merge(issued_, clock);
   }
 

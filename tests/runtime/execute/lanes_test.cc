@@ -40,8 +40,8 @@ TEST(Queues, HaveTheLanesThatThePlanUses) {
   }
 }
 
-// settle() does not wait for a checkpoint's remaining work.
-TEST(Queues, SettleButForACheckpoint) {
+// synchronize() does not wait for a checkpoint's remaining work.
+TEST(Queues, SynchronizeButForACheckpoint) {
   const auto world = comm::solo_world();
   const Queues queues(plan_with(LaneId::checkpoint), *world, 1);
   std::atomic<bool> may_end{false}, ended{false}, ran{false};
@@ -53,7 +53,7 @@ TEST(Queues, SettleButForACheckpoint) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     ran = true;
   });
-  queues.settle();
+  queues.synchronize();
   EXPECT_TRUE(ran);
   EXPECT_FALSE(ended);
   may_end = true;
@@ -67,7 +67,7 @@ TEST(Queues, SentIsThatOfBothCommunicators) {
     std::memset(memory.data(), 0, 3 * 4096);
     queues.gather->all_gather({2048, 0, 4096}, memory.data() + world.rank() * 2048, memory.data());
     queues.over().gradients.exchange(memory.data() + 4096, 512, memory.data() + 8192);
-    queues.settle();
+    queues.synchronize();
     EXPECT_EQ(queues.sent().all_gather, 2048u);
     EXPECT_EQ(queues.sent().consensus, 512u);
     EXPECT_EQ(queues.sent().total(), 2560u);

@@ -78,7 +78,7 @@ TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
   executor.publish(*places_, 5);
   (void)executor.step({}, 0);
   (void)executor.step({}, 0);
-  executor.settle();
+  executor.synchronize();
   EXPECT_EQ(places_->step.load(), 7);
   EXPECT_GT(places_->compute.load(), 0);
   EXPECT_GT(places_->typical.load(), 0);
