@@ -65,7 +65,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   template <typename F>
   void issue(const char* call, std::size_t bytes, const F& calls);
   // Waits until NCCL has accepted a call. Throws NCCL's error.
-  void settle(ncclResult_t result, const char* call, std::size_t bytes);
+  void complete(ncclResult_t result, const char* call, std::size_t bytes);
   std::string explain(ncclResult_t result);
   void take_leave() noexcept;
 

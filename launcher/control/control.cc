@@ -169,7 +169,7 @@ class Control::Impl {
   }
 
   // The file is written atomically: a reader gets all of it or none.
-  bool settle(const std::filesystem::path& folder) {
+  bool write_address(const std::filesystem::path& folder) {
     if (rank_ != 0 || address_.grpc_target().empty()) return true;
     file_ = folder / kAddressFile;
     try {
@@ -270,8 +270,8 @@ void Control::enter(runtime::Phase phase) {
 void Control::planned(const runtime::Job& job, comm::World& world) {
   impl_->planned(job, world);
 }
-bool Control::settle(const std::filesystem::path& folder) {
-  return impl_->settle(folder);
+bool Control::write_address(const std::filesystem::path& folder) {
+  return impl_->write_address(folder);
 }
 void Control::train(runtime::Trainer& trainer) {
   if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());

@@ -8,7 +8,7 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // Moves the estimate up or down by a tenth of itself for each duration. It converges to about the median, and outliers
 // weigh no more than other runs.
-void settle(std::int64_t& typical, std::int64_t took) {
+void update_median(std::int64_t& typical, std::int64_t took) {
   typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
 }
 
@@ -46,7 +46,7 @@ void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
   done.lane.store(static_cast<std::uint32_t>(plan_.tasks[task].lane), kRelaxed);
   done.begin.store(began, kRelaxed);
   done.end.store(now, kRelaxed);
-  settle(typical_[task], took);
+  update_median(typical_[task], took);
   if (plan_.tasks[task].lane == LaneId::compute) compute_.fetch_add(took, kRelaxed);
   lane.since.store(now, kRelaxed);
   lane.place.store(place, kRelaxed);
@@ -65,7 +65,7 @@ void PlaceKeeper::stepped() {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
   places_.step.fetch_add(1, kRelaxed);
-  if (host_wrote_ != 0) settle(typical_step_, now - host_wrote_);
+  if (host_wrote_ != 0) update_median(typical_step_, now - host_wrote_);
   places_.typical.store(typical_step_, kRelaxed);
   if (plan_.device.kind == device::Kind::cpu) return;
   // GPU lanes do not report the end of a task either.

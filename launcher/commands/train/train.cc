@@ -177,7 +177,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   });
   if (prints && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts are not kept: set report.jsonl or report.dir");
-  if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
+  if (recipe.checkpoint.dir && !control.write_address(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);
   Training training({job, world, stop, trainer, checkpoints, evaluations, control, reports ? &*reports : nullptr,

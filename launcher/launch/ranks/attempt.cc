@@ -80,7 +80,7 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 
 // Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
 // last sentence, if it is a cause.
-void settle_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
+void find_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
@@ -225,7 +225,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     out.lost.clear();
     out.cause.clear();
   }
-  settle_cause(out, failure, output, start, allocation.starter, child.exit_code().value_or(-1));
+  find_cause(out, failure, output, start, allocation.starter, child.exit_code().value_or(-1));
   return out;
 }
 
