@@ -144,7 +144,7 @@ TrainCommand read_train_command(std::span<const std::string> words);
 // Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
 // command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
 // recipe gives a number.
-void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
                         const Note& unseen);
 
 // All files that the command and its recipe name: model, tokens, prompts, a checkpoint to start from, files of the

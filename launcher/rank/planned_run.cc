@@ -44,7 +44,7 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Settles training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
+// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
 void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::RankDevice& rank_device,
                           comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
@@ -52,9 +52,9 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   agree(world, [&] {
     if (world.rank() != 0) return;
     runtime::Workload training = workload;
-    const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
-    if (!settled) (void)settle_as_far_as_seen(training, [](const std::string&) {});
-    settle_batch(training, world.size(), rank_device.device);
+    const bool resolved = planning.purpose == Purpose::train && planning.looks_at_data;
+    if (!resolved) (void)resolve_visible_data(training, [](const std::string&) {});
+    resolve_batch(training, world.size(), rank_device.device);
     size = training.recipe.training.micro_batch_size;
   });
   size = comm::exchange_value(world, size)[0];
@@ -184,15 +184,15 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   // This comes before any data is in memory.
   run.capacity = agree_on_capacity(workload.recipe, run.rank_device, world);
   const bool generates = planning.purpose == Purpose::generate;
-  const auto settle = [&] {
+  const auto resolve = [&] {
     if (planning.looks_at_data && !generates)
-      agree(world, [&] { run.data = runtime::settle(workload, planning.purpose == Purpose::evaluate); });
+      agree(world, [&] { run.data = runtime::resolve_workload(workload, planning.purpose == Purpose::evaluate); });
   };
-  // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
-  if (planning.purpose == Purpose::train) settle();
+  // A training resolves its batch by its data. An evaluation takes the training's batch, which is resolved differently.
+  if (planning.purpose == Purpose::train) resolve();
   agree_on_shards(workload.recipe, world, planning.purpose);
   if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);
-  if (planning.purpose == Purpose::evaluate) settle();
+  if (planning.purpose == Purpose::evaluate) resolve();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);
   require_same_plan(run.job, world);
@@ -216,9 +216,9 @@ void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world
   agree(world, [&] { look_at_all_data(recipe, trains); });
 }
 
-runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
+runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note) {
   try {
-    return runtime::settle(workload, false);
+    return runtime::resolve_workload(workload, false);
   } catch (const Error& error) {
     if (error.code() == Exit::usage && sees_data(workload.recipe)) throw;
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
@@ -226,8 +226,8 @@ runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Not
   }
 }
 
-void settle_batch(runtime::Workload& workload, int ranks, device::Device device) {
-  const std::string text = runtime::settle_micro_batch(workload, ranks, device);
+void resolve_batch(runtime::Workload& workload, int ranks, device::Device device) {
+  const std::string text = runtime::resolve_micro_batch(workload, ranks, device);
   if (!text.empty()) note(text);
 }
 

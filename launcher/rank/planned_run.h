@@ -32,13 +32,13 @@ struct PlannedRun {
   runtime::RankDevice rank_device;          // this rank's
   runtime::Capacity capacity;  // the minimum over the ranks, so that all plan alike
   runtime::OpenedData data;    // the data as planning opened it, for the code that runs the job
-  runtime::Job job;            // made from the settled workload
+  runtime::Job job;            // made from the resolved workload
 };
 
 struct RunPlanning {
   runtime::Purpose purpose = runtime::Purpose::train;
   bool looks_at_data = true;  // false for a generation, which reads none
-  // Called on all ranks alike, between settling the recipe and planning it.
+  // Called on all ranks alike, between resolving the recipe and planning it.
   std::function<void(runtime::Workload&, const runtime::Capacity&)> adjust = {};
 };
 
@@ -61,8 +61,8 @@ std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t
 // The same for a training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
-runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note);
+runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);
 // Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
-void settle_batch(runtime::Workload& workload, int ranks, device::Device device);
+void resolve_batch(runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

@@ -144,7 +144,7 @@ std::uint64_t most_validation_sequences(const Recipe& recipe) {
   return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
 }
 
-OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
+OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
   facts.index_bytes = facts.validation_index_bytes = 0;

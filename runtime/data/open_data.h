@@ -38,7 +38,7 @@ struct OpenedData {
 // actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
 // token, if not given. If data cannot be opened, throws Error with the facts of those that could; missing files that
 // need not be opened here are left to the run.
-OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
+OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
 // The inputs of opening data, and the results for comparison between ranks.
 struct Opening {
@@ -52,10 +52,10 @@ struct Opening {
 };
 
 // The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: the part of it that
-// settle_data() opened; packed here if necessary.
+// resolve_data() opened; packed here if necessary.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
-// Opens data.train, packed by data.packing. `opened`: what settle_data() opened of it. Throws Error if a file is wrong
+// Opens data.train, packed by data.packing. `opened`: what resolve_data() opened of it. Throws Error if a file is wrong
 // or contains nothing to learn.
 Batches open_training_data(const Recipe& recipe, const Opening& opening,
                            std::vector<std::unique_ptr<Sequences>> opened = {});

@@ -135,7 +135,7 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
 }
 
-// An unsettled "auto" comes from a run with files without masks.
+// An unresolved "auto" comes from a run with files without masks.
 bool is_stream(std::string_view packing) {
   return packing == "\"stream\"" || packing == "\"auto\"";
 }

@@ -82,9 +82,9 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
                                 const std::vector<int>& nodes = {}) {
   Workload workload = open_workload(load_recipe(path, sets));
   const Recipe& recipe = workload.recipe;
-  settle_objective(workload);
+  resolve_objective(workload);
   const bool evaluates = recipe.evaluation.every > 0;
-  if (workload.data.loss_rows > 0 || evaluates) settle(workload, evaluates);
+  if (workload.data.loss_rows > 0 || evaluates) resolve_workload(workload, evaluates);
   workload.nodes = nodes;
   // On the CPU unless the test says otherwise, also where there is a GPU.
   const RankDevice rank_device = recipe.device.kind == DeviceKind::cuda ? planned_rank_device(recipe.device.kind) : RankDevice{};

@@ -289,9 +289,9 @@ int plan(const PlanOptions& options) {
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   runtime::Workload workload = runtime::open_workload(std::move(asked));
   runtime::Recipe& recipe = workload.recipe;
-  runtime::settle_objective(workload);
+  runtime::resolve_objective(workload);
   std::string said;
-  runtime::OpenedData data = settle_as_far_as_seen(workload, [&](const std::string& text) {
+  runtime::OpenedData data = resolve_visible_data(workload, [&](const std::string& text) {
     said += text;
     note(text);
   });
@@ -311,7 +311,7 @@ int plan(const PlanOptions& options) {
     largest = find_max_batch(setup);
     recipe.training.micro_batch_size = largest->largest.size();
   } else {
-    settle_batch(workload, ranks, rank_device.device);
+    resolve_batch(workload, ranks, rank_device.device);
   }
   if (options.rank && *options.rank >= ranks)
     fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,

@@ -116,7 +116,7 @@ struct Classifier {
     if (options.max_length.value_or(0) > room)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
            room);
-    settle_limit(options, config, room);
+    resolve_limit(options, config, room);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;
     if (config.bool_or(pairs, false) && !options.pair)
@@ -128,7 +128,7 @@ struct Classifier {
 
  private:
   // Texts are cut as in the training, unless the options say otherwise.
-  void settle_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
+  void resolve_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
     constexpr std::int64_t kOtherwise = 512;
     const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
     const std::int64_t in_training = config.has(length) ? config.require_int(length) : kOtherwise;
@@ -287,8 +287,8 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
-  const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity&) {
-    settled.data.validation_loss_rows = rows_of_loss;
+  const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity&) {
+    resolved.data.validation_loss_rows = rows_of_loss;
   };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});

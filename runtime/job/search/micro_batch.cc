@@ -147,7 +147,7 @@ std::string resume_micro_batch(Recipe& recipe) {
   return {};
 }
 
-std::string settle_micro_batch(Workload& workload, int ranks, device::Device device) {
+std::string resolve_micro_batch(Workload& workload, int ranks, device::Device device) {
   Recipe& recipe = workload.recipe;
   std::int64_t& size = recipe.training.micro_batch_size;
   if (size != kAutomaticBatch) return {};

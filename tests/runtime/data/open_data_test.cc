@@ -34,17 +34,17 @@ class OpenDataTest : public testing::Test {
 TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   folder_.write("plain.bin", {9, 9});
   folder_.write("masked.bin", {9, 9}, "001000000001000000");
-  const auto settled = [&](const std::vector<std::string>& sets) {
+  const auto resolved = [&](const std::vector<std::string>& sets) {
     Recipe r = recipe(sets);
     DataFacts facts;
-    settle_data(r, facts, false, {});
+    resolve_data(r, facts, false, {});
     return r.data.packing;
   };
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin")}), Packing::stream);
-  EXPECT_EQ(settled({"data.train=" + path("masked.bin")}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening it reports that";
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin")}), Packing::stream);
+  EXPECT_EQ(resolved({"data.train=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("gone.bin")}), Packing::stream) << "opening it reports that";
   EXPECT_FAILURE(open(recipe({"data.train=" + path("masked.bin"), "data.packing=stream"})), Exit::usage,
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }
@@ -59,7 +59,7 @@ TEST_F(OpenDataTest, SequencesOfAnEpoch) {
         std::string("data.packing=") + packing};
     Recipe r = recipe(sets);
     DataFacts facts;
-    OpenedData opened = settle_data(r, facts, false, {});
+    OpenedData opened = resolve_data(r, facts, false, {});
     EXPECT_EQ(training_sequences(r, std::move(opened), 60000), open(r).sequences()) << packing;
   }
   EXPECT_EQ(training_sequences(recipe({"data.train=" + path("gone.bin")}), {}, 60000), std::nullopt);
@@ -154,7 +154,7 @@ TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
       const MakeLabelling make = [&](std::span<const TokenFile>, std::uint64_t stream) {
         return std::make_shared<Counting>(stream == kValidationStream ? of_validation : of_training);
       };
-      auto opened = settle_data(r, facts, evaluates, make);
+      auto opened = resolve_data(r, facts, evaluates, make);
       EXPECT_LT(facts.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
       const auto data =
           open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}, std::move(opened.validation));

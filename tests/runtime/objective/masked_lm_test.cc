@@ -290,7 +290,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
 TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
   const auto run = [&](bool few) {
     Workload workload = open_workload(load_recipe(std::nullopt, sets(1, {"training.precision=fp32"})));
-    settle(workload, false);
+    resolve_workload(workload, false);
     EXPECT_GT(workload.data.loss_rows, 0u);
     EXPECT_LT(workload.data.loss_rows, 16u);
     if (!few) workload.data.loss_rows = 0;
