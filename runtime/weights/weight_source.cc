@@ -319,15 +319,15 @@ void read_blocks(const WeightSource& source, device::StorageFormat format, std::
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
                 std::size_t begin, std::span<float> out) {
   if (piece.shards == 1) return source.read(unit, parameter, begin, out);
-  constexpr std::size_t kLong = 4096;  // shorter stretches are read with what lies between them
+  constexpr std::size_t kLong = 4096;  // shorter ranges are read with what lies between them
   if (piece.length >= kLong)
-    return piece.for_stretches(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
+    return piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
       source.read(unit, parameter, whole, out.subspan(at - begin, count));
     });
   const std::size_t first = piece.in_whole(begin), last = piece.in_whole(begin + out.size() - 1);
   std::vector<float> all(last - first + 1);
   source.read(unit, parameter, first, all);
-  piece.for_stretches(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
+  piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
     std::copy_n(&all[whole - first], count, &out[at - begin]);
   });
 }
