@@ -337,7 +337,7 @@ class Model {
   device::StorageFormat quantised_as = device::StorageFormat::nf4, quantised = device::StorageFormat::nf4;
   bool quantised_in_files = false;  // the model's files hold those pools' tensors quantised
   std::size_t constants_bytes = 0;
-  // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
+  // Suffixes of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
   // tables).
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.

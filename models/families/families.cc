@@ -180,8 +180,8 @@ void name_family(Config& config) {
   };
   for (const std::string& name : config.texts("architectures"))
     for (const Family& family : kFamilies)
-      for (const std::string_view ending : {"For", "LMHead", "Model", "DoubleHeads"})
-        if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, ending)))) {
+      for (const std::string_view suffix : {"For", "LMHead", "Model", "DoubleHeads"})
+        if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, suffix)))) {
           config.add("model_type", std::string(family.name));
           config.add_note(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
                                     family.name, name));
@@ -246,9 +246,9 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 
 std::string architecture_of(const Config& config, Objective objective) {
   const Family& family = family_of(config);
-  const std::string_view endings[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
+  const std::string_view suffixes[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
                                       "ForTokenClassification"};
-  return fmt::format("{}{}", family.prefix, endings[static_cast<std::size_t>(objective)]);
+  return fmt::format("{}{}", family.prefix, suffixes[static_cast<std::size_t>(objective)]);
 }
 
 Objective objective_of(const Config& config) {

@@ -105,14 +105,14 @@ std::string type_of(const Value* model) {
       if (c != '-' && c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return out;
   };
-  static constexpr std::string_view kEndings[] = {"For", "LMHead", "Model", "DoubleHeads"};
+  static constexpr std::string_view kSuffixes[] = {"For", "LMHead", "Model", "DoubleHeads"};
   static constexpr std::string_view kWithoutClass[] = {"modernbert", "mistral", "llama"};
   for (const Value& one : architectures->items()) {
     if (!one.is(Kind::text)) continue;
     const std::string name = one.text();
     const auto begins_name = [&](std::string_view candidate) {
       return std::ranges::any_of(
-          kEndings, [&](std::string_view ending) { return plain(name).starts_with(plain(candidate) + plain(ending)); });
+          kSuffixes, [&](std::string_view suffix) { return plain(name).starts_with(plain(candidate) + plain(suffix)); });
     };
     for (const TypeClass& entry : kClasses)
       if (begins_name(entry.type)) return std::string(entry.type);

@@ -104,7 +104,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
   if (format == "tsv") return {name, InputKind::tab_table};
   const auto named = text::kind_of_name(name);
   if (named == InputKind::comma_table || named == InputKind::tab_table) return {name, *named};
-  if (name != "-" && text::content_ending(name) == "json" && format != "text") {
+  if (name != "-" && text::content_extension(name) == "json" && format != "text") {
     if (begins_with_object_in_line(head)) return {name, InputKind::lines};
     refuse_json(name, head);
   }

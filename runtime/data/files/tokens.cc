@@ -261,9 +261,9 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
     constexpr std::array<std::string_view, 5> kCompanions = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
     std::vector<std::string> files;
     for (const std::string& name : names) {
-      const bool companion = std::any_of(kCompanions.begin(), kCompanions.end(), [&](std::string_view ending) {
-        return name.ends_with(ending) &&
-               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - ending.size()));
+      const bool companion = std::any_of(kCompanions.begin(), kCompanions.end(), [&](std::string_view suffix) {
+        return name.ends_with(suffix) &&
+               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - suffix.size()));
       });
       if (!companion) files.push_back(name);
     }
