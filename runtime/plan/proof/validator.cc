@@ -76,18 +76,18 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   return std::nullopt;
 }
 
-// The set of occasions (When) whose tasks run in a step, as bits.
-using Occasions = unsigned;
-constexpr Occasions bit(When when) {
+// The set of When whose tasks run in a step, as bits.
+using WhenSet = unsigned;
+constexpr WhenSet bit(When when) {
   return 1u << static_cast<unsigned>(when);
 }
 
 // A sequence of steps in which every kind follows every kind that may precede it in a run. F: no pending update, as in
 // the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone.
 // F and P may also begin a checkpoint, after a drain or not; C reads the last checkpoint alone.
-std::vector<Occasions> steps_of(const StepPlan& plan) {
-  constexpr Occasions kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
-  Occasions present = 0;
+std::vector<WhenSet> steps_of(const StepPlan& plan) {
+  constexpr WhenSet kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
+  WhenSet present = 0;
   for (const Task& task : plan.tasks) present |= bit(task.when);
   const bool pending = present & kD, checkpoint = present & kC;
   if (pending && checkpoint) return {kF, kP, kP, kP | kC, kP, kF, kF | kC, kP, kD, kF | kC, kF | kC, kP, kD, kC};
@@ -115,13 +115,13 @@ class Sweep {
     issued_.fill(kNone);
   }
 
-  std::optional<std::string> step(Occasions occasions) {
+  std::optional<std::string> step(WhenSet set) {
     ++step_;
-    // Tasks of an occasion that run alone are issued after everything before them has ended, and are waited for.
-    const bool alone = !(occasions & bit(When::always));
+    // Tasks that run without a step are issued after everything before them has ended, and are waited for.
+    const bool alone = !(set & bit(When::always));
     if (alone) synchronize();
     for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
-      if (occasions & bit(plan_.tasks[index(t)].when))
+      if (set & bit(plan_.tasks[index(t)].when))
         if (auto violation = run(t)) return violation;
     if (alone) synchronize();
     return std::nullopt;
@@ -314,8 +314,8 @@ class Sweep {
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
   if (auto misplaced = find_misplaced(plan, capacity)) return misplaced;
   Sweep sweep(plan);
-  for (const Occasions occasions : steps_of(plan))
-    if (auto violation = sweep.step(occasions)) return violation;
+  for (const WhenSet set : steps_of(plan))
+    if (auto violation = sweep.step(set)) return violation;
   if (auto violation = find_unsummed(plan)) return violation;
   return find_miscounted(plan);
 }
