@@ -19,7 +19,7 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/adapter_option.h"
-#include "launcher/answerer.h"
+#include "launcher/reply_generator.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
@@ -134,7 +134,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
 }
 
 // Answers typed turns until the input ends.
-void talk(Question& question, Answerer& answerer, comm::World& world, const StopSignal& stop) {
+void run_dialogue(Question& question, ReplyGenerator& generator, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   while (const auto turn = typed_turn(world)) {
     agree(world, [&] {
@@ -147,7 +147,7 @@ void talk(Question& question, Answerer& answerer, comm::World& world, const Stop
       std::fflush(stdout);
     };
     const Generated result =
-        answerer.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
+        generator.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
           if (prints) write(decoder.add(token));
         });
     if (prints) write(decoder.finish() + "\n");
@@ -199,8 +199,8 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
                              fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);
-  Answerer answerer(options, folder, world, share.cores);
-  if (is_typed) return talk(question, answerer, world, stop);
+  ReplyGenerator generator(options, folder, world, share.cores);
+  if (is_typed) return run_dialogue(question, generator, world, stop);
 
   std::optional<text::StreamDecoder> decoder;
   if (tokenizer) decoder.emplace(*tokenizer);
@@ -210,12 +210,12 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const Generated result = answerer.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
+  const Generated result = generator.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
     if (prints) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
   });
-  const std::string ranks_threads = threads_text(share, answerer.threads(), world);
+  const std::string ranks_threads = threads_text(share, generator.threads(), world);
   if (!prints) return;
-  const runtime::Job& job = answerer.job();
+  const runtime::Job& job = generator.job();
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
@@ -225,7 +225,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   if (!json) return;
   std::string text;  // a model's output need not be UTF-8, but JSON is
   text::append_repaired(all, text);
-  const std::string memory = runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory());
+  const std::string memory = runtime::memory_json(job.plan.memory, &generator.executor().measured_memory());
   json->write(JsonObject()
                   .add("prompt_tokens", JsonArray().add_all(prompt))
                   .add("tokens", JsonArray().add_all(result.tokens))
