@@ -113,7 +113,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
     if (timed_) synchronize();
   });
   ++steps_;
-  if (keeper_) keeper_->stepped();
+  if (publisher_) publisher_->stepped();
   saver_ = nullptr;
   has_pending_ = plan_.cyclic && !skipped();
   return boundary_.state().result;
@@ -150,11 +150,11 @@ void Executor::issue_due() {
 void Executor::issue(std::size_t t) {
   const Task& task = plan_.tasks[t];
   if (task.lane == LaneId::host) {
-    if (keeper_) keeper_->begin(t, steps_, now_ns());
+    if (publisher_) publisher_->begin(t, steps_, now_ns());
     for (const int other : task.waits) wait(task, other);
     if (task.kind == TaskKind::host_write) collect(false);
     boundary_.run(task);
-    if (keeper_) keeper_->end(t, steps_, now_ns());
+    if (publisher_) publisher_->end(t, steps_, now_ns());
     return;
   }
   Lane& lane = lane_of(task);
@@ -180,15 +180,15 @@ void Executor::issue(std::size_t t) {
 // are issued.
 void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
-  if (!keeper_ || recording_ || on_gpu(plan_.tasks[t])) {
+  if (!publisher_ || recording_ || on_gpu(plan_.tasks[t])) {
     if (time) lane.stamp(time);
-    if (keeper_ && !recording_ && begins) keeper_->issued(t, steps_, now_ns());
+    if (publisher_ && !recording_ && begins) publisher_->issued(t, steps_, now_ns());
     return;
   }
-  comm::host_work(lane, [keeper = &*keeper_, t, step = steps_, time, begins](device::cpu::Team&) {
+  comm::host_work(lane, [publisher = &*publisher_, t, step = steps_, time, begins](device::cpu::Team&) {
     const std::int64_t now = now_ns();
     if (time) *time = now;
-    begins ? keeper->begin(t, step, now) : keeper->end(t, step, now);
+    begins ? publisher->begin(t, step, now) : publisher->end(t, step, now);
   });
 }
 
@@ -256,9 +256,9 @@ bool Executor::launch_graph() {
   const auto run_host = [&] {
     for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
       if (plan_.tasks[t].lane == LaneId::host) {
-        if (keeper_) keeper_->begin(t, steps_, now_ns());
+        if (publisher_) publisher_->begin(t, steps_, now_ns());
         boundary_.run(plan_.tasks[t]);
-        if (keeper_) keeper_->end(t, steps_, now_ns());
+        if (publisher_) publisher_->end(t, steps_, now_ns());
       }
   };
   run_host();

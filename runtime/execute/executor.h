@@ -109,7 +109,7 @@ class Executor {
   double held_ms() const { return held_.ms(); }
 
   // Starts reporting the lanes' progress to `places`. Call it before the first step; `done`: steps of earlier runs.
-  void publish(RankPlaces& places, std::int64_t done) { keeper_.emplace(plan_, places, done); }
+  void publish(RankPlaces& places, std::int64_t done) { publisher_.emplace(plan_, places, done); }
 
   // Sets the algorithms of products (device/algorithm_table.h); null: no table. Call it before the first step.
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
@@ -172,7 +172,7 @@ class Executor {
   HeldTime held_{plan_.tasks.size()};
   MemoryMeter meter_{plan_};
   std::vector<std::string> names_;  // by task
-  std::optional<PlaceKeeper> keeper_;
+  std::optional<PlacePublisher> publisher_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;      // the last step's update is still to be done
