@@ -60,10 +60,10 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   size = comm::exchange_value(world, size)[0];
 }
 
-// The beginning of the run, as rank 0 sees the checkpoints.
-runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Beginning from;
-  if (world.rank() == 0) from = runtime::planned_beginning(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
+// Where the run starts, as rank 0 sees the checkpoints.
+runtime::StartPoint agree_on_start(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::StartPoint from;
+  if (world.rank() == 0) from = runtime::predict_start(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
   return comm::exchange_value(world, from)[0];
 }
 
@@ -81,8 +81,8 @@ void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpos
 
 runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
-  const runtime::Beginning from =
-      purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
+  const runtime::StartPoint from =
+      purpose == Purpose::train ? agree_on_start(workload.recipe, world) : runtime::StartPoint{};
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());

@@ -150,7 +150,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (prints && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
-  if (!job.evaluation && runtime::comes_to_evaluation(recipe, {trainer.steps_done(), true}))
+  if (!job.evaluation && runtime::will_evaluate(recipe, {trainer.steps_done(), true}))
     throw AgreedError(Exit::failed, fmt::format("a checkpoint newer than {} was damaged or removed while the run was "
                                                 "planned from it: run the same command again",
                                                 resumed ? resumed->string() : "the beginning"));
