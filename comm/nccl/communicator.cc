@@ -75,7 +75,7 @@ void NcclCommunicator::deregister_buffers() {
 
 NcclCommunicator::~NcclCommunicator() {
   // Leaving waits for the other ranks, which do not leave if only this rank unwinds.
-  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
+  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) finalize();
   bool left = false;
   {
     const std::lock_guard lock(mutex_);
@@ -87,7 +87,7 @@ NcclCommunicator::~NcclCommunicator() {
   watch_.remove(*this);
 }
 
-void NcclCommunicator::take_leave() noexcept {
+void NcclCommunicator::finalize() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
     complete(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
@@ -234,7 +234,7 @@ void NcclCommunicator::receive(std::byte* data, std::size_t bytes, int from) {
         [&](ncclComm_t comm) { return nccl().ncclRecv(data, bytes, ncclUint8, from, comm, stream_); });
 }
 
-std::string NcclCommunicator::trouble(std::chrono::milliseconds timeout) {
+std::string NcclCommunicator::find_failure(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   ncclResult_t state = ncclSuccess;

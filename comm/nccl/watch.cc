@@ -62,8 +62,8 @@ void NcclWatch::abort_all_locked() noexcept {
 void NcclWatch::look() {
   world_.look_after_peers();
   for (NcclWatched* communicator : communicators_)
-    if (const std::string trouble = communicator->trouble(timeout_); !trouble.empty())
-      world_.abort_token().set({world_.rank(), trouble, Exit::failed});
+    if (const std::string failure = communicator->find_failure(timeout_); !failure.empty())
+      world_.abort_token().set({world_.rank(), failure, Exit::failed});
 }
 
 void NcclWatch::look_after() {

@@ -19,7 +19,7 @@ class NcclWatched {
   // An error that NCCL has reported since the last call; or a message that for longer than `timeout` no collective
   // completed although some were in flight, or that NCCL was connecting for that long; empty if nothing is wrong. Calls
   // no CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
-  virtual std::string trouble(std::chrono::milliseconds timeout) = 0;
+  virtual std::string find_failure(std::chrono::milliseconds timeout) = 0;
   // Gives up the ncclComm_t to a caller that aborts or destroys it; no call uses it any more. Null if it is already
   // gone.
   virtual ncclComm_t take() = 0;
