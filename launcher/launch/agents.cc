@@ -96,7 +96,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
     agent.child = std::make_unique<Child>(
         on_node(allocation_, host.name, words, agent_environment(), true),
-        [this, &agent](std::string_view line) { hear(agent, line); },
+        [this, &agent](std::string_view line) { handle_line(agent, line); },
         [&agent](std::string_view line) {
           if (agent.errors.size() + line.size() < kErrors) agent.errors += std::string(line) + "\n";
         });
@@ -160,10 +160,10 @@ void Agents::attend(int milliseconds) {
   meanwhile_();
   const auto all = readers();
   read_lines(all, milliseconds);
-  ask_for_life();
+  ping();
 }
 
-void Agents::ask_for_life() {
+void Agents::ping() {
   for (const auto& agent : agents_) {
     if (!agent->is_there() || seconds_since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
     agent->pinged = Clock::now();
@@ -226,7 +226,7 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   return out;
 }
 
-void Agents::hear(Agent& agent, std::string_view line) {
+void Agents::handle_line(Agent& agent, std::string_view line) {
   agent.heard = Clock::now();
   // A shell's greeting may come first.
   if (line.empty() || line[0] != '{') return;

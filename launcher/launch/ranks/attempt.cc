@@ -166,7 +166,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     readers.push_back(&child.out());
     readers.push_back(&child.errors());
     read_lines(readers, 100);
-    agents.ask_for_life();
+    agents.ping();
     // SIGINT only: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
