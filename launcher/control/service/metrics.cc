@@ -317,10 +317,10 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapeTimeout, has_asked});
+    limiter_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapeTimeout, has_asked});
   }
   ~Impl() {
-    door_.reset();
+    limiter_.reset();
     thread_.request_stop();
     wake();
     thread_.join();
@@ -375,7 +375,7 @@ class MetricsServer::Impl {
   std::mutex mutex_;
   std::vector<Descriptor> accepted_;  // accepted, but not looked at yet
   std::set<int> asked_;               // ports of peers that are being answered
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   std::jthread thread_;
 };
 

@@ -74,13 +74,13 @@ void Hub::open() {
                                                                  const std::lock_guard lock(mutex_);
                                                                  watch_.broke(node, steady_seconds());
                                                                }});
-  door_ = std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
-                                              [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+  limiter_ = std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
+                                              [this](Descriptor connection) { server_->adopt(std::move(connection)); });
   setup_.listener.reset();
 }
 
 Hub::~Hub() {
-  door_.reset();
+  limiter_.reset();
   server_.reset();
 }
 

@@ -108,21 +108,21 @@ TEST(ListenerTest, TakesAddressesApart) {
   EXPECT_EQ(host_and_port("[::1]:443").host, "::1");
 }
 
-TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
+TEST(ConnectionLimiterTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   const tests::ScratchFolder folder;
   const auto path = folder.path() / "s";
   std::mutex mutex;
   std::vector<Descriptor> inside;
-  const ConnectionLimiter door(Listener::unix_socket(path, "k"), 4, [&](Descriptor guest) {
+  const ConnectionLimiter limiter(Listener::unix_socket(path, "k"), 4, [&](Descriptor connection) {
     const std::lock_guard lock(mutex);
-    inside.push_back(std::move(guest));
+    inside.push_back(std::move(connection));
   });
   const auto count = [&] {
     const std::lock_guard lock(mutex);
     return inside.size();
   };
-  std::vector<Descriptor> guests;
-  for (int i = 0; i < 4; ++i) guests.push_back(visit(path));
+  std::vector<Descriptor> connections;
+  for (int i = 0; i < 4; ++i) connections.push_back(visit(path));
   for (int polls = 0; polls < 500 && count() < 4; ++polls) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_EQ(count(), 4U);
   for (int i = 0; i < 10'000; ++i) EXPECT_TRUE(is_shut_out(visit(path))) << i;
@@ -136,16 +136,16 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   EXPECT_EQ(count(), 1U);
 }
 
-TEST(DoorkeeperTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
+TEST(ConnectionLimiterTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
   std::mutex mutex;
   std::vector<Descriptor> inside;
   std::atomic<int> proven{0};
-  const ConnectionLimiter door(std::move(listener), 2,
-                               [&](Descriptor guest) {
+  const ConnectionLimiter limiter(std::move(listener), 2,
+                               [&](Descriptor connection) {
                                  const std::lock_guard lock(mutex);
-                                 inside.push_back(std::move(guest));
+                                 inside.push_back(std::move(connection));
                                },
                                {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
   const auto come = [&] {

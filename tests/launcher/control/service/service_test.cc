@@ -312,12 +312,12 @@ TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path().native().copy(address.sun_path, sizeof address.sun_path - 1);
-  std::vector<Descriptor> guests;
+  std::vector<Descriptor> connections;
   for (int i = 0; i < 40; ++i) {
-    guests.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    connections.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(connections.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     const std::string text = i % 2 ? "GET / HTTP/1.1\r\n\r\n" : std::string(100, '\xff');
-    if (i % 4) (void)send(guests.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (i % 4) (void)send(connections.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }

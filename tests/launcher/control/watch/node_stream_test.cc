@@ -42,10 +42,10 @@ class NodeStreamTest : public testing::Test {
                                           [this](int node) { broke_.store(node); }});
     Listener listener = Listener::tcp({"127.0.0.1", port}, "k");
     port_ = listener.port();
-    door_.emplace(std::move(listener), 16, [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+    limiter_.emplace(std::move(listener), 16, [this](Descriptor connection) { server_->adopt(std::move(connection)); });
   }
   void end() {
-    door_.reset();
+    limiter_.reset();
     server_.reset();
   }
   ~NodeStreamTest() override { end(); }
@@ -67,7 +67,7 @@ class NodeStreamTest : public testing::Test {
   std::atomic<int> broke_{-1};
   std::atomic<bool> looks_{true};
   std::optional<NodeServer> server_;
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   int port_ = 0;
 };
 
