@@ -208,15 +208,15 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
 
 // Finds the fields of turns that the template does not name. Tool calls have a message of their own.
 void PartTokenizer::find_unread_in_turns(const Conversation& conversation, UnreadFields& out) {
-  constexpr std::array<std::string_view, 3> kThoughts = {"reasoning_content", "thinking", "reasoning"};
+  constexpr std::array<std::string_view, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
   const auto names = [&](std::string_view field) { return rules_.made->names(field); };
   for (const std::string& field : conversation.turn_fields) {
     if (field == "tool_calls") continue;
     auto known = named_.find(field);
     if (known == named_.end()) {
-      const bool thought = std::find(kThoughts.begin(), kThoughts.end(), field) != kThoughts.end();
+      const bool reasoning = std::find(kReasoningFields.begin(), kReasoningFields.end(), field) != kReasoningFields.end();
       known =
-          named_.emplace(field, thought ? std::any_of(kThoughts.begin(), kThoughts.end(), names) : names(field)).first;
+          named_.emplace(field, reasoning ? std::any_of(kReasoningFields.begin(), kReasoningFields.end(), names) : names(field)).first;
     }
     if (!known->second) count_unread(out, field);
   }

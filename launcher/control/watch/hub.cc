@@ -17,7 +17,7 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr double kToTell = 5;  // seconds that ranks have to answer; one that can answer does so sooner
+constexpr double kDumpTimeout = 5;  // seconds that ranks have to answer; one that can answer does so sooner
 constexpr double kDumpEvery = 2;
 constexpr double kLookEvery = 0.5;
 constexpr double kLooks = 5;  // if look() was not called for so long, its thread hangs
@@ -232,7 +232,7 @@ void Hub::finish_dump(double now) {
     const std::lock_guard lock(mutex_);
     begin_dump(now);
     if (!collection_ ||
-        (collection_->answers.size() < memory_.map().nodes.size() && now - collection_->since <= kToTell))
+        (collection_->answers.size() < memory_.map().nodes.size() && now - collection_->since <= kDumpTimeout))
       return;
     ended = std::exchange(collection_, std::nullopt);
     askers = std::exchange(askers_, {});
