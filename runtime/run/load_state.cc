@@ -152,9 +152,9 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     }
   }
   const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
-  Advancing advancing(advance, blocks.size() * kBlockBytes);
+  ProgressCounter progress(advance, blocks.size() * kBlockBytes);
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
-    advancing.add(kBlockBytes);
+    progress.add(kBlockBytes);
     std::vector<std::byte> buffer(kBlockBytes);
     write_block(executor, job.plan, blocks[i], checkpoint.read_block(*blocks[i].extent, blocks[i].index, buffer));
   });

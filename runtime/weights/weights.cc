@@ -103,10 +103,10 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   std::uint64_t bytes = 0;
   for (const Chunk& c : chunks) bytes += device::fp32_bytes(c.end - c.begin);
-  Advancing advancing(advance, bytes);
+  ProgressCounter progress(advance, bytes);
   parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
     const Chunk& c = chunks[i];
-    advancing.add(device::fp32_bytes(c.end - c.begin));
+    progress.add(device::fp32_bytes(c.end - c.begin));
     if (c.pool == PoolKind::quantised)
       return quantise_weights(executor, plan, source, offsets[c.unit], c.unit, {c.begin, c.end}, options);
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters

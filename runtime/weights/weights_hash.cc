@@ -90,7 +90,7 @@ class Hasher {
         plan_(plan),
         world_(world),
         rank_(plan.mesh().at(world.rank())),
-        advancing_(advance, bytes_of(plan)) {}
+        progress_(advance, bytes_of(plan)) {}
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
@@ -148,7 +148,7 @@ class Hasher {
       storage_.read_state(unit, kind, at, bytes);
       std::ranges::copy(floats_of(format, bytes), out.begin());
     }
-    advancing_.add(out.size_bytes());
+    progress_.add(out.size_bytes());
   }
 
   void add_trained(std::size_t unit) {
@@ -185,7 +185,7 @@ class Hasher {
       storage_.read_state(unit, parameters_in(kind), stored_bytes(format, at - held), some);
       for (std::size_t block = 0; block < n / of_block; ++block)
         sum_.add(unit, first + at / of_block + block, some.subspan(block * block_bytes, block_bytes));
-      advancing_.add(some.size());
+      progress_.add(some.size());
     }
   }
 
@@ -368,7 +368,7 @@ class Hasher {
   const StepPlan& plan_;
   comm::World& world_;
   const Coordinates rank_;
-  Advancing advancing_;
+  ProgressCounter progress_;
   BlockSum sum_;
 };
 
