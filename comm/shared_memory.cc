@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, and
 // the others must have said by then which.
-constexpr auto kLookAfterPeers = std::chrono::milliseconds(50);
+constexpr auto kPeerCheckInterval = std::chrono::milliseconds(50);
 constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
@@ -219,21 +219,21 @@ Failure SharedMemory::failure() const {
   return control_.failed() ? control_.failure() : token_.failure();
 }
 
-void SharedMemory::poll(bool look_after_peers) const {
+void SharedMemory::poll(bool check_peers) const {
   if (token_.is_set()) {
     const Failure failure = token_.failure();
     report_failure(failure.cause, failure.code);
     throw Aborted(failure.cause);
   }
   if (control_.failed()) end_with_failure({});
-  if (!look_after_peers) return;
+  if (!check_peers) return;
   for (const Process& peer : peers_) {
     // The order matters: a rank that has left may be gone a moment later.
     if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
   }
 }
 
-void SharedMemory::look_after_peers() const {
+void SharedMemory::check_peers() const {
   try {
     poll(true);
   } catch (const Aborted&) {
@@ -242,10 +242,10 @@ void SharedMemory::look_after_peers() const {
 
 void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) const {
   if (signal.spin(target)) return;
-  for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.sleep(target)) {
+  for (auto next_look = Clock::now() + kPeerCheckInterval; !signal.reached(target); signal.sleep(target)) {
     const auto now = Clock::now();
     const bool look = now >= next_look;
-    if (look) next_look = now + kLookAfterPeers;
+    if (look) next_look = now + kPeerCheckInterval;
     poll(look);
     if (control_.left(peer) && !signal.reached(target))
       end_with_failure({peer,

@@ -126,7 +126,7 @@ class SharedMemory {
   // As World::when_lost().
   void when_lost(std::function<void(const Failure&)> print) { print_loss_ = std::move(print); }
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
-  void look_after_peers() const;
+  void check_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
   Failure failure() const;
@@ -142,7 +142,7 @@ class SharedMemory {
   };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  void poll(bool look_after_peers) const;
+  void poll(bool check_peers) const;
   void fail_with(const Failure& failure) const;
   [[noreturn]] void end_with_failure(const Failure& failure) const;
 

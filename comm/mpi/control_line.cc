@@ -16,7 +16,7 @@ std::int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
 }
 // Each check reads a file of /proc per neighbour.
-constexpr std::int64_t kLookAfterNeighbours = 50ms / 1ns;
+constexpr std::int64_t kNeighbourCheckInterval = 50ms / 1ns;
 // A rank's last data may arrive later than its leave notice, because they take different paths.
 constexpr std::int64_t kTimeoutAfterLeaving = 3s / 1ns;
 
@@ -146,7 +146,7 @@ void ControlLine::poll() {
   look(true);
 }
 
-void ControlLine::look_after() {
+void ControlLine::check() {
   look(false);
 }
 
@@ -161,7 +161,7 @@ void ControlLine::look(bool waiting) {
     receive();
     const std::int64_t time = now();
     if (!token_.is_set() && time >= next_look_) {
-      next_look_ = time + kLookAfterNeighbours;
+      next_look_ = time + kNeighbourCheckInterval;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
           // The rank's leave notice may have arrived between the two checks.

@@ -31,7 +31,7 @@ class ControlLine {
   void poll();
   // Called outside of waits. The same, except that ranks that have left are no failure: if no rank waits for them, they
   // have finished.
-  void look_after();
+  void check();
   // Tells the other ranks; returns at once.
   void report_failure(const std::string& cause, Exit code);
   // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'

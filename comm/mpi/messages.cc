@@ -325,9 +325,9 @@ class MessagesWorld final : public World {
     left_ = control_->leave_together();
     token_.throw_if_set();
   }
-  void look_after_peers() override {
+  void check_peers() override {
     try {
-      control_->look_after();
+      control_->check();
     } catch (const Aborted&) {
     }
   }

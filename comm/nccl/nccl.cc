@@ -59,7 +59,7 @@ class NcclWorld final : public World {
 
   std::vector<std::string> exchange(const std::string& mine) override { return world_->exchange(mine); }
   void leave() override { world_->leave(); }
-  void look_after_peers() override { world_->look_after_peers(); }
+  void check_peers() override { world_->check_peers(); }
   void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }
   Failure failure() override { return world_->failure(); }
   void when_lost(std::function<void(const Failure&)> print) override { world_->when_lost(std::move(print)); }

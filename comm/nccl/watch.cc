@@ -19,7 +19,7 @@ NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseco
     : world_(world),
       device_(device),
       timeout_(timeout),
-      thread_(start_thread("the thread that watches NCCL", [this] { look_after(); })) {}
+      thread_(start_thread("the thread that watches NCCL", [this] { run(); })) {}
 
 NcclWatch::~NcclWatch() {
   {
@@ -60,13 +60,13 @@ void NcclWatch::abort_all_locked() noexcept {
 }
 
 void NcclWatch::look() {
-  world_.look_after_peers();
+  world_.check_peers();
   for (NcclWatched* communicator : communicators_)
     if (const std::string failure = communicator->find_failure(timeout_); !failure.empty())
       world_.abort_token().set({world_.rank(), failure, Exit::failed});
 }
 
-void NcclWatch::look_after() {
+void NcclWatch::run() {
   (void)cudaSetDevice(
       device_.ordinal);  // otherwise CUDA would initialise the first GPU for this thread; later, the call may block
   std::unique_lock lock(mutex_);

@@ -45,7 +45,7 @@ class NcclWatch {
   void abort_all() noexcept;
 
  private:
-  void look_after();
+  void run();
   void look();
   void abort_all_locked() noexcept;
 

@@ -23,7 +23,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
   StreamFaultWatch(Device device, int rank, AbortToken& abort) : device_(device), rank_(rank), abort_(abort) {
     use(device_);
     stream_ = make_stream();
-    thread_ = start_thread("the thread that watches the GPU", [this] { look_after(); });
+    thread_ = start_thread("the thread that watches the GPU", [this] { run(); });
   }
   ~StreamFaultWatch() override {
     {
@@ -36,7 +36,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
 
  private:
   // Queries a stream without work: after an error in any other stream, every CUDA call returns it.
-  void look_after() {
+  void run() {
     (void)cudaSetDevice(device_.ordinal);
     std::unique_lock lock(mutex_);
     while (!stopped_.wait_for(lock, kLook, [&] { return stop_; })) {

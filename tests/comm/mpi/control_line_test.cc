@@ -58,8 +58,8 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
           failed.come();
           if (number == 1) return;
           if (!at_the_end) {
-            for (int looks = 0; looks < 3; ++looks) EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "");
-            EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "rank 1 failed: the disk is full");
+            for (int looks = 0; looks < 3; ++looks) EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "");
+            EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "rank 1 failed: the disk is full");
           }
           EXPECT_FALSE(rank.line.leave_together());
           expect_failure(rank.line.failure(), 1, "rank 1 failed: the disk is full");

@@ -54,7 +54,7 @@ TEST(LostRanks, ANeighbourThatLeftInTheLastMomentIsNotDead) {
             wait_for_notices(1, 1);
             rank.session.neighbours = {ended_process(1)};
             if (!at_the_end) {
-              EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "");
+              EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "");
             }
           }
           EXPECT_TRUE(rank.line.leave_together());
@@ -74,7 +74,7 @@ TEST(LostRanks, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
       return;
     }
     const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() < start + 4s) rank.line.look_after();
+    while (std::chrono::steady_clock::now() < start + 4s) rank.line.check();
     EXPECT_EQ(LineEnd::cause_of([&] { rank.line.poll(); }), "") << "its wait has just begun";
     const auto begin = std::chrono::steady_clock::now();
     rank.poll_until_failed();
