@@ -111,7 +111,7 @@ class Launch {
       if (interface_ && (options_.interface || recipe_.control.interface.empty()))
         sets.push_back("control.interface=" + *interface_);
       if (shares[0].host != first_node) {
-        for (const std::string& one : front_sets(recipe_)) {
+        for (const std::string& one : control_sets(recipe_)) {
           screen_.say("{}: its address belongs to {}, but rank 0 is now on {}", one, first_node, shares[0].host);
           sets.push_back(one);
         }
@@ -238,7 +238,7 @@ class Launch {
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
-      for (const std::string& one : front_sets(recipe_))
+      for (const std::string& one : control_sets(recipe_))
         screen_.say(
             "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
             "one node: give 0.0.0.0:PORT, which every node has",

@@ -105,7 +105,7 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
 
 // The keys that keep control.listen and control.metrics off an address that only one node has (HOST:PORT, neither
 // loopback nor any address), as KEY=VALUE: rank 0 may have moved to another node.
-std::vector<std::string> front_sets(const runtime::Recipe& recipe);
+std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 
 // The largest number of whole replicas that these nodes have room for, that divides `batch` together with the recipe's
 // micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group share a

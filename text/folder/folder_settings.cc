@@ -245,7 +245,7 @@ FolderSettings settings_of(const FolderFiles& files) {
     out.strip_accents = flag(*config, "strip_accents");
     out.splits_chinese = flag(*config, "tokenize_chinese_chars");
     out.splits_special = flag(*config, "split_special_tokens").value_or(false);
-    out.cuts_front = text_or(&*config, "truncation_side", "") == "left";
+    out.truncates_left = text_or(&*config, "truncation_side", "") == "left";
   }
   if (map && !out.has_decoder) take_tokens(out, *map);
   if (out.has_decoder) {

@@ -76,7 +76,7 @@ std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::stri
     made->template_ = template_of_class(settings, [&](std::string_view token) { return made->id_of(token); });
   else
     made->compare_template(settings);
-  made->template_.cuts_front = settings.cuts_front;
+  made->template_.truncates_left = settings.truncates_left;
   return made;
 }
 

@@ -151,7 +151,7 @@ class SentencePiece final : public Tokenizer {
       if (settings.token_text(key).empty()) named.named.emplace_back(key, AddedToken{.content = text});
     template_ = template_of_class(named, [&](std::string_view token) { return id_of(token); });
     if (!settings.is_given) template_.pair.clear();
-    template_.cuts_front = settings.cuts_front;
+    template_.truncates_left = settings.truncates_left;
   }
 
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(special_.size()); }
