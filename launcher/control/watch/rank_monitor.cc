@@ -86,7 +86,7 @@ RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
     : memory_(memory),
       setup_(std::move(setup)),
       rank_(memory.ranks()[static_cast<std::size_t>(memory.index())]),
-      rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLife::State::present : NodeLife::State::unreached),
+      rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLiveness::State::present : NodeLiveness::State::unreached),
       last_(now_ns()) {
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
@@ -229,7 +229,7 @@ void RankMonitor::send_report(std::int64_t now) {
 void RankMonitor::apply(const pb::NodeOrder& order) {
   {
     const std::lock_guard lock(mutex_);
-    rank0_.hear(seconds(now_ns()));
+    rank0_.record_contact(seconds(now_ns()));
     if (order.ended()) rank0_.leave();
   }
   dump_number_.store(order.dump_number());
@@ -247,10 +247,10 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
     const std::lock_guard lock(mutex_);
     // A rank that becomes its node's reporter has not received anything yet.
     if (memory_.node() == 0)
-      rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
+      rank0_.record_contact(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)
       rank0_.resume(seconds(now));
-    if (rank0_.look(seconds(now), setup_.timeout) != NodeLife::Change::silent) return;
+    if (rank0_.look(seconds(now), setup_.timeout) != NodeLiveness::Change::silent) return;
     silent = seconds(now) - rank0_.heard();
     place = view_of(report_of(rank_, memory_.places(), now)).text(names_);
   }
