@@ -196,7 +196,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
                                                       options.temperature, options.top_p, options.seed));
-  const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
+  const comm::FileFingerprint seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
                              fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);
   ReplyGenerator generator(options, folder, world, share.cores);

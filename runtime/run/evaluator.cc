@@ -41,7 +41,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
                                   std::unique_ptr<Sequences> opened) {
   const Recipe& recipe = job.recipe;
   std::unique_ptr<Sequences> data;
-  std::vector<comm::Seen> seen;
+  std::vector<comm::FileFingerprint> fingerprints;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
@@ -50,9 +50,9 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data = open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(job)}, std::move(opened));
+    data = open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job)}, std::move(opened));
   });
-  comm::require_same(seen, world);
+  comm::require_same(fingerprints, world);
   return evaluated(std::move(data), recipe);
 }
 

@@ -34,7 +34,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
       index_memory_(job.plan, executor_),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
-  std::vector<comm::Seen> train, validation;
+  std::vector<comm::FileFingerprint> train, validation;
   agree(world, [&] {
     const auto check = [&](std::span<const TokenFile> files) {
       require_tokens_of_model(recipe, files);
@@ -45,7 +45,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
     if (!recipe.data.train.empty())
       batches_ = std::make_unique<Batches>(open_training_data(
           recipe, {vocabulary, check, train, index_memory_.resource(), labelling}, std::move(opened.train)));
-    const Opening of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
+    const OpenContext of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
     if (recipe.evaluation.asked())
       validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
     else if (!recipe.data.validation.empty())

@@ -130,7 +130,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
                               const WeightSource& source, int threads, comm::World& world, const Advance& advance,
                               bool frozen_alone) {
   const bool alone = world.size() == 1;
-  if (!alone) comm::require_same(source.seen(), world);
+  if (!alone) comm::require_same(source.fingerprints(), world);
   const ScaleOffsets offsets = scale_offsets(plan, source, threads, world);
   BaseHash base(model);
   comm::agree(world, [&] {
@@ -139,7 +139,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
   });
   // If each rank reads only its shards or its stage's units, no two ranks need have read the same.
   const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
-  if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
+  if (!alone && !own_part && !frozen_alone) comm::require_same(source.fingerprints_as_read(), world);
   if (!plan.layout.adapted) return {};
   comm::agree(world, [&] { hash_cut_tensors(plan, source, plan.mesh().at(world.rank()), base); });
   std::string hash = base.over_ranks(world);

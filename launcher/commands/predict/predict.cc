@@ -172,7 +172,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
 std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource& weights,
                            const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
-  for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.fingerprint;
+  for (const comm::FileFingerprint& one : weights.fingerprints()) all += "\n" + one.name + " " + one.fingerprint;
   std::istringstream lines(runtime::to_text(job.recipe));
   for (std::string line; std::getline(lines, line);)
     for (const char* room : {"model.", "data.", "training.", "device.kind"})

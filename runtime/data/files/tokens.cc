@@ -222,7 +222,7 @@ void TokenFile::check_all() const {
   }
 }
 
-comm::Seen TokenFile::seen(const std::string& key) const {
+comm::FileFingerprint TokenFile::fingerprint(const std::string& key) const {
   std::string companion;  // their hashes are compared with the sidecar's when they are opened
   if (sidecar_ && sidecar_->documents) companion += ", documents " + sidecar_->documents->hash;
   if (sidecar_ && sidecar_->mask) companion += ", mask " + sidecar_->mask->hash;
@@ -273,18 +273,18 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   return out;
 }
 
-void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen) {
+void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::FileFingerprint>& fingerprints) {
   for (const TokenFile& file : files) {
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
-    seen.push_back(file.seen(key));  // now, because what was checked is still in the page cache
+    fingerprints.push_back(file.fingerprint(key));  // now, because what was checked is still in the page cache
   }
 }
 
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<comm::Seen>& seen) {
+                                        std::vector<comm::FileFingerprint>& fingerprints) {
   std::vector<TokenFile> out;
   for (const fs::path& path : expand_patterns(patterns, key)) out.emplace_back(path, vocab_size);
-  check_token_files(out, key, seen);
+  check_token_files(out, key, fingerprints);
   return out;
 }
 

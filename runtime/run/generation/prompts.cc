@@ -126,8 +126,8 @@ class Reader {
 Prompts read_prompts(const Job& job, comm::World& world) {
   Prompts out;
   comm::agree(world, [&] { out = Reader(job).read(); });
-  const comm::Seen seen = comm::look_at(*job.recipe.evaluation.prompts, "evaluation.prompts");
-  comm::require_same({&seen, 1}, world);
+  const comm::FileFingerprint prompts = comm::fingerprint_file(*job.recipe.evaluation.prompts, "evaluation.prompts");
+  comm::require_same({&prompts, 1}, world);
   return out;
 }
 

@@ -25,10 +25,10 @@ class OpenDataTest : public testing::Test {
   }
   std::string path(const std::string& name) const { return (folder_.folder().path() / name).string(); }
   Batches open(const Recipe& from) {
-    return open_training_data(from, {60000, [](std::span<const TokenFile>) {}, seen_});
+    return open_training_data(from, {60000, [](std::span<const TokenFile>) {}, fingerprints_});
   }
   tests::TokenFolder folder_;
-  std::vector<comm::Seen> seen_;
+  std::vector<comm::FileFingerprint> fingerprints_;
 };
 
 TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
@@ -73,7 +73,7 @@ TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
       recipe({fmt::format("data.train=[{{files='{}', weight=3}}, {{files='{}'}}]", path("a.bin"), path("b.bin")),
               "data.packing=documents"});
   const Batches batches = open(r);
-  EXPECT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(fingerprints_.size(), 2u);
   EXPECT_EQ(batches.sequences(), 8u);
   std::vector<std::uint64_t> of_a, of_b;
   for (std::uint64_t position = 0; position < 24; ++position) {
@@ -157,10 +157,10 @@ TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
       auto opened = resolve_data(r, facts, evaluates, make);
       EXPECT_LT(facts.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
       const auto data =
-          open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}, std::move(opened.validation));
+          open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}, std::move(opened.validation));
       EXPECT_GT(of_validation, 0u);
       EXPECT_LE(of_validation, 3u * 8);
-      const DisjointSequences sequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_,
+      const DisjointSequences sequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_,
                                                                  std::pmr::get_default_resource(), make}),
                                         8, 2, most_validation_sequences(r));
       EXPECT_EQ(sequences.sequences(), 3u);
@@ -172,7 +172,7 @@ TEST_F(OpenDataTest, ValidationIsPackedAlike) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
   const auto first = [&](std::uint64_t most) {
-    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2, most);
+    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}), 8, 2, most);
   };
   EXPECT_EQ(first(kAllSequences).sequences(), 2u);
   EXPECT_EQ(first(kAllSequences).labels(), 9u);
