@@ -36,7 +36,7 @@ constexpr int kListenLook = 200;      // ms between checks of who has left or pr
 constexpr std::size_t kLeaving = 16;  // connections that were shut down but whose owner has not noticed yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
-  Found found = look_up(address.host, address.port, AI_NUMERICSERV);
+  AddressLookup found = look_up(address.host, address.port, AI_NUMERICSERV);
   if (!found.addresses)
     fail(Exit::usage, "{}: the host {} is not found ({}): give an address, or a name that this machine knows", key,
          address.host, found.why);
