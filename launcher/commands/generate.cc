@@ -66,7 +66,7 @@ std::optional<std::string> typed_turn(comm::World& world) {
 }
 
 // A prompt: tokens, a text, or a conversation.
-struct Question {
+struct GenerationInput {
   std::vector<std::uint32_t> prompt, ends;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null: tokens in, tokens out
   std::optional<text::Dialogue> dialogue;
@@ -95,9 +95,9 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
 }
 
 // prints: whether this rank prints notes about what was read.
-Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
+GenerationInput read_input(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed, bool prints) {
-  Question out{.prompt = options.prompt_tokens, .typed = typed};
+  GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
   const auto beside = folder.hugging_face();
   if (beside) out.ends = models::end_tokens(*beside);
@@ -134,24 +134,24 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
 }
 
 // Answers typed turns until the input ends.
-void run_dialogue(Question& question, ReplyGenerator& generator, comm::World& world, const StopSignal& stop) {
+void run_dialogue(GenerationInput& input, ReplyGenerator& generator, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   while (const auto turn = typed_turn(world)) {
     agree(world, [&] {
-      question.dialogue->ask(*turn);
-      question.prompt = question.dialogue->prompt();
+      input.dialogue->ask(*turn);
+      input.prompt = input.dialogue->prompt();
     });
-    text::StreamDecoder decoder(*question.tokenizer);
+    text::StreamDecoder decoder(*input.tokenizer);
     const auto write = [&](const std::string& text) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     };
     const Generated result =
-        generator.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
+        generator.answer(input.prompt, input.ends, input.tokenizer.get(), stop, [&](std::uint32_t token) {
           if (prints) write(decoder.add(token));
         });
     if (prints) write(decoder.finish() + "\n");
-    question.dialogue->answered(question.tokenizer->decode(result.tokens));
+    input.dialogue->answered(input.tokenizer->decode(result.tokens));
   }
   if (prints) fmt::print("\n");
 }
@@ -159,7 +159,7 @@ void run_dialogue(Question& question, ReplyGenerator& generator, comm::World& wo
 void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   take_base_of(options.model, options.adapter, options.sets, world);
-  Question question;
+  GenerationInput input;
   std::optional<runtime::ReportFile> json;
   const auto require_same = [&](const char* what, const std::string& mine) {
     const std::vector<std::string> all = world.exchange(mine);
@@ -191,16 +191,16 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
       require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json, "--json");
     }
-    question = read_question(options, folder, chat, typed, prints);
+    input = read_input(options, folder, chat, typed, prints);
   });
-  const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
+  const auto& [prompt, ends, tokenizer, dialogue, is_typed] = input;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
                                                       options.temperature, options.top_p, options.seed));
   const comm::FileFingerprint seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
                              fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);
   ReplyGenerator generator(options, folder, world, share.cores);
-  if (is_typed) return run_dialogue(question, generator, world, stop);
+  if (is_typed) return run_dialogue(input, generator, world, stop);
 
   std::optional<text::StreamDecoder> decoder;
   if (tokenizer) decoder.emplace(*tokenizer);
