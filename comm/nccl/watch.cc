@@ -11,7 +11,7 @@
 namespace strata::comm {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void NcclWatch::run() {
   (void)cudaSetDevice(
       device_.ordinal);  // otherwise CUDA would initialise the first GPU for this thread; later, the call may block
   std::unique_lock lock(mutex_);
-  while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
+  while (!woken_.wait_for(lock, kPollInterval, [&] { return stop_; })) {
     try {
       look();
     } catch (const std::exception& error) {

@@ -16,7 +16,7 @@
 namespace strata::device::cuda {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kPollInterval = std::chrono::milliseconds(100);
 
 class StreamFaultWatch final : public FaultWatch::Impl {
  public:
@@ -39,7 +39,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
   void run() {
     (void)cudaSetDevice(device_.ordinal);
     std::unique_lock lock(mutex_);
-    while (!stopped_.wait_for(lock, kLook, [&] { return stop_; })) {
+    while (!stopped_.wait_for(lock, kPollInterval, [&] { return stop_; })) {
       const cudaError_t state = cudaStreamQuery(stream_.get());
       if (state == cudaSuccess || state == cudaErrorNotReady) continue;
       abort_.set({rank_, fmt::format("work of GPU {} failed: {} ({})", device_.ordinal, cudaGetErrorString(state),

@@ -14,7 +14,7 @@ namespace strata::launcher {
 namespace {
 
 // Rounds between two checks of whether a rank was asked to stop.
-constexpr std::uint64_t kLook = 16;
+constexpr std::uint64_t kRoundsPerCheck = 16;
 // An evaluation shorter than this prints only its result.
 constexpr std::chrono::seconds kSay{10};
 
@@ -93,7 +93,7 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
     say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step, done * data_ranks_, all * data_ranks_,
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
-  if (done % kLook != 0 || done == all) return true;
+  if (done % kRoundsPerCheck != 0 || done == all) return true;
   const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
   std::uint64_t any = 0;
   for (const std::uint64_t asked : comm::exchange_value(world_, own)) any |= asked;

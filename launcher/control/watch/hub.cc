@@ -19,8 +19,8 @@ namespace {
 
 constexpr double kDumpTimeout = 5;  // seconds that ranks have to answer; one that can answer does so sooner
 constexpr double kDumpEvery = 2;
-constexpr double kLookEvery = 0.5;
-constexpr double kLooks = 5;  // if look() was not called for so long, its thread hangs
+constexpr double kLookInterval = 0.5;
+constexpr double kHangTimeout = 5;  // if look() was not called for so long, its thread hangs
 
 // Runs in a thread that outlives the caller, because a drive may never answer.
 std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
@@ -107,7 +107,7 @@ void Hub::receive(const pb::NodeReport& report) {
 }
 
 bool Hub::is_looking() const {
-  return steady_seconds() - looked_.load() < kLooks;
+  return steady_seconds() - looked_.load() < kHangTimeout;
 }
 
 void Hub::look(bool resumed) {
@@ -120,7 +120,7 @@ void Hub::look(bool resumed) {
     const std::lock_guard lock(mutex_);
     if (resumed) watch_.resume(now);
     if (ending_ || now < next_look_) return;
-    next_look_ = now + kLookEvery;
+    next_look_ = now + kLookInterval;
     findings = watch_.look(now);
   }
   for (const Watch::Finding& finding : findings) {

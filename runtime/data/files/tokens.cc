@@ -199,9 +199,9 @@ std::uint64_t TokenFile::count_outside(std::uint64_t begin, std::uint64_t count,
 }
 
 bool TokenFile::any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const {
-  constexpr std::uint64_t kLook = 8;  // most texts have a word among their first tokens
-  for (std::uint64_t at = 0; at < count; at += kLook)
-    if (count_outside(begin + at, std::min(kLook, count - at), sets) > 0) return true;
+  constexpr std::uint64_t kAtOnce = 8;  // most texts have a word among their first tokens
+  for (std::uint64_t at = 0; at < count; at += kAtOnce)
+    if (count_outside(begin + at, std::min(kAtOnce, count - at), sets) > 0) return true;
   return false;
 }
 
