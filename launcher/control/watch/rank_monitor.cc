@@ -27,12 +27,12 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
-constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
+constexpr std::int64_t kVerdictDelay = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMaxTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 // How long ranks have to unwind by themselves: to drain their lanes and close their files.
-constexpr std::chrono::seconds kToUnwind{6};
+constexpr std::chrono::seconds kUnwindTimeout{6};
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -61,7 +61,7 @@ std::uint64_t moved_mib() {
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     enter_background("strata-end");
-    std::this_thread::sleep_for(kToUnwind);
+    std::this_thread::sleep_for(kUnwindTimeout);
     // Not exit(): other threads still use what it would destroy.
     std::_Exit(static_cast<int>(Exit::failed));
   };
@@ -157,7 +157,7 @@ bool RankMonitor::ended() {
   // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
   // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMaxTurns) : 0;
-  if (now - verdict->given < kTogether + turn * kTurn) return false;
+  if (now - verdict->given < kVerdictDelay + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
   const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))
                                           : verdict->rank == -1 && is_reporter(now);

@@ -18,7 +18,7 @@ void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat forma
 }
 
 // All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.
-void put_together(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
+void gather_in_place(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
                   device::StorageFormat format) {
   communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},
                           data + stored_bytes(format, own.begin - whole.begin), data);
@@ -54,7 +54,7 @@ void Spread::add(Draft& draft) const {
 
 void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
   const StepPlan& plan = context.plan;
-  put_together(context.over.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
+  gather_in_place(context.over.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
                plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
                format_of(plan.dtype));
 }
@@ -68,7 +68,7 @@ void GatherSums::add(Draft& draft) const {
 }
 
 void GatherSums::run(TaskContext& context, const Task& task, device::Lane&) {
-  put_together(context.over.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
+  gather_in_place(context.over.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
                context.layout(task).shards.piece(context.rank), context.view(task, Role::sum, device::DType::fp32).data,
                device::StorageFormat::fp32);
 }
