@@ -116,8 +116,8 @@ class SharedMemory {
   void release_pages(int rank, const std::byte* data, std::size_t bytes) const;
 
   // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the
-  // World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless if all
-  // data goes through the same few pages.
+  // World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless if
+  // all data goes through the same few pages.
   std::unique_ptr<Collectives> open(const Group& group, bool releases_pages);
   const ControlBlock& control() const { return control_; }
 

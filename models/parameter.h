@@ -50,8 +50,8 @@ struct Piece {
     const std::size_t block = i / length, own = (block + shards - 1 - shard) / shards;
     return own * length + (block % shards == shard ? i % length : 0);
   }
-  // Calls f(at, whole, count) for each contiguous range of elements [begin, end) of the piece. It begins at element `at`
-  // of the piece, and at element `whole` of the tensor.
+  // Calls f(at, whole, count) for each contiguous range of elements [begin, end) of the piece. It begins at element
+  // `at` of the piece, and at element `whole` of the tensor.
   template <typename F>
   void for_contiguous(std::size_t begin, std::size_t end, F&& f) const {
     for (std::size_t at = begin; at < end;) {

@@ -44,7 +44,8 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
+// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0
+// sees.
 void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::RankDevice& rank_device,
                           comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;

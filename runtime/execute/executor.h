@@ -185,8 +185,8 @@ class Executor {
   IoBytes moved_by_graph_{};  // by one launch
 };
 
-// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which StepBoundary
-// runs.
+// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which
+// StepBoundary runs.
 using RunTask = void (*)(TaskContext& context, const Task& task, device::Lane& lane);
 RunTask run_of(TaskKind kind);
 

@@ -9,9 +9,9 @@ namespace strata::runtime {
 
 // The gradients' part of a plan: the path of a gradient from the task that writes it to the update that reads it. If
 // the step has more than one micro-batch, the gradient is added to the unit's fp32 sum; otherwise it is the sum. A sum
-// that lives in another tier is on the device while the unit's backward runs, and a complete sum adds its
-// squares to the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while
-// that tile's gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
+// that lives in another tier is on the device while the unit's backward runs, and a complete sum adds its squares to
+// the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while that tile's
+// gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
 class Gradients {
  public:
   Gradients(Draft& draft, const Tiling& tiling);

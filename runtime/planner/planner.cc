@@ -205,8 +205,8 @@ class Builder {
     }
   }
 
-  // The data that cross the boundaries of a piece of the pipeline. Gradients go back only if something below the boundary is
-  // trained.
+  // The data that cross the boundaries of a piece of the pipeline. Gradients go back only if something below the
+  // boundary is trained.
   void add_message(const StageStep& step) {
     const auto [first, last] = d_.plan.pieces[index(step.piece)];
     const int g = step.micro_batch, stages = r_.mesh.stages;

@@ -115,8 +115,8 @@ TEST_P(Failures, AMessageThatComesInPart) {
   EXPECT_EQ(speakers(dies), 1U) << dies.all();
 }
 
-// Data and leave notices travel separately as messages. A rank that has left is not a failure while its last data is on its
-// way.
+// Data and leave notices travel separately as messages. A rank that has left is not a failure while its last data is on
+// its way.
 TEST(Failures, ALeaveNoticeThatOvertakesTheLastData) {
   const Outcome outcome = mpirun(3, "leaves early", "messages");
   EXPECT_EQ(outcome.code, 0) << outcome.all();

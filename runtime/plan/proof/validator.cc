@@ -76,7 +76,7 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   return std::nullopt;
 }
 
-// The set of When whose tasks run in a step, as bits.
+// The values of When whose tasks run in a step, as bits.
 using WhenSet = unsigned;
 constexpr WhenSet bit(When when) {
   return 1u << static_cast<unsigned>(when);
@@ -117,7 +117,7 @@ class Sweep {
 
   std::optional<std::string> step(WhenSet set) {
     ++step_;
-    // Tasks that run without a step are issued after everything before them has ended, and are waited for.
+    // Tasks that run alone, without a step, are issued after everything before them has ended, and are waited for.
     const bool alone = !(set & bit(When::always));
     if (alone) synchronize();
     for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
