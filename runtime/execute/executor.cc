@@ -65,13 +65,13 @@ void Executor::prepare(const device::Optimizer& optimizer) {
     }
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
     events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
-  context_.emplace(TaskContext{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.over()});
+  context_.emplace(TaskContext{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.communicators()});
   context_->received.resize(plan.tasks.size());
   refill();
   if (is_gpu())
     for (const auto& unit : model_.units)
       if (std::string text = unit->set_up(queues_.of(LaneId::compute)); !text.empty()) attention_ = std::move(text);
-  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.over().gradients.can_be_recorded())
+  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.communicators().gradients.can_be_recorded())
     graph_.emplace(plan, queues_.lanes);
 }
 

@@ -35,7 +35,7 @@ struct Queues {
   Lanes lanes;
   comm::Communicator* gather = nullptr;  // over all ranks, in their order
   // The tasks' communicators. A group of this rank alone exchanges nothing; all ranks stand in for it (group_of).
-  Communicators over() const {
+  Communicators communicators() const {
     return {*parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_, *stage_backward_};
   }
 

@@ -77,7 +77,7 @@ void Consensus::run(TaskContext& context, const Task& task, device::Lane& lane) 
   pack_message(lane, &context.at<SquareState>(control.squares)->squares, &context.at<LossState>(control.losses)->loss,
                &state->requests, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(context.view(task, Role::staging, device::DType::fp32).data);
-  context.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+  context.communicators.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                          reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, static_cast<std::size_t>(context.plan.ranks()), &state->scalars, &state->result);
 }

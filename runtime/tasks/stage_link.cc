@@ -11,8 +11,8 @@ Task& add_task(Draft& draft, TaskKind kind, const StageMessage& message, Role ro
   return task;
 }
 
-comm::Communicator& over(TaskContext& context, const Task& task) {
-  return task.lane == LaneId::stage_backward ? context.over.stage_backward : context.over.stage_forward;
+comm::Communicator& communicator_of(TaskContext& context, const Task& task) {
+  return task.lane == LaneId::stage_backward ? context.communicators.stage_backward : context.communicators.stage_forward;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void SendToStage::add(Draft& draft) const {
 
 void SendToStage::run(TaskContext& context, const Task& task, device::Lane&) {
   const device::View view = context.view(task, Role::source);
-  over(context, task).send(view.data, task.uses[0].bytes, task.peer);
+  communicator_of(context, task).send(view.data, task.uses[0].bytes, task.peer);
 }
 
 void ReceiveFromStage::add(Draft& draft) const {
@@ -40,7 +40,7 @@ void ReceiveFromStage::add(Draft& draft) const {
 
 void ReceiveFromStage::run(TaskContext& context, const Task& task, device::Lane&) {
   const device::View view = context.view(task, Role::target);
-  over(context, task).receive(view.data, task.uses[0].bytes, task.peer);
+  communicator_of(context, task).receive(view.data, task.uses[0].bytes, task.peer);
 }
 
 }  // namespace strata::runtime

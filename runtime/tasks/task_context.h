@@ -36,7 +36,7 @@ struct TaskContext {
   device::Optimizer optimizer;
   Coordinates rank;
   Storage& storage;
-  Communicators over;
+  Communicators communicators;
 
   Saver* saver = nullptr;  // for the checkpoint that is being written
   // For a step that generates: its rows, and the position of the first; otherwise no rows.

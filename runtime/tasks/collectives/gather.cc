@@ -40,7 +40,7 @@ void Gather::add(Draft& draft) const {
 
 void Gather::run(TaskContext& context, const Task& task, device::Lane&) {
   const Cut cut = context.plan.parameters_of(index(task.unit), task.pool);
-  context.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, context.plan.stored_in(task.pool)),
+  context.communicators.parameters.all_gather(range_of(cut, {task.begin, task.end}, context.plan.stored_in(task.pool)),
                                   context.view(task, Role::shard).data, context.view(task, Role::parameters).data);
 }
 
@@ -54,7 +54,7 @@ void Spread::add(Draft& draft) const {
 
 void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
   const StepPlan& plan = context.plan;
-  gather_in_place(context.over.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
+  gather_in_place(context.communicators.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
                plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
                format_of(plan.dtype));
 }
@@ -68,7 +68,7 @@ void GatherSums::add(Draft& draft) const {
 }
 
 void GatherSums::run(TaskContext& context, const Task& task, device::Lane&) {
-  gather_in_place(context.over.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
+  gather_in_place(context.communicators.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
                context.layout(task).shards.piece(context.rank), context.view(task, Role::sum, device::DType::fp32).data,
                device::StorageFormat::fp32);
 }

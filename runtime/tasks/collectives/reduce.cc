@@ -148,7 +148,7 @@ void NodeSum::run(TaskContext& context, const Task& task, device::Lane& lane) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const ElementRange own = cut.piece_of({at, to}, context.rank);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);
-    context.over.node.all_to_all(range_of(cut, {at, to}, format), gradients + stored_bytes(format, at - task.begin),
+    context.communicators.node.all_to_all(range_of(cut, {at, to}, format), gradients + stored_bytes(format, at - task.begin),
                               staging.data, pieces.data());
     if (own.size() > 0) {
       const View rounded = out.sub(own.begin - start, own.size());
@@ -157,7 +157,7 @@ void NodeSum::run(TaskContext& context, const Task& task, device::Lane& lane) {
       gradient_sum(lane, pieces, plan.dtype, sum, true);
       if (plan.dtype != DType::fp32) cast(lane, sum, rounded);
     }
-    context.over.node.release();
+    context.communicators.node.release();
   }
 }
 
@@ -220,13 +220,13 @@ void ReduceGradient::run(TaskContext& context, const Task& task, device::Lane& l
     const std::size_t to = std::min(exchange.range.end, at + task.at_once);
     const ElementRange own = owned(context, {at + exchange.origin, to + exchange.origin}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // in shared memory an overrun would go unnoticed
-    context.over.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
+    context.communicators.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
                                    gradients + stored_bytes(format, at - exchange.range.begin), staging.data,
                                    pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
                    after_nodes ? device::GradientRuns{} : runs_of(context, task, own));
-    context.over.gradients.release();
+    context.communicators.gradients.release();
   }
 }
 

@@ -66,7 +66,7 @@ TEST(Queues, SentIsThatOfBothCommunicators) {
     const device::Arena memory = world.allocate(3 * 4096, {});
     std::memset(memory.data(), 0, 3 * 4096);
     queues.gather->all_gather({2048, 0, 4096}, memory.data() + world.rank() * 2048, memory.data());
-    queues.over().gradients.exchange(memory.data() + 4096, 512, memory.data() + 8192);
+    queues.communicators().gradients.exchange(memory.data() + 4096, 512, memory.data() + 8192);
     queues.synchronize();
     EXPECT_EQ(queues.sent().all_gather, 2048u);
     EXPECT_EQ(queues.sent().consensus, 512u);
