@@ -63,8 +63,8 @@ const std::string& most_common(const std::vector<std::string>& texts) {
 }
 
 // The first difference between what two ranks see, as a sentence.
-std::string difference(std::span<const FileFingerprint> odd, std::size_t odd_rank, std::span<const FileFingerprint> usual,
-                       std::size_t usual_rank) {
+std::string difference(std::span<const FileFingerprint> odd, std::size_t odd_rank,
+                       std::span<const FileFingerprint> usual, std::size_t usual_rank) {
   constexpr const char* kAdvice = "give all ranks the same files under the same names";
   const std::size_t both = std::min(odd.size(), usual.size());
   for (std::size_t i = 0; i < both; ++i) {

@@ -229,7 +229,8 @@ void SharedMemory::poll(bool check_peers) const {
   if (!check_peers) return;
   for (const Process& peer : peers_) {
     // The order matters: a rank that has left may be gone a moment later.
-    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
+    if (!peer.alive() && !control_.left(peer.rank))
+      end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
   }
 }
 

@@ -20,7 +20,8 @@ static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 class TileIterator {
  public:
   // documents: those of the sequence's `seq` rows. from: a row of the window that no earlier tile reaches.
-  constexpr TileIterator(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size, std::size_t from)
+  constexpr TileIterator(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size,
+                         std::size_t from)
       : documents_(documents), size_(size), next_(from), end_(begin + size < seq ? begin + size : seq) {}
   constexpr TileIterator(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size)
       : TileIterator(documents, seq, begin, size, begin) {}

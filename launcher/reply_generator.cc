@@ -53,10 +53,12 @@ bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capa
 
 }  // namespace
 
-ReplyGenerator::ReplyGenerator(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads)
+ReplyGenerator::ReplyGenerator(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world,
+                               int threads)
     : options_(options), folder_(folder), world_(world), threads_(threads) {}
 
-void ReplyGenerator::plan(std::size_t positions, const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) {
+void ReplyGenerator::plan(std::size_t positions, const std::vector<std::uint32_t>& prompt,
+                          const text::Tokenizer* tokenizer) {
   const bool first = !job_;
   generator_.reset();
   read_.clear();
@@ -98,7 +100,7 @@ void ReplyGenerator::check(const std::vector<std::uint32_t>& prompt, const text:
 }
 
 Generated ReplyGenerator::answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
-                           const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
+                                 const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
   const std::size_t wanted = prompt.size() + static_cast<std::size_t>(options_.max_new_tokens);
   const bool continues = generator_ && generator_->capacity() >= wanted && read_.size() < prompt.size() &&
                          std::equal(read_.begin(), read_.end(), prompt.begin());

@@ -31,7 +31,7 @@ struct TextTemplate {
   };
   std::vector<Piece> single = {{Kind::first}};
   std::vector<Piece> pair = {};  // empty: the tokenizer has no template for pairs
-  bool truncates_left = false;       // a text that is too long loses its beginning (`truncation_side`)
+  bool truncates_left = false;   // a text that is too long loses its beginning (`truncation_side`)
 
   // The number of tokens that it adds.
   static std::size_t added(const std::vector<Piece>& pieces) {

@@ -29,8 +29,7 @@ ncclUniqueId from_hex(const std::string& text) {
 
 class NcclWorld final : public World {
  public:
-  NcclWorld(std::unique_ptr<World> world, device::Device device, std::string version,
-            std::chrono::milliseconds timeout)
+  NcclWorld(std::unique_ptr<World> world, device::Device device, std::string version, std::chrono::milliseconds timeout)
       : world_(std::move(world)), version_(std::move(version)), watch_(*world_, device, timeout) {}
 
   int rank() const override { return world_->rank(); }

@@ -19,13 +19,13 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/adapter_option.h"
-#include "launcher/reply_generator.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/reply_generator.h"
 #include "launcher/screen/printable.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
@@ -96,7 +96,7 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
 
 // prints: whether this rank prints notes about what was read.
 GenerationInput read_input(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
-                       bool typed, bool prints) {
+                           bool typed, bool prints) {
   GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
   const auto beside = folder.hugging_face();
@@ -197,7 +197,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
                                                       options.temperature, options.top_p, options.seed));
   const comm::FileFingerprint seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
-                             fmt::format("{}", fmt::join(ends, " "))};
+                                        fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);
   ReplyGenerator generator(options, folder, world, share.cores);
   if (is_typed) return run_dialogue(input, generator, world, stop);

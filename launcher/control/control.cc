@@ -226,7 +226,8 @@ class Control::Impl {
         Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
     limiter_.emplace(
-        std::move(*endpoints.service), kMaxConnections, [this](Descriptor connection) { service_->adopt(std::move(connection)); },
+        std::move(*endpoints.service), kMaxConnections,
+        [this](Descriptor connection) { service_->adopt(std::move(connection)); },
         Proof{kToShowToken, [this](int port) { return service_->is_authenticated(port); }});
   }
 

@@ -145,7 +145,7 @@ TrainCommand read_train_command(std::span<const std::string> words);
 // command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
 // recipe gives a number.
 void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                        const Note& unseen);
+                         const Note& unseen);
 
 // All files that the command and its recipe name: model, tokens, prompts, a checkpoint to start from, files of the
 // control service. Not memory.nvme, which is checked separately, and not checkpoint.dir, which a run creates.

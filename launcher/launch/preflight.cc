@@ -154,8 +154,8 @@ void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFindi
   for (const NodeCheck& node : nodes)
     if (value(node) != most)
       findings.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
-                                     value(node), most, advice),
-                         false});
+                                      value(node), most, advice),
+                          false});
 }
 
 template <typename Value>
@@ -165,8 +165,8 @@ void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding
   for (const NodeCheck& node : nodes)
     if (const std::optional<double> mine = value(node); mine && *mine < kSlow * *middle)
       findings.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
-                                     *mine / *middle * 100, advice),
-                         false});
+                                      *mine / *middle * 100, advice),
+                          false});
 }
 
 std::string gpus_of(const NodeCheck& node) {
@@ -185,11 +185,11 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
       for (const NodeCheck& other : nodes)
         if (std::find(other.unseen.begin(), other.unseen.end(), why) != other.unseen.end()) hosts.push_back(other.host);
       findings.push_back({hosts.size() == nodes.size()
-                             ? why
-                             : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
-                                           "under the same path on each)",
-                                           fmt::join(hosts, ", "), why),
-                         true});
+                              ? why
+                              : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
+                                            "under the same path on each)",
+                                            fmt::join(hosts, ", "), why),
+                          true});
     }
 }
 
@@ -222,10 +222,11 @@ void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::strin
                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
-    findings.push_back({fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
-                                   "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
-                                   node.host, bytes_text(node.facts.memlock)),
-                       false});
+    findings.push_back(
+        {fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
+                     "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
+                     node.host, bytes_text(node.facts.memlock)),
+         false});
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
 }
 
 void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                        const Note& unseen) {
+                         const Note& unseen) {
   if (recipe.training.micro_batch_size != runtime::kAutomaticBatch) return;
   runtime::Recipe resolved = recipe;
   if (const std::string text = runtime::resume_micro_batch(resolved); !text.empty()) {

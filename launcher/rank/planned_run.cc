@@ -26,7 +26,8 @@ using comm::agree;
 using comm::AgreedError;
 using runtime::Purpose;
 
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::RankDevice& rank_device, comm::World& world) {
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::RankDevice& rank_device,
+                                    comm::World& world) {
   runtime::Capacity least;
   agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), rank_device); });
   std::string mine;
@@ -46,8 +47,8 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
 
 // Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0
 // sees.
-void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::RankDevice& rank_device,
-                          comm::World& world) {
+void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning,
+                          const runtime::RankDevice& rank_device, comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
   if (size != runtime::kAutomaticBatch) return;
   agree(world, [&] {

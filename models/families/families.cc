@@ -131,11 +131,11 @@ void name_unread(const Config& config, std::string_view family) {
   std::ranges::sort(names);
   if (code)
     config.add_note(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
-                              config.describe("auto_map"), family));
+                                config.describe("auto_map"), family));
   if (!names.empty())
     config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
-                              counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
-                              fmt::join(names, ", ")));
+                                counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
+                                fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -184,7 +184,7 @@ void name_family(Config& config) {
         if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, suffix)))) {
           config.add("model_type", std::string(family.name));
           config.add_note(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
-                                    family.name, name));
+                                      family.name, name));
           return;
         }
 }
@@ -247,7 +247,7 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 std::string architecture_of(const Config& config, Objective objective) {
   const Family& family = family_of(config);
   const std::string_view suffixes[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
-                                      "ForTokenClassification"};
+                                       "ForTokenClassification"};
   return fmt::format("{}{}", family.prefix, suffixes[static_cast<std::size_t>(objective)]);
 }
 

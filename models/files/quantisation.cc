@@ -66,7 +66,7 @@ using device::kNf4Block, device::kNf4Scales, device::kScaleBlock;
 
 constexpr const char* kQuantState = ".quant_state.bitsandbytes__nf4";
 constexpr std::array<std::string_view, 5> kSuffixes = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
-                                                      kQuantState};
+                                                       kQuantState};
 
 [[noreturn]] void wrong(const StoredTensor& tensor, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}: expected {} of tensor {}, found {}", tensor.file.string(), expected, tensor.name, found);

@@ -71,7 +71,8 @@ void Executor::prepare(const device::Optimizer& optimizer) {
   if (is_gpu())
     for (const auto& unit : model_.units)
       if (std::string text = unit->set_up(queues_.of(LaneId::compute)); !text.empty()) attention_ = std::move(text);
-  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.communicators().gradients.can_be_recorded())
+  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() &&
+      queues_.communicators().gradients.can_be_recorded())
     graph_.emplace(plan, queues_.lanes);
 }
 

@@ -124,7 +124,8 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
       shared[b] = true;
     };
     for (std::size_t unit = 0; unit < plan.state_buffers.size(); ++unit) {
-      for (const PoolKind pool : kPools) place(plan.state_buffers[unit].of(pool), memory_of->state_buffers[unit].of(pool));
+      for (const PoolKind pool : kPools)
+        place(plan.state_buffers[unit].of(pool), memory_of->state_buffers[unit].of(pool));
     }
   }
   std::vector<int> order;

@@ -107,14 +107,14 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
 void KeptInputs::offload(int unit, int micro_batch, int x) {
   const std::string what = fmt::format("input of {}", d_.unit(unit).name());
   const int stored = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
-                                 d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
+                                   d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
   stored_buffer(unit, micro_batch) = stored;
   copy_slices(d_, {d_.whole(x)}, {d_.whole(stored)}, unit, what);
 }
 
 int KeptInputs::reload(int unit, int micro_batch) {
   return copy_to_tier(d_, {d_.whole(stored_buffer(unit, micro_batch))}, Tier::device, unit,
-               fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
+                      fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
       .buffer;
 }
 

@@ -66,7 +66,7 @@ class KeptInputs {
 
   Draft& d_;
   std::vector<std::vector<Input>> returns_before_;  // by visit
-  std::vector<int> stored_;                          // buffers, by micro-batch and unit; -1: none
+  std::vector<int> stored_;                         // buffers, by micro-batch and unit; -1: none
 };
 
 // The share of a call's products in stretch `i`. Products are divided evenly among the stretches that have some

@@ -5,8 +5,8 @@
 #include "base/index.h"
 #include "device/step_scalars.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/step_boundary.h"
 #include "runtime/tasks/copy.h"
+#include "runtime/tasks/step_boundary.h"
 
 namespace strata::runtime {
 namespace {

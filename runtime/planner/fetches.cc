@@ -179,7 +179,8 @@ void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit,
   if (!copy.pairs.empty()) copy.add(draft);
 }
 
-std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what, Kind kind) {
+std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
+                                Kind kind) {
   STRATA_CHECK(to != Tier::nvme);
   hop(draft, slices, Tier::nvme, Tier::host, unit, what, to == Tier::host ? kind : Kind::staging);
   if (to == Tier::device)

@@ -82,7 +82,7 @@ class Fetches {
 void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit, std::string_view what, Kind kind);
 // Returns the slices in tier `to` (device or host): copies of those that are elsewhere, the others unchanged.
 std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
-                         Kind kind = Kind::staging);
+                                Kind kind = Kind::staging);
 // Copies the contents of each slice to its destination, unless it is the same buffer.
 void copy_slices(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what);
 

@@ -155,11 +155,12 @@ void Gradients::close_all() {
 void Gradients::open(const Owner& owner) {
   Sum& sum = sum_of(owner);
   if (sum.on_device >= 0 || sum.stored < 0 || sum.newest < 0) return;
-  sum.on_device = copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
+  sum.on_device =
+      copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
   if (sum.run_stored >= 0 && inside_run(sum.newest + 1))
-    sum.run_on_device =
-        copy_to_tier(d_, {d_.whole(sum.run_stored)}, Tier::device, owner.unit, "run of " + name_of(owner), Kind::gradients)[0]
-            .buffer;
+    sum.run_on_device = copy_to_tier(d_, {d_.whole(sum.run_stored)}, Tier::device, owner.unit,
+                                     "run of " + name_of(owner), Kind::gradients)[0]
+                            .buffer;
 }
 
 void Gradients::close(const Owner& owner) {
@@ -282,9 +283,9 @@ void Gradients::reduce_tile(const Produced& p) {
   const Slice stored{sum.stored, device::fp32_bytes(g.range.begin - origin), device::fp32_bytes(g.range.size())};
   const std::string name = fmt::format("{}, tile {}", name_of(owner), g.which.part);
   const bool first = g.micro_batch == 0;
-  const Slice on_device = first
-                           ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, stored.bytes, false), 0, stored.bytes}
-                           : copy_to_tier(d_, {stored}, Tier::device, owner.unit, name, Kind::gradients)[0];
+  const Slice on_device =
+      first ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, stored.bytes, false), 0, stored.bytes}
+            : copy_to_tier(d_, {stored}, Tier::device, owner.unit, name, Kind::gradients)[0];
   ReduceGradient{.gradient = g, .sum = {on_device.buffer, first}, .first = first}.add(d_);
   copy_slices(d_, {on_device}, {stored}, owner.unit, name);
   if (g.micro_batch < d_.request.accumulation - 1) return;
@@ -305,7 +306,8 @@ void Gradients::complete_by_chunks(int unit) {
   for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) boundaries.push_back(at);
   boundaries.push_back(d_.layout(unit).padded());
   for (const int sharer : d_.layout(unit).sharers)
-    for (const std::size_t boundary : {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
+    for (const std::size_t boundary :
+         {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
       boundaries.push_back(boundary);
   std::sort(boundaries.begin(), boundaries.end());
   boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
@@ -319,7 +321,8 @@ void Gradients::complete_by_chunks(int unit) {
       const ElementRange& shared = d_.layout(sharer).shared->elements;
       if (range.begin < shared.begin || range.end > shared.end) continue;
       const Slice other = slice(sum_of({sharer, true}).stored, range.begin - shared.begin, range.end - shared.begin);
-      const int shared_sum = copy_to_tier(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
+      const int shared_sum =
+          copy_to_tier(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
       Combine{.holder = unit,
               .sharer = sharer,
               .shared_sum = shared_sum,

@@ -48,8 +48,8 @@ class Gradients {
   // An accumulated gradient: the fp32 sum, or the rounded gradient if there are no sums.
   struct Sum {
     int on_device = -1;  // its buffer on the device; -1: not there
-    int stored = -1;   // its buffer between calls; -1: none yet
-    int newest = -1;  // the newest micro-batch that was added; -1: none
+    int stored = -1;     // its buffer between calls; -1: none yet
+    int newest = -1;     // the newest micro-batch that was added; -1: none
     bool complete = false;
     std::size_t summed = 0;  // by tiles: elements to which the last micro-batch has been added
     // The buffers of an incomplete run of micro-batches (training.reduce_group), until the next call continues it.

@@ -90,7 +90,8 @@ void Updates::advance(int unit) {
   }
   if (next_ < chunks_.size() || !fetched_.empty()) return;
   for (Late& late : late_)
-    copy_slices(d_, std::move(late.from), std::move(late.to), first_updated(), d_.text_of("updated", {first_updated()}));
+    copy_slices(d_, std::move(late.from), std::move(late.to), first_updated(),
+                d_.text_of("updated", {first_updated()}));
   late_.clear();
 }
 
@@ -144,7 +145,8 @@ std::vector<Slice> Updates::stored_slices(const Chunk& c) const {
 
 void Updates::read_ahead() {
   for (std::size_t i = 0; i < ahead_.size(); ++i)
-    copy_slices(d_, stored_slices(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
+    copy_slices(d_, stored_slices(chunks_[i]), ahead_[i], chunks_[i].unit,
+                d_.text_of("next state of", {chunks_[i].unit, -1}));
 }
 
 Updates::Fetched Updates::fetch(std::size_t index) {
@@ -234,7 +236,8 @@ void Updates::receive_copies() {
 void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {
-    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == d_.state_buffers(first_updated()).parameters) continue;
+    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == d_.state_buffers(first_updated()).parameters)
+      continue;
     late.from.push_back(from[i]);
     late.to.push_back(to[i]);
     from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));
@@ -249,7 +252,8 @@ void Updates::spread(int unit) {
   const int buffer = assembled < 0 ? d_.state_buffers(unit).parameters : assembled;
   Spread{.unit = unit, .parameters = buffer}.add(d_);
   if (assembled >= 0)
-    copy_slices(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
+    copy_slices(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit,
+                d_.text_of("updated", {unit, -1}));
 }
 
 }  // namespace strata::runtime

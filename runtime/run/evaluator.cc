@@ -50,7 +50,8 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data = open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job)}, std::move(opened));
+    data =
+        open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job)}, std::move(opened));
   });
   comm::require_same(fingerprints, world);
   return evaluated(std::move(data), recipe);

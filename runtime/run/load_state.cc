@@ -104,7 +104,8 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     for (const StateKind kind : kStateKinds) {
       const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
                                                       // part; a copy has only parameters
-      if (owned ? !executor.storage().has_state(kind) : !master || job.plan.state_buffers[unit].parameters < 0) continue;
+      if (owned ? !executor.storage().has_state(kind) : !master || job.plan.state_buffers[unit].parameters < 0)
+        continue;
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
     for (const StateKind kind : {StateKind::frozen, StateKind::quantised})

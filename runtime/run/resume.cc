@@ -338,7 +338,8 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   };
   ResumeChoice choice = agree_on_choice(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
-    const comm::FileFingerprint manifest = comm::fingerprint_file(found.path / kManifestName, "the checkpoint to resume from");
+    const comm::FileFingerprint manifest =
+        comm::fingerprint_file(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // it contains the checksums of everything else
     try {
       Progress progress;

@@ -82,8 +82,8 @@ void Copy::run(TaskContext& context, const Task& task, device::Lane& lane) {
       continue;
     }
     const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
-    ranges.add(
-        {context.storage.place_of(task, there), context.storage.view(task, here, device::DType::fp32).data, source.bytes});
+    ranges.add({context.storage.place_of(task, there), context.storage.view(task, here, device::DType::fp32).data,
+                source.bytes});
   }
   // The lane's next work starts when the whole transfer has ended.
   offload::Swap* const swap = context.storage.swap();

@@ -13,7 +13,8 @@ using device::Lane;
 using device::View;
 
 View gradient_of_input(const TaskContext& context, const Task& task) {
-  if (const View residual = context.view(task, Role::residual)) return residual.sub(0, UnitCall::activations(context, task));
+  if (const View residual = context.view(task, Role::residual))
+    return residual.sub(0, UnitCall::activations(context, task));
   return {};
 }
 
@@ -25,7 +26,8 @@ device::ExactSum* loss_of(const TaskContext& context) {
 void count_once(const TaskContext& context, Lane& lane) {
   if (context.rank.tensor == 0) return;
   static_assert(sizeof(device::ExactSum) % sizeof(float) == 0);
-  zero(lane, View{reinterpret_cast<std::byte*>(loss_of(context)), sizeof(device::ExactSum) / sizeof(float), DType::fp32});
+  zero(lane,
+       View{reinterpret_cast<std::byte*>(loss_of(context)), sizeof(device::ExactSum) / sizeof(float), DType::fp32});
 }
 
 void run_step(const TaskContext& context, const Task& task, Lane& lane) {
@@ -33,9 +35,9 @@ void run_step(const TaskContext& context, const Task& task, Lane& lane) {
   const View dx = gradient_of_input(context, task), own = context.view(task, Role::gradients);
   View gradients = own ? own : context.view(task, Role::shared_gradients);
   if (gradients) gradients = gradients.sub(0, task.end - task.begin);
-  context.model.loss_unit().loss_step(lane, UnitCall::unit_context(context, task), *task.step, static_cast<std::size_t>(task.part),
-                                   UnitCall::input(context, task), finishes ? loss_of(context) : nullptr, dx,
-                                   {gradients, task.begin});
+  context.model.loss_unit().loss_step(lane, UnitCall::unit_context(context, task), *task.step,
+                                      static_cast<std::size_t>(task.part), UnitCall::input(context, task),
+                                      finishes ? loss_of(context) : nullptr, dx, {gradients, task.begin});
   if (finishes) count_once(context, lane);
   if (own) UnitCall::zero_gaps(context, task, lane, gradients);
   if (dx) UnitCall::count_nonfinite(context, task, lane, dx);
@@ -69,7 +71,8 @@ void Loss::run(TaskContext& context, const Task& task, Lane& lane) {
   const View gradients = context.view(task, Role::gradients), dx = gradient_of_input(context, task);
   models::Context unit_context = UnitCall::unit_context(context, task);
   if (task.buffer(Role::scores) >= 0)
-    unit_context.scores = context.view(task, Role::scores, DType::fp32).sub(0, context.model.loss_rows() * unit.score_stride());
+    unit_context.scores =
+        context.view(task, Role::scores, DType::fp32).sub(0, context.model.loss_rows() * unit.score_stride());
   unit.loss(lane, unit_context, x, loss_of(context), dx, gradients);
   count_once(context, lane);
   if (!dx) return;  // a forward-only plan

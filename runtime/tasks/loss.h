@@ -20,14 +20,14 @@ struct TiledLoss {
   UnitPart which;  // the loss unit, and the tile as its part
   int micro_batch;
   models::LossStep step;
-  UnitPart gathered;   // the unit and part that hold the parameters
-  ElementRange range;  // of that unit's flat buffer: the parameters or their gradients
-  int parameters;      // of `gathered`; -1: none of the unit's own are trained
-  int frozen = -1;     // the unit's own frozen parameters; -1: none
-  int x = -1;          // the unit's input; -1 in steps on a tile
-  OutputBuffer workspace;   // shared by all steps
-  int residual = -1;   // gradient of the input, in the last step
-  int gradients = -1;  // of the parameters, in the steps that compute them
+  UnitPart gathered;       // the unit and part that hold the parameters
+  ElementRange range;      // of that unit's flat buffer: the parameters or their gradients
+  int parameters;          // of `gathered`; -1: none of the unit's own are trained
+  int frozen = -1;         // the unit's own frozen parameters; -1: none
+  int x = -1;              // the unit's input; -1 in steps on a tile
+  OutputBuffer workspace;  // shared by all steps
+  int residual = -1;       // gradient of the input, in the last step
+  int gradients = -1;      // of the parameters, in the steps that compute them
 
   void add(Draft& draft) const;
 };

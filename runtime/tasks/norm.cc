@@ -43,7 +43,8 @@ void Norm::run(TaskContext& context, const Task& task, device::Lane& lane) {
     if (skipped < view.size) gradient_square_sum(lane, view.sub(skipped, view.size - skipped), {}, squares);
   };
   if (holds_tile(context.plan, task)) return add(context.view(task, Role::sum, device::DType::fp32), task.begin);
-  if (context.plan.has_sums()) return add(own_part_of_sum(context, task), context.layout(task).shards.piece(context.rank).begin);
+  if (context.plan.has_sums())
+    return add(own_part_of_sum(context, task), context.layout(task).shards.piece(context.rank).begin);
   const View gradients = context.view(task, Role::gradients);
   const ElementRange shared = also_in_shared_gradients(context, task);
   const auto alone = [&](std::size_t begin, std::size_t end) {
@@ -78,7 +79,7 @@ void Consensus::run(TaskContext& context, const Task& task, device::Lane& lane) 
                &state->requests, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(context.view(task, Role::staging, device::DType::fp32).data);
   context.communicators.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
-                         reinterpret_cast<std::byte*>(all));
+                                     reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, static_cast<std::size_t>(context.plan.ranks()), &state->scalars, &state->result);
 }
 

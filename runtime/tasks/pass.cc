@@ -204,8 +204,8 @@ void Backward::run(TaskContext& context, const Task& task, Lane& lane) {
   const models::Unit& unit = context.unit(task);
   const auto [first, last] = UnitCall::parts(context, task);
   for (std::size_t part = last; part-- > first;)
-    unit.backward(lane, UnitCall::unit_context(context, task), part, x, context.view(task, Role::saved, DType::fp32), residual,
-                  residual, {gradients, task.begin});
+    unit.backward(lane, UnitCall::unit_context(context, task), part, x, context.view(task, Role::saved, DType::fp32),
+                  residual, residual, {gradients, task.begin});
   if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(context, task, lane, gradients);
 }
 

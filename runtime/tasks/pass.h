@@ -13,10 +13,10 @@ struct UnitCall {
   int micro_batch;
   // The unit's own parameters: trained, frozen, and quantised ones that were unpacked.
   int parameters = -1, frozen = -1, unpacked = -1;
-  int shared_parameters = -1;  // the pool, of another unit, that holds what this one shares
-  int x = -1;                  // the unit's input
-  OutputBuffer workspace = {};      // shared by all parts of a call
-  bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
+  int shared_parameters = -1;   // the pool, of another unit, that holds what this one shares
+  int x = -1;                   // the unit's input
+  OutputBuffer workspace = {};  // shared by all parts of a call
+  bool of_whole = false;        // a part, but the unit's own buffers except `unpacked` hold the whole unit
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
   // that work; its partial sums, and the total of those that the previous stretch left.
   int stretch = -1, stretches = 1;
@@ -41,9 +41,11 @@ struct UnitCall {
   static std::pair<std::size_t, std::size_t> parts(const TaskContext& context, const Task& task);
   // Writes zeros to the gaps between parameters in the task's gradients, because units write only parameters'
   // gradients.
-  static void zero_gaps(const TaskContext& context, const Task& task, device::Lane& lane, const device::View& gradients);
+  static void zero_gaps(const TaskContext& context, const Task& task, device::Lane& lane,
+                        const device::View& gradients);
   // Counts the non-finite elements of the activations or gradients that the call returns.
-  static void count_nonfinite(const TaskContext& context, const Task& task, device::Lane& lane, const device::View& values);
+  static void count_nonfinite(const TaskContext& context, const Task& task, device::Lane& lane,
+                              const device::View& values);
 };
 
 // A unit's forward, or its recomputation in backward for the activations it saves (`again`).
@@ -51,7 +53,7 @@ struct Forward {
   UnitCall call;
   bool again = false;
   OutputBuffer saved = {};  // activations kept for backward
-  int cache = -1;      // keys and values of the earlier rows, if the run generates
+  int cache = -1;           // keys and values of the earlier rows, if the run generates
   OutputBuffer y = {};      // the unit's output; none: not needed
 
   void add(Draft& draft) const;

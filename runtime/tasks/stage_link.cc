@@ -12,7 +12,8 @@ Task& add_task(Draft& draft, TaskKind kind, const StageMessage& message, Role ro
 }
 
 comm::Communicator& communicator_of(TaskContext& context, const Task& task) {
-  return task.lane == LaneId::stage_backward ? context.communicators.stage_backward : context.communicators.stage_forward;
+  return task.lane == LaneId::stage_backward ? context.communicators.stage_backward
+                                             : context.communicators.stage_forward;
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ std::uint8_t scale_code(float x) {
     std::array<float, 255> thresholds{};
     for (unsigned code = 0; code < 255; ++code)
       thresholds[code] = (device::scale_value(static_cast<std::uint8_t>(code)) +
-                       device::scale_value(static_cast<std::uint8_t>(code + 1))) *
-                      0.5f;
+                          device::scale_value(static_cast<std::uint8_t>(code + 1))) *
+                         0.5f;
     return thresholds;
   }();
   return static_cast<std::uint8_t>(std::ranges::lower_bound(kThresholds, x) - kThresholds.begin());

@@ -138,7 +138,8 @@ class ScaleSums {
     });
   }
   // Adds this rank's part of a matrix that is cut into virtual shards: pieces do not hold the whole matrix's blocks.
-  void add_whole(std::vector<ScaleRange>& scale_ranges, std::size_t unit, std::size_t range, const Coordinates* rank) const {
+  void add_whole(std::vector<ScaleRange>& scale_ranges, std::size_t unit, std::size_t range,
+                 const Coordinates* rank) const {
     const Mesh& mesh = plan_.mesh();
     const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);
     const auto ranks = rank ? static_cast<std::size_t>(mesh.data() * mesh.tensor) : 1;

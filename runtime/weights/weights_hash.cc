@@ -200,7 +200,7 @@ class Hasher {
       const std::size_t n = std::min(kAtOnce, end - at);
       std::fill_n(values.begin(), n, 0.0f);
       std::vector<std::size_t> here(n / kShardAlignment), own(here.size());  // elements of each block
-      std::vector<ElementRange> ranges;                                   // this rank's
+      std::vector<ElementRange> ranges;                                      // this rank's
       for (const Place& place : places) {
         const ElementRange mine = own_of(unit, place);
         for_blocks(at, n, {place.whole, place.end()},
@@ -260,7 +260,7 @@ class Hasher {
   // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
   // first of them sends what all of them have.
   std::string own_elements(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
-                            std::size_t at, std::size_t n) {
+                           std::size_t at, std::size_t n) {
     std::string own;
     std::vector<float> some;
     if (!plan_.own.has(static_cast<int>(unit))) return own;

@@ -87,7 +87,8 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   if (workload.data.loss_rows > 0 || evaluates) resolve_workload(workload, evaluates);
   workload.nodes = nodes;
   // On the CPU unless the test says otherwise, also where there is a GPU.
-  const RankDevice rank_device = recipe.device.kind == DeviceKind::cuda ? planned_rank_device(recipe.device.kind) : RankDevice{};
+  const RankDevice rank_device =
+      recipe.device.kind == DeviceKind::cuda ? planned_rank_device(recipe.device.kind) : RankDevice{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.

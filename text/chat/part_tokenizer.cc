@@ -214,9 +214,12 @@ void PartTokenizer::find_unread_in_turns(const Conversation& conversation, Unrea
     if (field == "tool_calls") continue;
     auto known = named_.find(field);
     if (known == named_.end()) {
-      const bool reasoning = std::find(kReasoningFields.begin(), kReasoningFields.end(), field) != kReasoningFields.end();
-      known =
-          named_.emplace(field, reasoning ? std::any_of(kReasoningFields.begin(), kReasoningFields.end(), names) : names(field)).first;
+      const bool reasoning =
+          std::find(kReasoningFields.begin(), kReasoningFields.end(), field) != kReasoningFields.end();
+      known = named_
+                  .emplace(field, reasoning ? std::any_of(kReasoningFields.begin(), kReasoningFields.end(), names)
+                                            : names(field))
+                  .first;
     }
     if (!known->second) count_unread(out, field);
   }

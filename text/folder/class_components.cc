@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "text/split/word_boundary.h"
 #include "text/split/pre_tokenizers.h"
+#include "text/split/word_boundary.h"
 
 namespace strata::text {
 namespace {
@@ -87,7 +87,7 @@ ClassComponents components_of_class(const FolderSettings& settings) {
 }
 
 std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
-                                                const std::optional<Json>& pre_tokenizer) {
+                                              const std::optional<Json>& pre_tokenizer) {
   // transformers leaves a byte-level tokenizer.json unchanged, even if its class is Llama's.
   if (settings.is_llama() && has_byte_level(pre_tokenizer)) return std::nullopt;
   const ClassComponents made = components_of_class(settings);
@@ -136,8 +136,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
   const auto differs = [&](bool wanted, bool its, const char* key, bool given) {
     if (wanted == its) return;
     notes.push_back(fmt::format("{} = {}{} is used, as in transformers, although tokenizer.json says {}", key, wanted,
-                                  given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)",
-                                  its));
+                                given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", its));
   };
   differs(lower, own_lower, "do_lower_case", settings.lowercase.has_value());
   if (settings.strip_accents || lower == own_lower)

@@ -30,7 +30,7 @@ ClassComponents components_of_class(const FolderSettings& settings);
 // A note if transformers 4 and 5 use different components: version 4 uses those of the file, as Strata does, and 5
 // replaces them for some classes. The arguments are the components in use.
 std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
-                                                const std::optional<Json>& pre_tokenizer);
+                                              const std::optional<Json>& pre_tokenizer);
 
 // The class's template around a text, for folders without a tokenizer.json that has one.
 TextTemplate template_of_class(const FolderSettings& settings,

@@ -111,8 +111,9 @@ std::string type_of(const Value* model) {
     if (!one.is(Kind::text)) continue;
     const std::string name = one.text();
     const auto begins_name = [&](std::string_view candidate) {
-      return std::ranges::any_of(
-          kSuffixes, [&](std::string_view suffix) { return plain(name).starts_with(plain(candidate) + plain(suffix)); });
+      return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) {
+        return plain(name).starts_with(plain(candidate) + plain(suffix));
+      });
     };
     for (const TypeClass& entry : kClasses)
       if (begins_name(entry.type)) return std::string(entry.type);
@@ -318,8 +319,8 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     const std::uint32_t id = known ? *known : next;
     if (token.id != kNextId && token.id != id)
       notes.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
-                                    token.content, id, token.id,
-                                    settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
+                                  token.content, id, token.id,
+                                  settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
     token.id = id;
     next = std::max(next, id + 1);
     own.push_back(std::move(token));

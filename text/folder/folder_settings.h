@@ -28,7 +28,7 @@ struct FolderSettings {
   std::vector<AddedToken> listed;  // added_tokens_decoder, otherwise added_tokens.json, by ascending id
   bool has_decoder = false;        // `listed` comes from added_tokens_decoder
   std::optional<bool> add_bos, add_eos, prefix_space, legacy, lowercase, strip_accents, splits_chinese;
-  bool truncates_left = false;      // truncation_side
+  bool truncates_left = false;  // truncation_side
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;

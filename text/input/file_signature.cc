@@ -73,7 +73,8 @@ std::string zip(std::string_view head, std::string_view name) {
   if (has("epub+zip")) return "is an EPUB: pandoc -t plain makes text of it";
   if (has("data.pkl")) return "is a PyTorch file (torch.save), not text";
   if (has(".npy")) return "contains NumPy arrays (.npz), not text";
-  if (std::string out = kind_of_extension(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name); !out.empty())
+  if (std::string out = kind_of_extension(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name);
+      !out.empty())
     return out;
   return "is a zip archive: unzip it, and give the files in it";
 }

@@ -25,11 +25,11 @@ struct CompressionExtension {
   Compression compression;
 };
 constexpr auto kExtensions = std::to_array<CompressionExtension>({{"gz", Compression::gzip},
-                                                 {"bgz", Compression::gzip},
-                                                 {"zst", Compression::zstd},
-                                                 {"zstd", Compression::zstd},
-                                                 {"xz", Compression::xz},
-                                                 {"bz2", Compression::bzip2}});
+                                                                  {"bgz", Compression::gzip},
+                                                                  {"zst", Compression::zstd},
+                                                                  {"zstd", Compression::zstd},
+                                                                  {"xz", Compression::xz},
+                                                                  {"bz2", Compression::bzip2}});
 
 // Removes the last extension from a name, and returns it in lower case.
 std::string take_extension(std::string_view& name) {

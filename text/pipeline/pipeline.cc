@@ -206,7 +206,7 @@ void Pipeline::compare_template(const FolderSettings& settings) {
         (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
       return;
     notes_.push_back(fmt::format("the template of {} is used, as in transformers; that of tokenizer.json differs",
-                                   settings.tokenizer_class));
+                                 settings.tokenizer_class));
     template_ = std::move(of_class);
     return;
   }

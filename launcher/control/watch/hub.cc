@@ -74,8 +74,9 @@ void Hub::open() {
                                                                  const std::lock_guard lock(mutex_);
                                                                  watch_.broke(node, steady_seconds());
                                                                }});
-  limiter_ = std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
-                                              [this](Descriptor connection) { server_->adopt(std::move(connection)); });
+  limiter_ =
+      std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
+                                          [this](Descriptor connection) { server_->adopt(std::move(connection)); });
   setup_.listener.reset();
 }
 

@@ -81,7 +81,7 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 // Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
 // last sentence, if it is a cause.
 void find_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
-                  Starter starter, int code) {
+                Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
   out.printed = out.cause.empty() && !failure.empty();

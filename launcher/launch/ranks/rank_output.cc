@@ -78,7 +78,7 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
 }
 
 constexpr std::size_t kQueue = 4 << 20;       // bytes that are buffered for a blocked screen or folder
-constexpr double kDrainTimeout = 10;              // seconds that the end waits for the folder
+constexpr double kDrainTimeout = 10;          // seconds that the end waits for the folder
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
 constexpr std::size_t kLongestPiece = 64 << 10;

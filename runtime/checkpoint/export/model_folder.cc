@@ -42,7 +42,9 @@ class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
                    bool new_head)
       : OpenCheckpoint{std::move(checkpoint)}, ForwardedWeights(checkpoint_weights(*opened, model, seed, new_head)) {}
   // The manifest contains the checksums of all other files.
-  std::vector<comm::FileFingerprint> fingerprints() const override { return {comm::fingerprint_file(opened->path() / kManifestName, "weights")}; }
+  std::vector<comm::FileFingerprint> fingerprints() const override {
+    return {comm::fingerprint_file(opened->path() / kManifestName, "weights")};
+  }
 };
 
 // Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.

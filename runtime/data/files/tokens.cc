@@ -273,7 +273,8 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   return out;
 }
 
-void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::FileFingerprint>& fingerprints) {
+void check_token_files(std::span<const TokenFile> files, const char* key,
+                       std::vector<comm::FileFingerprint>& fingerprints) {
   for (const TokenFile& file : files) {
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
     fingerprints.push_back(file.fingerprint(key));  // now, because what was checked is still in the page cache

@@ -76,7 +76,8 @@ std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> 
 
 // Checks files below 1 GiB completely (larger ones are checked when they are read). Appends this rank's view of each to
 // `fingerprints`.
-void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::FileFingerprint>& fingerprints);
+void check_token_files(std::span<const TokenFile> files, const char* key,
+                       std::vector<comm::FileFingerprint>& fingerprints);
 // Opens and checks all of them in this way.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
                                         std::vector<comm::FileFingerprint>& fingerprints);

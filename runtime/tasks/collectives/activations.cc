@@ -103,7 +103,8 @@ void Exchange::run(TaskContext& context, const Task& task, device::Lane& lane) {
                .sub(task.begin, task.end - task.begin);
   auto& pieces = context.received[static_cast<std::size_t>(&task - context.plan.tasks.data())];
   pieces.resize(ranks);
-  communicator.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data, pieces.data());
+  communicator.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data,
+                          pieces.data());
   const View sum = total.sub(task.own_rows ? 0 : static_cast<std::size_t>(communicator.rank()) * own, own);
   tree_sum_of_pieces(lane, pieces, bias, sum);
   communicator.release();
@@ -142,7 +143,8 @@ void GatherRows::run(TaskContext& context, const Task& task, device::Lane&) {
   const device::View rows = context.view(task, of_seam ? Role::partial : Role::source);
   const device::View whole = context.view(task, of_seam ? Role::total : Role::target);
   comm::Communicator& communicator = context.communicators.tensor;
-  const std::size_t own = own_elements(context.plan, context.model), all = own * static_cast<std::size_t>(communicator.size());
+  const std::size_t own = own_elements(context.plan, context.model),
+                    all = own * static_cast<std::size_t>(communicator.size());
   for (std::size_t i = 0; i < task.at_once; ++i) {
     const device::View matrix = whole.sub(i * all, all);
     communicator.all_gather({own * size_of(rows.dtype), 0, matrix.bytes()}, rows.sub(i * own, own).data, matrix.data);

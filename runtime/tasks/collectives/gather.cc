@@ -18,8 +18,8 @@ void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat forma
 }
 
 // All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.
-void gather_in_place(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
-                  device::StorageFormat format) {
+void gather_in_place(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own,
+                     std::byte* data, device::StorageFormat format) {
   communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},
                           data + stored_bytes(format, own.begin - whole.begin), data);
 }
@@ -41,7 +41,8 @@ void Gather::add(Draft& draft) const {
 void Gather::run(TaskContext& context, const Task& task, device::Lane&) {
   const Cut cut = context.plan.parameters_of(index(task.unit), task.pool);
   context.communicators.parameters.all_gather(range_of(cut, {task.begin, task.end}, context.plan.stored_in(task.pool)),
-                                  context.view(task, Role::shard).data, context.view(task, Role::parameters).data);
+                                              context.view(task, Role::shard).data,
+                                              context.view(task, Role::parameters).data);
 }
 
 void Spread::add(Draft& draft) const {
@@ -55,8 +56,8 @@ void Spread::add(Draft& draft) const {
 void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
   const StepPlan& plan = context.plan;
   gather_in_place(context.communicators.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
-               plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
-               format_of(plan.dtype));
+                  plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
+                  format_of(plan.dtype));
 }
 
 void GatherSums::add(Draft& draft) const {
@@ -69,8 +70,8 @@ void GatherSums::add(Draft& draft) const {
 
 void GatherSums::run(TaskContext& context, const Task& task, device::Lane&) {
   gather_in_place(context.communicators.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
-               context.layout(task).shards.piece(context.rank), context.view(task, Role::sum, device::DType::fp32).data,
-               device::StorageFormat::fp32);
+                  context.layout(task).shards.piece(context.rank),
+                  context.view(task, Role::sum, device::DType::fp32).data, device::StorageFormat::fp32);
 }
 
 }  // namespace strata::runtime

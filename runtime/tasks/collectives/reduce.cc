@@ -65,7 +65,8 @@ device::GradientRuns runs_of(const TaskContext& context, const Task& task, const
   const UnitLayout& holder = holder_of(context, task);
   const ElementRange own =
       task.shared ? owned(context, context.layout(task).shared->elements, holder) : holder.shards.piece(context.rank);
-  return {length, before, context.view(task, Role::run_sum, DType::fp32).sub(elements.begin - own.begin, elements.size())};
+  return {length, before,
+          context.view(task, Role::run_sum, DType::fp32).sub(elements.begin - own.begin, elements.size())};
 }
 
 }  // namespace
@@ -148,8 +149,9 @@ void NodeSum::run(TaskContext& context, const Task& task, device::Lane& lane) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const ElementRange own = cut.piece_of({at, to}, context.rank);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);
-    context.communicators.node.all_to_all(range_of(cut, {at, to}, format), gradients + stored_bytes(format, at - task.begin),
-                              staging.data, pieces.data());
+    context.communicators.node.all_to_all(range_of(cut, {at, to}, format),
+                                          gradients + stored_bytes(format, at - task.begin), staging.data,
+                                          pieces.data());
     if (own.size() > 0) {
       const View rounded = out.sub(own.begin - start, own.size());
       const View sum =
@@ -204,7 +206,8 @@ void ReduceGradient::run(TaskContext& context, const Task& task, device::Lane& l
   const UnitLayout& holder = holder_of(context, task);
   const device::StorageFormat format = format_of(plan.dtype);
   const bool after_nodes = plan.sums_in_nodes();
-  const std::byte* gradients = context.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
+  const std::byte* gradients =
+      context.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
   auto& pieces = context.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(context, task);
   const View sum = context.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
@@ -221,8 +224,8 @@ void ReduceGradient::run(TaskContext& context, const Task& task, device::Lane& l
     const ElementRange own = owned(context, {at + exchange.origin, to + exchange.origin}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // in shared memory an overrun would go unnoticed
     context.communicators.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
-                                   gradients + stored_bytes(format, at - exchange.range.begin), staging.data,
-                                   pieces.data());
+                                               gradients + stored_bytes(format, at - exchange.range.begin),
+                                               staging.data, pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
                    after_nodes ? device::GradientRuns{} : runs_of(context, task, own));
@@ -246,7 +249,8 @@ void Combine::add(Draft& draft) const {
 
 void Combine::run(TaskContext& context, const Task& task, device::Lane& lane) {
   if (holds_tile(context.plan, task))
-    return device::add(lane, context.view(task, Role::shared_sum, DType::fp32), context.view(task, Role::sum, DType::fp32));
+    return device::add(lane, context.view(task, Role::shared_sum, DType::fp32),
+                       context.view(task, Role::sum, DType::fp32));
   const UnitLayout& layout = context.layout(task);
   const ElementRange own = owned(context, {task.begin, task.end}, layout);
   if (own.size() == 0) return;

@@ -43,7 +43,7 @@ struct NodeSum {
 struct ReduceGradient {
   CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
   OutputBuffer sum;
-  bool first;            // nothing has been added to these elements yet
+  bool first;                 // nothing has been added to these elements yet
   OutputBuffer run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
 
   // Also adds the receive buffer.

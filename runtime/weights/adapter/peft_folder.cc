@@ -274,7 +274,7 @@ void add_adapter_note(const models::Config& config, const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / kPeftConfigName, ignored))
     config.add_note(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
-                              folder.string(), kPeftConfigName));
+                                folder.string(), kPeftConfigName));
 }
 
 }  // namespace strata::runtime

@@ -96,12 +96,13 @@ TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
   nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is not a folder", "", 0}};
   nodes[1].problems = {"no connection to 10.0.0.1 port 5: refused"};
   EXPECT_THAT(findings(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is not a folder")),
-                                     refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
+                                      refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
   nodes = {node("n1"), node("n2")};
   for (NodeCheck& one : nodes) one.facts.gpus = {"a GPU"};
   nodes[1].facts.gpus.clear();
   recipe.device.kind = runtime::DeviceKind::cuda;
-  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
+  EXPECT_THAT(findings(),
+              ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
 }
 
 // A file that no node sees does not exist. A file that only some nodes see is not shared.
@@ -126,7 +127,8 @@ TEST_F(Preflight, ALimitOfLockedMemoryCountsForDrives) {
 TEST_F(Preflight, AnInterfaceThatANodeLacksIsRefused) {
   interface = "eth0";
   nodes[3].facts.interfaces = {{"eno1", "10.0.0.4"}, {"ib0", "10.1.0.4"}};
-  EXPECT_THAT(findings(), ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
+  EXPECT_THAT(findings(),
+              ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
 }
 
 TEST_F(Preflight, TheTableHasALinePerNode) {

@@ -122,8 +122,7 @@ std::vector<std::string> notes(const std::string& json) {
 TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
   for (const char* family : kFamilyNames) {
     SCOPED_TRACE(family);
-    const auto lines =
-        notes(with(family, R"("unsloth_fixed":true,"_num_labels":5,"custom_metrics":{"a":1,"b":{"c":2}},
+    const auto lines = notes(with(family, R"("unsloth_fixed":true,"_num_labels":5,"custom_metrics":{"a":1,"b":{"c":2}},
       "transformers.js_config":{"dtype":"q4"},"temperature":0.6,"transformers_version":"4.1","n":null,"nan":NaN)"));
     const auto found = std::ranges::find_if(lines, [](const auto& line) { return line.find("unsloth") != line.npos; });
     ASSERT_NE(found, lines.end());

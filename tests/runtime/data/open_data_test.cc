@@ -156,13 +156,14 @@ TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
       };
       auto opened = resolve_data(r, facts, evaluates, make);
       EXPECT_LT(facts.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
-      const auto data =
-          open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}, std::move(opened.validation));
+      const auto data = open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_},
+                                             std::move(opened.validation));
       EXPECT_GT(of_validation, 0u);
       EXPECT_LE(of_validation, 3u * 8);
-      const DisjointSequences sequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_,
-                                                                 std::pmr::get_default_resource(), make}),
-                                        8, 2, most_validation_sequences(r));
+      const DisjointSequences sequences(
+          open_validation_data(
+              r, {60000, [](std::span<const TokenFile>) {}, fingerprints_, std::pmr::get_default_resource(), make}),
+          8, 2, most_validation_sequences(r));
       EXPECT_EQ(sequences.sequences(), 3u);
       EXPECT_LE(of_validation, 2 * 3u * 8);
     }
@@ -172,7 +173,8 @@ TEST_F(OpenDataTest, ValidationIsPackedAlike) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
   const auto first = [&](std::uint64_t most) {
-    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}), 8, 2, most);
+    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}), 8, 2,
+                             most);
   };
   EXPECT_EQ(first(kAllSequences).sequences(), 2u);
   EXPECT_EQ(first(kAllSequences).labels(), 9u);

@@ -119,7 +119,8 @@ TEST(LaneBoundaries, WaitsReachThroughLanes) {
   step.add(TaskKind::host_read, LaneId::host, {backward}, -1);
   const LaneBoundaries boundaries = lane_boundaries(step.plan);
   EXPECT_FALSE(of(boundaries.continues, LaneId::compute));
-  EXPECT_FALSE(of(boundaries.continues, LaneId::gather)) << "a task before the one that the host waits for waited for it";
+  EXPECT_FALSE(of(boundaries.continues, LaneId::gather))
+      << "a task before the one that the host waits for waited for it";
 }
 
 // Flags that tell a GPU about the host's work are recycled when the lane is waited for.

@@ -80,7 +80,7 @@ TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
 class ResolvedClassesTest : public ClassificationTest {
  protected:
   models::Classes resolved(const std::vector<std::string>& names, const std::string& more = "",
-                          const std::string& problem = "single_label_classification") {
+                           const std::string& problem = "single_label_classification") {
     (void)file("{\"label\": 0}\n{\"label\": 0}\n", problem, names);
     folder_.write("m/config.json",
                   R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1)" +
@@ -184,7 +184,8 @@ TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
 TEST_F(ResolvedClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
   vectors_ = true;
-  EXPECT_THAT(resolved({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names, ElementsAre("mild", "harsh"));
+  EXPECT_THAT(resolved({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names,
+              ElementsAre("mild", "harsh"));
   EXPECT_FAILURE(resolved({"LABEL_0", "LABEL_1", "LABEL_2"}, named, "multi_label_classification"), Exit::usage,
                  HasSubstr("has 3 classes (LABEL_0, LABEL_1, LABEL_2)"));
   EXPECT_THAT(resolved({"LABEL_0", "LABEL_1", "LABEL_2"}, "", "multi_label_classification").names,

@@ -57,12 +57,13 @@ class TaskRun {
       if (b >= 0) std::memset(bytes(b).data(), 0, size(b));
     gather_ = world_.open(lane_);
     reduce_ = world_.open(lane_);
-    context.emplace(TaskContext{draft.plan,
-                      draft.model,
-                      optimizer,
-                      draft.plan.mesh().at(rank_),
-                      *storage_,
-                      {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
+    context.emplace(
+        TaskContext{draft.plan,
+                    draft.model,
+                    optimizer,
+                    draft.plan.mesh().at(rank_),
+                    *storage_,
+                    {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
     context->received.resize(draft.plan.tasks.size());
   }
   // As the executor would.

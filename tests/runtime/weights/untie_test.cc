@@ -47,7 +47,7 @@ TEST_F(UntieTest, WhatDiffersIsReadTwice) {
   const models::Config config = untied();
   EXPECT_FALSE(config.bool_or("tie_word_embeddings", true));
   EXPECT_THAT(config.notes(), ElementsAre(AllOf(HasSubstr("lm_head.weight differs from transformer.wte.weight"),
-                                                  HasSubstr("as in transformers"))));
+                                                HasSubstr("as in transformers"))));
   EXPECT_FALSE(untied(R"(,"tie_word_embeddings":true)").bool_or("tie_word_embeddings", true));
   write({{"wte.weight", 1}, {"lm_head.weight", 2}});  // of a model without a head, which somebody gave one
   EXPECT_FALSE(untied().bool_or("tie_word_embeddings", true));

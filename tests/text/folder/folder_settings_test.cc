@@ -114,7 +114,7 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
   EXPECT_THAT(load()->notes(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})");
   EXPECT_THAT(load()->notes(), ElementsAre("do_lower_case = true of tokenizer_config.json is used, as in "
-                                             "transformers, although tokenizer.json says false"));
+                                           "transformers, although tokenizer.json says false"));
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
   EXPECT_THAT(load()->notes(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));

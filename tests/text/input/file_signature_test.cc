@@ -65,7 +65,8 @@ TEST(KindOfEnding, SaysACommandForTheFile) {
   EXPECT_THAT(kind_of_extension("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
   EXPECT_THAT(kind_of_extension("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot is the folder's";
-  EXPECT_THAT(kind_of_extension("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl")) << "a name, not an extension";
+  EXPECT_THAT(kind_of_extension("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl"))
+      << "a name, not an extension";
   EXPECT_EQ(kind_of_extension("txt", "a.txt"), "");
   EXPECT_EQ(kind_of_extension("jsonl", "a.jsonl"), "");
 }

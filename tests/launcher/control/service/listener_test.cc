@@ -143,11 +143,11 @@ TEST(ConnectionLimiterTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
   std::vector<Descriptor> inside;
   std::atomic<int> proven{0};
   const ConnectionLimiter limiter(std::move(listener), 2,
-                               [&](Descriptor connection) {
-                                 const std::lock_guard lock(mutex);
-                                 inside.push_back(std::move(connection));
-                               },
-                               {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
+                                  [&](Descriptor connection) {
+                                    const std::lock_guard lock(mutex);
+                                    inside.push_back(std::move(connection));
+                                  },
+                                  {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
   const auto come = [&] {
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -37,13 +37,15 @@ void expect(const char* what, const std::function<void(NodeLiveness&)>& event, c
 // The table of node_liveness.h, cell by cell.
 TEST(NodeLivenessTest, EveryEventInEveryState) {
   using enum State;
-  expect("heard", [](NodeLiveness& node) { node.record_contact(101); }, {present, present, present, present, lost, left});
+  expect("heard", [](NodeLiveness& node) { node.record_contact(101); },
+         {present, present, present, present, lost, left});
   expect("left", [](NodeLiveness& node) { node.leave(); }, {left, left, left, left, left, left});
   expect("broke", [](NodeLiveness& node) { node.lose_connection(102.9); },
          {unreached, unreachable, broken, broken, lost, left});
   expect("broke late", [](NodeLiveness& node) { node.lose_connection(103); },
          {unreached, unreachable, present, broken, lost, left});
-  expect("resume", [](NodeLiveness& node) { node.resume(101); }, {unreached, unreachable, present, present, lost, left});
+  expect("resume", [](NodeLiveness& node) { node.resume(101); },
+         {unreached, unreachable, present, present, lost, left});
   expect("look", [](NodeLiveness& node) { node.look(102.9, kTimeout); },
          {unreached, unreachable, present, broken, lost, left});
   expect("look, 3 s later", [](NodeLiveness& node) { node.look(103, kTimeout); },
