@@ -163,8 +163,8 @@ class Executor {
   std::unique_ptr<Queues> own_;  // null: queues_ are another executor's
   Queues& queues_;
   ChunkGather chunks_{plan_, storage_, *queues_.gather};
-  const LaneBoundaries boundaries_ =
-      lane_boundaries(plan_);  // GPU lanes that continue are not waited for between steps
+  // GPU lanes that continue are not waited for between steps.
+  const LaneBoundaries boundaries_ = lane_boundaries(plan_);
   std::optional<TaskContext> context_;
   std::vector<device::Event> events_;  // by task
   // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
