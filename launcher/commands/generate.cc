@@ -95,8 +95,8 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
 }
 
 // prints: whether this rank prints notes about what was read.
-GenerationInput read_input(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
-                           bool typed, bool prints) {
+GenerationInput read_generation_input(const GenerateOptions& options, const runtime::ModelFolder& folder,
+                                      const std::string& chat, bool typed, bool prints) {
   GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
   const auto beside = folder.hugging_face();
@@ -191,7 +191,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
       require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json, "--json");
     }
-    input = read_input(options, folder, chat, typed, prints);
+    input = read_generation_input(options, folder, chat, typed, prints);
   });
   const auto& [prompt, ends, tokenizer, dialogue, is_typed] = input;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
