@@ -16,9 +16,9 @@ using Note = std::function<void(const std::string&)>;
 using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
 // Adds up the work that threads report as done, and passes on the sum and the total `all`.
-class Advancing {
+class ProgressCounter {
  public:
-  Advancing(const Advance& advance, std::uint64_t all) : advance_(advance), all_(all) {}
+  ProgressCounter(const Advance& advance, std::uint64_t all) : advance_(advance), all_(all) {}
   void add(std::uint64_t more) {
     const std::uint64_t done = done_.fetch_add(more) + more;
     if (advance_) advance_(done, all_);

@@ -108,8 +108,8 @@ int main(int argc, char** argv) {
                        return true;
                      },
                      [](int) {}});
-  const ConnectionLimiter door(std::move(listener), static_cast<std::size_t>(4 * nodes + 16),
-                               [&](Descriptor guest) { server.adopt(std::move(guest)); });
+  const ConnectionLimiter limiter(std::move(listener), static_cast<std::size_t>(4 * nodes + 16),
+                                  [&](Descriptor connection) { server.adopt(std::move(connection)); });
   while (reports.load() < 4 * static_cast<std::uint64_t>(nodes)) std::this_thread::sleep_for(100ms);
   const double cpu = cpu_seconds();
   const std::uint64_t before = reports.load();

@@ -152,7 +152,7 @@ class World {
   virtual void leave() {}
 
   // Sets the abort token if another rank has failed or ended. The world's own waits do so anyway. Any thread.
-  virtual void look_after_peers() {}
+  virtual void check_peers() {}
   // Tells the other ranks that this one failed, so that their waits end. Returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // The failure that ended the run: the first one, if the ranks could agree on it.

@@ -20,7 +20,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::ato
 
 // Spins for about 20 us before it sleeps: with more ranks than cores, the rank that it waits for needs this core.
 constexpr int kSpins = 400;
-constexpr timespec kDoze{0, 50'000'000};
+constexpr timespec kLongestSleep{0, 50'000'000};
 
 // std::atomic::wait does not work here: its futex is private to the process.
 void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* timeout) {
@@ -30,7 +30,7 @@ void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
 }  // namespace
 
 void Signal::raise(std::uint32_t to) {
-  // Sequentially consistent, as in doze(): either the sleeper sees the new count, or this thread sees the sleeper.
+  // Sequentially consistent, as in sleep(): either the sleeper sees the new count, or this thread sees the sleeper.
   count.store(to, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex(count, FUTEX_WAKE, INT_MAX, nullptr);
 }
@@ -43,10 +43,10 @@ bool Signal::spin(std::uint32_t target) const {
   return false;
 }
 
-void Signal::doze(std::uint32_t target) const {
+void Signal::sleep(std::uint32_t target) const {
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t now = count.load(std::memory_order_seq_cst);
-  if (static_cast<std::int32_t>(now - target) < 0) futex(count, FUTEX_WAIT, now, &kDoze);
+  if (static_cast<std::int32_t>(now - target) < 0) futex(count, FUTEX_WAIT, now, &kLongestSleep);
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 

@@ -54,7 +54,7 @@ bool Process::alive() const {
   return stat.state != 'X' && stat.state != 'Z' && stat.start_time == start_time;
 }
 
-std::string Process::obituary() const {
+std::string Process::death_message() const {
   return fmt::format(
       "rank {} (pid {} on {}) ended without a message: it crashed or was killed; its own last output, or the "
       "kernel's log if memory ran out, says why",

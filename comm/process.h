@@ -21,7 +21,7 @@ struct Process {
   // means nothing.
   bool alive() const;
   // "rank 1 (pid 1234 on nB) ended without a message: ...": other nodes print it, too.
-  std::string obituary() const;
+  std::string death_message() const;
 };
 
 // A claim that one process of this node can hold: the first that takes it. It is the name of an abstract socket

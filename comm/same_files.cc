@@ -27,30 +27,30 @@ void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& 
 constexpr char kEnd = '\0';
 
 // Names and fingerprints, each followed by a zero byte.
-std::string packed(std::span<const Seen> all) {
+std::string packed(std::span<const FileFingerprint> all) {
   std::string text;
-  for (const Seen& seen : all) text += seen.name + kEnd + seen.fingerprint + kEnd;
+  for (const FileFingerprint& one : all) text += one.name + kEnd + one.fingerprint + kEnd;
   return text;
 }
 
-std::vector<Seen> unpacked(std::string_view text) {
-  std::vector<Seen> all;
+std::vector<FileFingerprint> unpacked(std::string_view text) {
+  std::vector<FileFingerprint> all;
   const auto next = [&] {
     const std::string_view part = text.substr(0, text.find(kEnd));
     text.remove_prefix(part.size() + 1);
     return std::string(part);
   };
   while (!text.empty()) {
-    Seen& seen = all.emplace_back();
-    seen.name = next();
-    seen.fingerprint = next();
+    FileFingerprint& one = all.emplace_back();
+    one.name = next();
+    one.fingerprint = next();
   }
   return all;
 }
 
-std::string hash_of_fingerprints(std::span<const Seen> all) {
+std::string hash_of_fingerprints(std::span<const FileFingerprint> all) {
   std::string text;
-  for (const Seen& seen : all) text += seen.fingerprint + kEnd;
+  for (const FileFingerprint& one : all) text += one.fingerprint + kEnd;
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
@@ -63,8 +63,8 @@ const std::string& most_common(const std::vector<std::string>& texts) {
 }
 
 // The first difference between what two ranks see, as a sentence.
-std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::span<const Seen> usual,
-                       std::size_t usual_rank) {
+std::string difference(std::span<const FileFingerprint> odd, std::size_t odd_rank,
+                       std::span<const FileFingerprint> usual, std::size_t usual_rank) {
   constexpr const char* kAdvice = "give all ranks the same files under the same names";
   const std::size_t both = std::min(odd.size(), usual.size());
   for (std::size_t i = 0; i < both; ++i) {
@@ -99,17 +99,17 @@ std::string fingerprint_of(std::span<const std::byte> bytes, const Coverage& cov
   return fmt::format("{} bytes, hash {:016x}", bytes.size(), hash);
 }
 
-Seen look_at(const std::filesystem::path& file, const std::string& key) {
-  Seen seen{fmt::format("{} ({})", file.string(), key), {}};
+FileFingerprint fingerprint_file(const std::filesystem::path& file, const std::string& key) {
+  FileFingerprint out{fmt::format("{} ({})", file.string(), key), {}};
   try {
-    seen.fingerprint = fingerprint_of(MappedFile(file).bytes(), kOfFile);
+    out.fingerprint = fingerprint_of(MappedFile(file).bytes(), kOfFile);
   } catch (const Error& error) {
-    seen.fingerprint = error.what();
+    out.fingerprint = error.what();
   }
-  return seen;
+  return out;
 }
 
-void require_same(std::span<const Seen> mine, comm::World& world) {
+void require_same(std::span<const FileFingerprint> mine, comm::World& world) {
   if (world.size() == 1) return;
   const std::vector<std::string> hashes = world.exchange(hash_of_fingerprints(mine));
   const auto usual = std::find(hashes.begin(), hashes.end(), most_common(hashes));

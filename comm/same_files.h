@@ -10,7 +10,7 @@
 namespace strata::comm {
 
 // One rank's view of something that all ranks must see identically: a file, or a tensor in a file.
-struct Seen {
+struct FileFingerprint {
   std::string name;  // "/data/a.bin (data.train)"
   // "1200 bytes, hash 0123456789abcdef": within its coverage, different bytes have a different fingerprint
   std::string fingerprint;
@@ -34,10 +34,10 @@ void ask_for(std::span<const std::byte> bytes, const Coverage& coverage);
 std::string fingerprint_of(std::span<const std::byte> bytes, const Coverage& coverage);
 
 // A file as this rank sees it, named "PATH (KEY)". If it cannot be opened, the fingerprint is the reason.
-Seen look_at(const std::filesystem::path& file, const std::string& key);
+FileFingerprint fingerprint_file(const std::filesystem::path& file, const std::string& key);
 
 // Collective: throws an AgreedError{failed} that names a rank whose view differs from most ranks', or from the lowest
 // rank's in a tie. Ranks first exchange 16 hex digits each, and send their lists only if those differ.
-void require_same(std::span<const Seen> mine, comm::World& world);
+void require_same(std::span<const FileFingerprint> mine, comm::World& world);
 
 }  // namespace strata::comm

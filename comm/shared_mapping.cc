@@ -83,7 +83,7 @@ SharedMapping SharedMapping::of(const Address& address) {
   return mapping;
 }
 
-void let_go(const std::byte* data, std::size_t bytes) {
+void release_pages(const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
   // Releases whole pages. Other data in the first and last page is read back when it is needed.
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -52,6 +52,6 @@ class SharedMapping {
 // Removes from this process's resident set what another process's mapping holds in [data, data + bytes). The memory
 // keeps its contents, and reading it again brings it back. Never use it on this process's own memory: its contents
 // would be lost.
-void let_go(const std::byte* data, std::size_t bytes);
+void release_pages(const std::byte* data, std::size_t bytes);
 
 }  // namespace strata::comm

@@ -14,20 +14,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, and
 // the others must have said by then which.
-constexpr auto kLookAfterPeers = std::chrono::milliseconds(50);
-constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
+constexpr auto kPeerCheckInterval = std::chrono::milliseconds(50);
+constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
 // buffers end with finish and a wait until all have finished, so that the source may change afterwards. Messages
 // between two ranks have signals of their own.
 class SharedCollectives final : public Collectives {
  public:
-  SharedCollectives(SharedMemory& memory, Group group, int channel, bool lets_go)
+  SharedCollectives(SharedMemory& memory, Group group, int channel, bool releases_pages)
       : memory_(memory),
         group_(std::move(group)),
         places_(group_.places()),
         channel_(channel),
-        lets_go_(lets_go),
+        releases_pages_(releases_pages),
         borrowed_(index(group_.size())),
         messages_(index(group_.size())) {}
 
@@ -69,12 +69,12 @@ class SharedCollectives final : public Collectives {
     STRATA_CHECK(lent_);
     finish_together();
     lent_ = false;
-    if (!lets_go_) return;
+    if (!releases_pages_) return;
     // Releases the pages of gradients: each is read once, and the next step's are in the same place. Gathered
     // parameters are read repeatedly.
     for (int peer = 0; peer < size(); ++peer) {
       auto& [data, bytes] = borrowed_[index(peer)];
-      memory_.let_go(group_.rank(peer), data, std::exchange(bytes, 0));
+      memory_.release_pages(group_.rank(peer), data, std::exchange(bytes, 0));
     }
   }
 
@@ -116,7 +116,7 @@ class SharedCollectives final : public Collectives {
     const std::byte* const source = memory_.reach(sender, pair.place);
     copy(data, source, bytes, team);
     pair.taken.raise(number);
-    if (lets_go_) memory_.let_go(sender, source, bytes);  // read once, as gradients are
+    if (releases_pages_) memory_.release_pages(sender, source, bytes);  // read once, as gradients are
   }
 
  private:
@@ -145,7 +145,7 @@ class SharedCollectives final : public Collectives {
   const Group group_;
   const std::vector<int> places_;
   int channel_;
-  bool lets_go_;
+  bool releases_pages_;
   std::uint32_t sequence_ = 0;
   bool lent_ = false;
   std::vector<Borrowed> borrowed_;  // indexed by rank, until release()
@@ -182,16 +182,16 @@ Place SharedMemory::locate(const std::byte* data, std::size_t bytes) const {
        bytes);
 }
 
-void SharedMemory::let_go(int rank, const std::byte* data, std::size_t bytes) const {
+void SharedMemory::release_pages(int rank, const std::byte* data, std::size_t bytes) const {
   constexpr std::size_t kWorthwhile = std::size_t{256} << 10;
   // Threads read each other's memory directly: there is no second mapping to drop.
   if (peers_.empty() || rank == rank_ || bytes < kWorthwhile) return;
-  comm::let_go(data, bytes);
+  comm::release_pages(data, bytes);
 }
 
-std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool lets_go) {
+std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool releases_pages) {
   STRATA_CHECK_LT(channels_, kChannels);
-  return std::make_unique<SharedCollectives>(*this, group, channels_++, lets_go);
+  return std::make_unique<SharedCollectives>(*this, group, channels_++, releases_pages);
 }
 
 // Ends with the cause that the group has agreed on: the first one reported.
@@ -219,21 +219,22 @@ Failure SharedMemory::failure() const {
   return control_.failed() ? control_.failure() : token_.failure();
 }
 
-void SharedMemory::poll(bool look_after_peers) const {
+void SharedMemory::poll(bool check_peers) const {
   if (token_.is_set()) {
     const Failure failure = token_.failure();
     report_failure(failure.cause, failure.code);
     throw Aborted(failure.cause);
   }
   if (control_.failed()) end_with_failure({});
-  if (!look_after_peers) return;
+  if (!check_peers) return;
   for (const Process& peer : peers_) {
     // The order matters: a rank that has left may be gone a moment later.
-    if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.obituary(), Exit::failed, false});
+    if (!peer.alive() && !control_.left(peer.rank))
+      end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
   }
 }
 
-void SharedMemory::look_after_peers() const {
+void SharedMemory::check_peers() const {
   try {
     poll(true);
   } catch (const Aborted&) {
@@ -242,10 +243,10 @@ void SharedMemory::look_after_peers() const {
 
 void SharedMemory::wait(const Signal& signal, std::uint32_t target, int peer) const {
   if (signal.spin(target)) return;
-  for (auto next_look = Clock::now() + kLookAfterPeers; !signal.reached(target); signal.doze(target)) {
+  for (auto next_look = Clock::now() + kPeerCheckInterval; !signal.reached(target); signal.sleep(target)) {
     const auto now = Clock::now();
     const bool look = now >= next_look;
-    if (look) next_look = now + kLookAfterPeers;
+    if (look) next_look = now + kPeerCheckInterval;
     poll(look);
     if (control_.left(peer) && !signal.reached(target))
       end_with_failure({peer,
@@ -263,10 +264,10 @@ bool SharedMemory::leave_together() const {
     if (all) return true;
     for (const Process& peer : peers_) {
       if (peer.alive() || control_.left(peer.rank)) continue;
-      fail_with({peer.rank, peer.obituary(), Exit::failed, false});
+      fail_with({peer.rank, peer.death_message(), Exit::failed, false});
       return false;
     }
-    if (control_.failed() && Clock::now() - start > kPatienceAfterFailure) {
+    if (control_.failed() && Clock::now() - start > kTimeoutAfterFailure) {
       fail_with({});
       return false;
     }

@@ -33,7 +33,7 @@ struct alignas(kCacheLine) Signal {
   // Spins for some microseconds.
   bool spin(std::uint32_t target) const;
   // Sleeps until the counter changes or some 50 ms have passed.
-  void doze(std::uint32_t target) const;
+  void sleep(std::uint32_t target) const;
 };
 
 // A rank's buffer: the number of its arena in the order of the World's allocations, and its offset in it.
@@ -113,12 +113,12 @@ class SharedMemory {
   // Called after `bytes` were read there. Removes another process's pages from this rank's resident set, which would
   // otherwise grow to those of all ranks. Small pieces stay: finding their pages again would take longer than reading
   // them.
-  void let_go(int rank, const std::byte* data, std::size_t bytes) const;
+  void release_pages(int rank, const std::byte* data, std::size_t bytes) const;
 
   // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the
-  // World's own. `lets_go`: drop other ranks' pages from the resident set after release(). That is useless if all data
-  // goes through the same few pages.
-  std::unique_ptr<Collectives> open(const Group& group, bool lets_go);
+  // World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless if
+  // all data goes through the same few pages.
+  std::unique_ptr<Collectives> open(const Group& group, bool releases_pages);
   const ControlBlock& control() const { return control_; }
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
@@ -126,7 +126,7 @@ class SharedMemory {
   // As World::when_lost().
   void when_lost(std::function<void(const Failure&)> print) { print_loss_ = std::move(print); }
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
-  void look_after_peers() const;
+  void check_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
   // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
   Failure failure() const;
@@ -142,7 +142,7 @@ class SharedMemory {
   };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  void poll(bool look_after_peers) const;
+  void poll(bool check_peers) const;
   void fail_with(const Failure& failure) const;
   [[noreturn]] void end_with_failure(const Failure& failure) const;
 

@@ -71,19 +71,19 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
                   std::span<const runtime::SimulatedStage> stages) {
   const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
-  std::vector<std::int64_t> departures;
+  std::vector<std::int64_t> send_times;
   if (stages.size() > 1) {
     f.step_ms = 1e3 * runtime::makespan_s(stages);
     const std::span<const runtime::Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
     f.spans.assign(own.begin(), own.end());
-    departures = runtime::departures(stages, job.plan.stage);
+    send_times = runtime::send_times(stages, job.plan.stage);
   } else {
     f.spans = simulate(job.plan, profile);
     f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
   }
   f.tokens_per_s =
       static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data() / f.step_ms * 1e3;
-  f.path = critical_path(job.plan, profile, f.spans, -1, departures);
+  f.path = critical_path(job.plan, profile, f.spans, -1, send_times);
   return f;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void take_away(const fs::path& path) {
+void remove_old(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
@@ -131,10 +131,10 @@ void TokenOutput::commit(Summary summary) {
   }
   sidecar_file_->write(runtime::to_json(sidecar));
   // Removes an older sidecar first: until the last rename the tokens have no sidecar, but never another file's.
-  take_away(sidecar_);
-  if (!mask_file_) take_away(mask_);
-  if (!types_file_) take_away(types_);
-  if (!labels_file_) take_away(labels_);
+  remove_old(sidecar_);
+  if (!mask_file_) remove_old(mask_);
+  if (!types_file_) remove_old(types_);
+  if (!labels_file_) remove_old(labels_);
   tokens_file_->commit();
   documents_file_->commit();
   if (mask_file_) mask_file_->commit();

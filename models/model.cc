@@ -211,7 +211,7 @@ void Model::write_constants(std::byte* constants) const {
 
 void Model::ignore_layers(std::span<const std::string> layers) {
   for (const std::string& layer : layers)
-    for (const char* ending : {".weight", ".bias", ".gamma", ".beta"}) ignored_suffixes.push_back(layer + ending);
+    for (const char* suffix : {".weight", ".bias", ".gamma", ".beta"}) ignored_suffixes.push_back(layer + suffix);
 }
 
 const LossUnit& Model::loss_unit() const {

@@ -70,7 +70,7 @@ struct UnitBytes {
 };
 
 // Elements [begin, end) of a unit's trained pool, and ranges of its other pools, that can be gathered, used and freed
-// by themselves: a tile of a unit that does not fit as one. Each range may be empty. Borders are multiples of the
+// by themselves: a tile of a unit that does not fit as one. Each range may be empty. Boundaries are multiples of the
 // pool's alignment, and depend only on the model's shapes and on what is frozen.
 struct Part : ElementRange {
   ElementRange frozen = {0, 0}, quantised = {0, 0};
@@ -121,7 +121,7 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A border within a call, at which ranks add what their virtual shards have computed
+// A boundary within a call, at which ranks add what their virtual shards have computed
 // (models/layers/blocks/split_block.h), or put it together.
 struct Seam {
   std::size_t elements;  // of the sum: [tokens, hidden] and whatever else crosses; of a rank's piece if it gathers
@@ -337,7 +337,7 @@ class Model {
   device::StorageFormat quantised_as = device::StorageFormat::nf4, quantised = device::StorageFormat::nf4;
   bool quantised_in_files = false;  // the model's files hold those pools' tensors quantised
   std::size_t constants_bytes = 0;
-  // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
+  // Suffixes of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
   // tables).
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.

@@ -16,7 +16,7 @@ std::string_view name_of(Objective objective) {
 }
 
 std::optional<Objective> named_objective(const Config& config) {
-  static constexpr std::array<std::pair<std::string_view, Objective>, 6> kEndings = {{
+  static constexpr std::array<std::pair<std::string_view, Objective>, 6> kSuffixes = {{
       {"ForCausalLM", Objective::causal_lm},
       {"LMHeadModel", Objective::causal_lm},
       {"ForMaskedLM", Objective::masked_lm},
@@ -25,8 +25,8 @@ std::optional<Objective> named_objective(const Config& config) {
       {"ForTokenClassification", Objective::token_classification},
   }};
   for (const std::string& name : config.texts("architectures"))
-    for (const auto& [ending, objective] : kEndings)
-      if (name.ends_with(ending)) return objective;
+    for (const auto& [suffix, objective] : kSuffixes)
+      if (name.ends_with(suffix)) return objective;
   for (const std::string& name : config.texts("architectures"))
     if (name.find("For") != std::string::npos)
       fail(Exit::usage, "{} names {}, whose head is not supported: choose one that is with training.objective",

@@ -35,8 +35,8 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// The elements of the whole tensor that one shard's piece has: every `shards`-th stretch of `length` elements, from
-// stretch `shard` on.
+// The elements of the whole tensor that one shard's piece has: every `shards`-th block of `length` elements, from
+// block `shard` on.
 struct Piece {
   std::size_t shard = 0, shards = 1, length = 1;
 
@@ -47,13 +47,13 @@ struct Piece {
   // The number of the piece's elements that lie before element `i` of the whole tensor.
   std::size_t before(std::size_t i) const {
     if (shards == 1) return i;
-    const std::size_t stretch = i / length, own = (stretch + shards - 1 - shard) / shards;
-    return own * length + (stretch % shards == shard ? i % length : 0);
+    const std::size_t block = i / length, own = (block + shards - 1 - shard) / shards;
+    return own * length + (block % shards == shard ? i % length : 0);
   }
-  // Calls f(at, whole, count) for each stretch of elements [begin, end) of the piece. It begins at element `at` of the
-  // piece, and at element `whole` of the tensor.
+  // Calls f(at, whole, count) for each contiguous range of elements [begin, end) of the piece. It begins at element
+  // `at` of the piece, and at element `whole` of the tensor.
   template <typename F>
-  void for_stretches(std::size_t begin, std::size_t end, F&& f) const {
+  void for_contiguous(std::size_t begin, std::size_t end, F&& f) const {
     for (std::size_t at = begin; at < end;) {
       const std::size_t count = shards == 1 ? end - at : std::min(end - at, length - at % length);
       f(at, in_whole(at), count);

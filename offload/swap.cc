@@ -66,7 +66,7 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
     self.files.push_back(std::make_unique<SwapFile>(options.folders[d], share, rank));
   }
   for (const auto& file : self.files) {
-    Chosen chosen = probe(*file, self.options, abort);
+    ProbeResult chosen = probe(*file, self.options, abort);
     self.drives.push_back(std::move(chosen.drive));
     self.modes.push_back(chosen.mode);
     self.refused.push_back(std::move(chosen.refused));
@@ -220,8 +220,8 @@ std::string registration_refused(int error) {
       error_text(error), bytes);
 }
 
-Chosen probe(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
-  Chosen chosen;
+ProbeResult probe(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
+  ProbeResult chosen;
   device::Arena memory(2 * kBlock);
   const auto refuse = [&](std::string reason) {
     if (std::find(chosen.refused.begin(), chosen.refused.end(), reason) == chosen.refused.end())

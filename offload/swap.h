@@ -86,7 +86,7 @@ class Swap {
 
 // The drive of a swap file in the best mode that works there. For each better mode: why it is not used, and what would
 // help.
-struct Chosen {
+struct ProbeResult {
   std::unique_ptr<Drive> drive;
   IoMode mode;
   std::vector<std::string> refused;
@@ -95,7 +95,7 @@ struct Chosen {
 // Tries the modes that `options` leaves open, the best first: O_DIRECT before buffered; io_uring, libaio, threads;
 // registered buffers before plain ones. Each writes a block, reads it back and compares. `options` outlives the drive.
 // Throws Error{usage} with the reasons if a forced mode does not work, Error{failed} if no mode does.
-Chosen probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
+ProbeResult probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
 // Why registering memory failed, and what helps.
 std::string registration_refused(int error);

@@ -26,10 +26,10 @@ bool is_table(InputKind kind) {
 
 std::optional<InputKind> kind_of_name(std::string_view name) {
   if (name == "-") return std::nullopt;
-  const std::string ending = content_ending(name);
-  if (ending == "jsonl" || ending == "ndjson" || ending == "jsonlines") return InputKind::lines;
-  if (ending == "csv") return InputKind::comma_table;
-  if (ending == "tsv") return InputKind::tab_table;
+  const std::string extension = content_extension(name);
+  if (extension == "jsonl" || extension == "ndjson" || extension == "jsonlines") return InputKind::lines;
+  if (extension == "csv") return InputKind::comma_table;
+  if (extension == "tsv") return InputKind::tab_table;
   return std::nullopt;
 }
 

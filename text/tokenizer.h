@@ -31,7 +31,7 @@ struct TextTemplate {
   };
   std::vector<Piece> single = {{Kind::first}};
   std::vector<Piece> pair = {};  // empty: the tokenizer has no template for pairs
-  bool cuts_front = false;       // a text that is too long loses its beginning (`truncation_side`)
+  bool truncates_left = false;   // a text that is too long loses its beginning (`truncation_side`)
 
   // The number of tokens that it adds.
   static std::size_t added(const std::vector<Piece>& pieces) {
@@ -87,7 +87,7 @@ class Tokenizer {
   std::optional<std::uint32_t> mask_id() const;
 
   // Notes for the user on contradictions between the files of the tokenizer's folder, and on which file counts.
-  const std::vector<std::string>& remarks() const { return remarks_; }
+  const std::vector<std::string>& notes() const { return notes_; }
 
   virtual std::unique_ptr<Workspace> workspace() const = 0;
   // Appends the ids of `text` to `out`. add_special: with the tokenizer's template around the text.
@@ -110,7 +110,7 @@ class Tokenizer {
 
  protected:
   TextTemplate template_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> notes_;
   std::string mask_token_;  // empty: none is named
 
  private:

@@ -17,7 +17,7 @@ std::string host_name() {
   return name.data();
 }
 
-Found look_up(const std::string& host, std::optional<int> port, int flags) {
+AddressLookup look_up(const std::string& host, std::optional<int> port, int flags) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;

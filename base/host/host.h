@@ -22,12 +22,12 @@ struct FreeAddresses {
 using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 
 // The stream addresses of a host, as the system's resolver gives them; null if the resolver does not know the host.
-struct Found {
+struct AddressLookup {
   AddressList addresses;
   std::string why;  // the resolver's message if there are no addresses
 };
 // flags: those of getaddrinfo. Without a port, the addresses have none.
-Found look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
+AddressLookup look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
 
 // The path of this program's file, for starting it again. It is right even if another build has replaced the file.
 std::filesystem::path own_program();

@@ -16,9 +16,9 @@ std::int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
 }
 // Each check reads a file of /proc per neighbour.
-constexpr std::int64_t kLookAfterNeighbours = 50ms / 1ns;
-// A rank's last data may arrive later than its farewell, because they take different paths.
-constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
+constexpr std::int64_t kNeighbourCheckInterval = 50ms / 1ns;
+// A rank's last data may arrive later than its leave notice, because they take different paths.
+constexpr std::int64_t kTimeoutAfterLeaving = 3s / 1ns;
 
 // The same on all ranks of this run and node, and on no others.
 std::string name_for_losses(const MpiSession& session) {
@@ -30,16 +30,16 @@ std::string name_for_losses(const MpiSession& session) {
 
 }  // namespace
 
-ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience)
+ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds timeout)
     : session_(session),
       token_(token),
-      patience_(patience),
+      timeout_(timeout),
       losses_(name_for_losses(session)),
       left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
   // Allocated now: after a failure nothing is allocated.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
-  farewell_requests_.assign(left_.size(), MPI_REQUEST_NULL);
+  leave_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   listen();
 }
 
@@ -50,7 +50,7 @@ ControlLine::~ControlLine() {
     MPI_Cancel(&listening_);
     MPI_Wait(&listening_, MPI_STATUS_IGNORE);
   }
-  MPI_Waitall(session_.size, farewell_requests_.data(), MPI_STATUSES_IGNORE);
+  MPI_Waitall(session_.size, leave_requests_.data(), MPI_STATUSES_IGNORE);
   MPI_Comm_free(&comm_);
 }
 
@@ -122,11 +122,11 @@ void ControlLine::report_failure(const std::string& cause, Exit code) {
 }
 
 Failure ControlLine::failure() {
-  constexpr auto kTimeToHear = 200ms;
+  constexpr auto kTimeToReceive = 200ms;
   Failure known = token_.failure();
   if (known.rank != session_.rank) return known;
   if (const std::lock_guard lock(mutex_); yields_) return lowest_;
-  for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
+  for (auto polls = 0; !listened_ && polls < kTimeToReceive / 5ms; ++polls) {
     {
       const std::lock_guard lock(mutex_);
       receive();
@@ -146,7 +146,7 @@ void ControlLine::poll() {
   look(true);
 }
 
-void ControlLine::look_after() {
+void ControlLine::check() {
   look(false);
 }
 
@@ -161,17 +161,17 @@ void ControlLine::look(bool waiting) {
     receive();
     const std::int64_t time = now();
     if (!token_.is_set() && time >= next_look_) {
-      next_look_ = time + kLookAfterNeighbours;
+      next_look_ = time + kNeighbourCheckInterval;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
-          // The rank's farewell may have arrived between the two checks.
+          // The rank's leave notice may have arrived between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
-            fail_with({process.rank, process.obituary(), Exit::failed, false});
+            fail_with({process.rank, process.death_message(), Exit::failed, false});
         }
       const auto gone = std::find(left_.begin(), left_.end(), true);
       if (waiting && gone != left_.end() && first_left_ == 0) first_left_ = time;
-      if (waiting && first_left_ != 0 && time > first_left_ + kPatienceAfterFarewell) {
+      if (waiting && first_left_ != 0 && time > first_left_ + kTimeoutAfterLeaving) {
         const auto rank = static_cast<int>(gone - left_.begin());
         fail_with(
             {rank,
@@ -186,12 +186,12 @@ void ControlLine::look(bool waiting) {
 bool ControlLine::leave_together() {
   // The other ranks poll every few milliseconds. Afterwards mpirun, which notices that a rank has ended, may stop them
   // before they print the cause.
-  constexpr auto kTimeToSpeak = 500ms;
+  constexpr auto kTimeToPrint = 500ms;
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
-    farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
-    send_to_others(farewell_, farewell_requests_);
+    leave_notice_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
+    send_to_others(leave_notice_, leave_requests_);
   }
   const std::int64_t since = now();
   while (!token_.is_set()) {
@@ -199,7 +199,7 @@ bool ControlLine::leave_together() {
       const std::lock_guard lock(mutex_);
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
-      if (now() > since + patience_ / 1ns) {
+      if (now() > since + timeout_ / 1ns) {
         // The ranks of this node are watched below.
         for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
           if (!left_[static_cast<std::size_t>(rank)] &&
@@ -207,20 +207,20 @@ bool ControlLine::leave_together() {
                            [&](const Process& process) { return process.rank == rank; }))
             fail_with({rank,
                        fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a message",
-                                   rank, patience_.count(), session_.rank),
+                                   rank, timeout_.count(), session_.rank),
                        Exit::failed, false});
       }
       for (const Process& process : session_.neighbours) {
         if (left_[static_cast<std::size_t>(process.rank)] || process.alive()) continue;
         receive();
         if (!left_[static_cast<std::size_t>(process.rank)])
-          fail_with({process.rank, process.obituary(), Exit::failed, false});
+          fail_with({process.rank, process.death_message(), Exit::failed, false});
       }
     }
     std::this_thread::sleep_for(2ms);
   }
   const std::lock_guard lock(mutex_);
-  for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
+  for (int polls = 0, sent = 0; polls < kTimeToPrint / 5ms; ++polls) {
     // Poll MPI no longer than needed: its progress also continues messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;

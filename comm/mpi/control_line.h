@@ -21,8 +21,8 @@ namespace strata::comm {
 // next call when the connection breaks, and mpirun names the rank.
 class ControlLine {
  public:
-  // `patience`: how long leave_together() waits for ranks of other nodes.
-  ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience);
+  // `timeout`: how long leave_together() waits for ranks of other nodes.
+  ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds timeout);
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
@@ -31,7 +31,7 @@ class ControlLine {
   void poll();
   // Called outside of waits. The same, except that ranks that have left are no failure: if no rank waits for them, they
   // have finished.
-  void look_after();
+  void check();
   // Tells the other ranks; returns at once.
   void report_failure(const std::string& cause, Exit code);
   // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
@@ -59,11 +59,11 @@ class ControlLine {
 
   MpiSession& session_;
   AbortToken& token_;
-  const std::chrono::seconds patience_;
+  const std::chrono::seconds timeout_;
   std::mutex mutex_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request listening_ = MPI_REQUEST_NULL;
-  Notice incoming_{}, failure_{}, farewell_{};
+  Notice incoming_{}, failure_{}, leave_notice_{};
   std::function<void(const Failure&)> print_loss_;
   NodeClaim losses_;  // held by the rank of this node that prints a loss
   bool reported_ = false, listened_ = false;
@@ -71,7 +71,7 @@ class ControlLine {
   Failure lowest_;       // the lowest failure that other ranks reported; rank -1: none
   std::vector<bool> left_;
   std::int64_t first_left_ = 0, next_look_ = 0;  // nanoseconds of the steady clock
-  std::vector<MPI_Request> failure_requests_, farewell_requests_;
+  std::vector<MPI_Request> failure_requests_, leave_requests_;
 };
 
 }  // namespace strata::comm

@@ -22,7 +22,7 @@ constexpr std::size_t kChunk = std::size_t{1} << 30;
 // MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often.
 class Backoff {
  public:
-  void rest(ControlLine& control) {
+  void wait(ControlLine& control) {
     if (++polls_ < kSpins) {
       _mm_pause();
       return;
@@ -32,14 +32,14 @@ class Backoff {
       control.poll();
       next_look_ = now + std::chrono::milliseconds(5);
     }
-    std::this_thread::sleep_for(nap_);
-    nap_ = std::min(nap_ + nap_ / 4, std::chrono::microseconds(kLongestNap));
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ + sleep_ / 4, std::chrono::microseconds(kMaxSleep));
   }
 
  private:
-  static constexpr int kSpins = 200, kLongestNap = 100;
+  static constexpr int kSpins = 200, kMaxSleep = 100;
   int polls_ = 0;
-  std::chrono::microseconds nap_{20};
+  std::chrono::microseconds sleep_{20};
   std::chrono::steady_clock::time_point next_look_{};
 };
 
@@ -253,7 +253,7 @@ class MessageCollectives final : public Collectives {
                               MPI_STATUSES_IGNORE));
       STRATA_CHECK(ended != MPI_UNDEFINED);
       if (ended == 0) {
-        backoff.rest(control_);
+        backoff.wait(control_);
         continue;
       }
       left -= static_cast<std::size_t>(ended);
@@ -268,7 +268,7 @@ class MessageCollectives final : public Collectives {
     for (int done = 0;;) {
       STRATA_MPI(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE));
       if (done) break;
-      backoff.rest(control_);
+      backoff.wait(control_);
     }
   }
 
@@ -286,10 +286,10 @@ class MessageCollectives final : public Collectives {
 
 class MessagesWorld final : public World {
  public:
-  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why, std::chrono::seconds patience)
+  MessagesWorld(std::unique_ptr<MpiSession> session, std::string why, std::chrono::seconds timeout)
       : session_(std::move(session)),
         why_(std::move(why)),
-        control_(std::make_unique<ControlLine>(*session_, token_, patience)),
+        control_(std::make_unique<ControlLine>(*session_, token_, timeout)),
         own_(over(all_ranks(session_->rank, session_->size))) {}
 
   ~MessagesWorld() override {
@@ -325,9 +325,9 @@ class MessagesWorld final : public World {
     left_ = control_->leave_together();
     token_.throw_if_set();
   }
-  void look_after_peers() override {
+  void check_peers() override {
     try {
-      control_->look_after();
+      control_->check();
     } catch (const Aborted&) {
     }
   }
@@ -344,7 +344,7 @@ class MessagesWorld final : public World {
     for (int done = 0;;) {
       STRATA_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
       if (done) break;
-      backoff.rest(*control_);
+      backoff.wait(*control_);
     }
     comms_.push_back(comm);
     return std::make_unique<MessageCollectives>(comm, group, *control_, session_->nodes);
@@ -363,8 +363,8 @@ class MessagesWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
-                                          std::chrono::seconds patience) {
-  return std::make_unique<MessagesWorld>(std::move(session), why, patience);
+                                          std::chrono::seconds timeout) {
+  return std::make_unique<MessagesWorld>(std::move(session), why, timeout);
 }
 
 }  // namespace strata::comm

@@ -57,7 +57,7 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Allgather(&self, sizeof self, MPI_BYTE, all.data(), sizeof self, MPI_BYTE, node));
     STRATA_MPI(MPI_Comm_free(&node));
     nodes = nodes_of(all, size);
-    if (node_rank == 0) (void)clear_leftovers();
+    if (node_rank == 0) (void)remove_stale_files();
     // If a process appears dead to this rank at this point, it lives in another container.
     for (const Process& process : all)
       if (process.rank != rank && process.alive()) neighbours.push_back(process);

@@ -47,9 +47,9 @@ class MpiSession {
 // The worlds under mpirun. In the first, ranks on one node read each other's memory. If that is impossible, it returns
 // null on all ranks and sets `why_not`.
 std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& session, std::string& why_not);
-// `why`: the reason for using messages if shared memory was preferred; describe() reports it. `patience`: how long to
+// `why`: the reason for using messages if shared memory was preferred; describe() reports it. `timeout`: how long to
 // wait at the end for ranks of other nodes, which may still be writing their reports or their part of a checkpoint.
 std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
-                                          std::chrono::seconds patience = std::chrono::minutes(10));
+                                          std::chrono::seconds timeout = std::chrono::minutes(10));
 
 }  // namespace strata::comm

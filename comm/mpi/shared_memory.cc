@@ -50,10 +50,10 @@ class MpiSharedMemoryWorld final : public World {
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void leave() override {
     left_ = memory_.leave_together();
-    memory_.look_after_peers();  // a rank that failed has left, too
+    memory_.check_peers();  // a rank that failed has left, too
     token_.throw_if_set();
   }
-  void look_after_peers() override { memory_.look_after_peers(); }
+  void check_peers() override { memory_.check_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   Failure failure() override { return memory_.failure(); }
   void when_lost(std::function<void(const Failure&)> print) override { memory_.when_lost(std::move(print)); }

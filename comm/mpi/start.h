@@ -21,7 +21,7 @@ class StartWatch {
   StartWatch& operator=(const StartWatch&) = delete;
 
  private:
-  void watch(std::chrono::seconds patience, int rank, int ranks);
+  void watch(std::chrono::seconds timeout, int rank, int ranks);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -31,7 +31,7 @@ class StartWatch {
 
 // The folders in which Open MPI keeps the files that the processes of a node share: segments of 4 MiB per rank, and a
 // folder per mpirun.
-struct SharedPlaces {
+struct SharedFolders {
   std::filesystem::path segments = "/dev/shm";
   std::filesystem::path sessions;  // if empty, as Open MPI chooses it: TMPDIR, TEMP, TMP, otherwise /tmp
 };
@@ -39,6 +39,6 @@ struct SharedPlaces {
 // Removes the segments and session folders that this user's killed runs left on this node, under the names of Open MPI
 // 4 and 5, unless a process in any container has them open. Ignores those that cannot be removed. Returns the number
 // removed.
-std::size_t clear_leftovers(SharedPlaces places = {});
+std::size_t remove_stale_files(SharedFolders folders = {});
 
 }  // namespace strata::comm

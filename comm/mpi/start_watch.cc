@@ -19,7 +19,7 @@ constexpr int kSeconds = 120, kMost = 86'400;
 constexpr std::chrono::seconds kTurn{2};
 constexpr int kTurns = 15;
 
-std::chrono::seconds patience() {
+std::chrono::seconds connect_timeout() {
   const char* asked = std::getenv(kVariable);
   if (asked == nullptr || *asked == '\0') return std::chrono::seconds(kSeconds);
   const std::string_view text = asked;
@@ -36,7 +36,7 @@ std::chrono::seconds patience() {
 
 StartWatch::StartWatch(int rank, int ranks) {
   if (ranks < 2) return;
-  thread_ = std::thread([this, rank, ranks, wait = patience()] { watch(wait, rank, ranks); });
+  thread_ = std::thread([this, rank, ranks, wait = connect_timeout()] { watch(wait, rank, ranks); });
 }
 
 StartWatch::~StartWatch() {
@@ -48,14 +48,14 @@ StartWatch::~StartWatch() {
   if (thread_.joinable()) thread_.join();
 }
 
-void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
+void StartWatch::watch(std::chrono::seconds timeout, int rank, int ranks) {
   std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, patience + std::min(rank, kTurns) * kTurn, [&] { return connected_; })) return;
+  if (changed_.wait_for(lock, timeout + std::min(rank, kTurns) * kTurn, [&] { return connected_; })) return;
   const std::string text = fmt::format(
       "strata: rank {} of {} has waited {} s for the others, and some have not connected: start all ranks with the "
       "same "
       "program and command, or set {} if they need longer to start\n",
-      rank, ranks, patience.count(), kVariable);
+      rank, ranks, timeout.count(), kVariable);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
   // exit() would destroy objects that the thread inside MPI_Init still uses.
   std::_Exit(static_cast<int>(Exit::failed));

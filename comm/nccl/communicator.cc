@@ -58,7 +58,7 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const G
     const std::lock_guard lock(mutex_);
     comm_ = std::atomic_ref(connecting_).load(std::memory_order_acquire);
   }
-  settle(result, "ncclCommInitRankConfig", 0);
+  complete(result, "ncclCommInitRankConfig", 0);
 }
 
 bool NcclCommunicator::register_buffers(std::span<std::byte> buffers) {
@@ -75,7 +75,7 @@ void NcclCommunicator::deregister_buffers() {
 
 NcclCommunicator::~NcclCommunicator() {
   // Leaving waits for the other ranks, which do not leave if only this rank unwinds.
-  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
+  if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) finalize();
   bool left = false;
   {
     const std::lock_guard lock(mutex_);
@@ -87,10 +87,10 @@ NcclCommunicator::~NcclCommunicator() {
   watch_.remove(*this);
 }
 
-void NcclCommunicator::take_leave() noexcept {
+void NcclCommunicator::finalize() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
-    settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
+    complete(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
     // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for an
     // operation that the watch has to abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
@@ -120,7 +120,7 @@ std::string NcclCommunicator::explain(ncclResult_t result) {
   return fmt::format("{} ({})", nccl().ncclGetErrorString(result), nccl().ncclGetLastError(comm_));
 }
 
-void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t bytes) {
+void NcclCommunicator::complete(ncclResult_t result, const char* call, std::size_t bytes) {
   for (const auto begin = Clock::now(); result == ncclInProgress;) {
     token_.throw_if_set();
     if (Clock::now() - begin > kSpin)
@@ -150,7 +150,7 @@ void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls
     const ncclResult_t end = nccl().ncclGroupEnd();  // always: otherwise this thread's next calls would join the group
     return result == ncclSuccess ? end : result;
   };
-  settle(with_comm(group), call, bytes);
+  complete(with_comm(group), call, bytes);
   std::uint64_t n = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -234,7 +234,7 @@ void NcclCommunicator::receive(std::byte* data, std::size_t bytes, int from) {
         [&](ncclComm_t comm) { return nccl().ncclRecv(data, bytes, ncclUint8, from, comm, stream_); });
 }
 
-std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
+std::string NcclCommunicator::find_failure(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   ncclResult_t state = ncclSuccess;
@@ -246,8 +246,8 @@ std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
   const std::uint64_t ended = ended_.get();
   const bool all_ended = ended == issued_;
   if (std::exchange(seen_, ended) != ended || (all_ended && state == ncclSuccess)) since_ = now;
-  if (now - since_ <= patience) return {};
-  const double seconds = std::chrono::duration<double>(patience).count();
+  if (now - since_ <= timeout) return {};
+  const double seconds = std::chrono::duration<double>(timeout).count();
   if (all_ended)
     return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
                        seconds);

@@ -49,7 +49,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
-  std::string trouble(std::chrono::milliseconds patience) override;
+  std::string find_failure(std::chrono::milliseconds timeout) override;
   ncclComm_t take() override;
 
  private:
@@ -65,9 +65,9 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   template <typename F>
   void issue(const char* call, std::size_t bytes, const F& calls);
   // Waits until NCCL has accepted a call. Throws NCCL's error.
-  void settle(ncclResult_t result, const char* call, std::size_t bytes);
+  void complete(ncclResult_t result, const char* call, std::size_t bytes);
   std::string explain(ncclResult_t result);
-  void take_leave() noexcept;
+  void finalize() noexcept;
 
   NcclWatch& watch_;
   device::Lane& lane_;
@@ -88,8 +88,8 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
 
   std::mutex mutex_;  // guards everything below
   ncclComm_t comm_ = nullptr;
-  std::uint64_t issued_ = 0, seen_ = 0;  // collectives issued, and completed when trouble() last looked
-  Clock::time_point since_;              // when trouble() last saw one complete, or none in flight
+  std::uint64_t issued_ = 0, seen_ = 0;  // collectives issued, and completed when find_failure() last looked
+  Clock::time_point since_;              // when find_failure() last saw one complete, or none in flight
 };
 
 }  // namespace strata::comm

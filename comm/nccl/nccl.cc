@@ -29,9 +29,8 @@ ncclUniqueId from_hex(const std::string& text) {
 
 class NcclWorld final : public World {
  public:
-  NcclWorld(std::unique_ptr<World> world, device::Device device, std::string version,
-            std::chrono::milliseconds patience)
-      : world_(std::move(world)), version_(std::move(version)), watch_(*world_, device, patience) {}
+  NcclWorld(std::unique_ptr<World> world, device::Device device, std::string version, std::chrono::milliseconds timeout)
+      : world_(std::move(world)), version_(std::move(version)), watch_(*world_, device, timeout) {}
 
   int rank() const override { return world_->rank(); }
   int size() const override { return world_->size(); }
@@ -59,7 +58,7 @@ class NcclWorld final : public World {
 
   std::vector<std::string> exchange(const std::string& mine) override { return world_->exchange(mine); }
   void leave() override { world_->leave(); }
-  void look_after_peers() override { world_->look_after_peers(); }
+  void check_peers() override { world_->check_peers(); }
   void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }
   Failure failure() override { return world_->failure(); }
   void when_lost(std::function<void(const Failure&)> print) override { world_->when_lost(std::move(print)); }
@@ -103,7 +102,7 @@ std::unique_ptr<World> refused(std::unique_ptr<World> world, Backend backend, co
 
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
                                   const std::function<void(const std::string& why)>& left_out,
-                                  std::chrono::milliseconds patience) {
+                                  std::chrono::milliseconds timeout) {
   if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
   // A rank may have been started with another recipe, which is found out later, so all ranks take part in the exchange.
   const bool wanted = backend == Backend::automatic || backend == Backend::nccl;
@@ -136,7 +135,7 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
           fmt::format("rank 0 found NCCL {} and rank {} NCCL {}: install the same version on all nodes, or "
                       "name one folder for all in STRATA_CUDA_LIBRARIES",
                       versions[0], r, versions[r]));
-  return std::make_unique<NcclWorld>(std::move(world), device, version, patience);
+  return std::make_unique<NcclWorld>(std::move(world), device, version, timeout);
 }
 
 }  // namespace strata::comm

@@ -11,15 +11,15 @@
 namespace strata::comm {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 }  // namespace
 
-NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience)
+NcclWatch::NcclWatch(World& world, device::Device device, std::chrono::milliseconds timeout)
     : world_(world),
       device_(device),
-      patience_(patience),
-      thread_(start_thread("the thread that watches NCCL", [this] { look_after(); })) {}
+      timeout_(timeout),
+      thread_(start_thread("the thread that watches NCCL", [this] { run(); })) {}
 
 NcclWatch::~NcclWatch() {
   {
@@ -60,17 +60,17 @@ void NcclWatch::abort_all_locked() noexcept {
 }
 
 void NcclWatch::look() {
-  world_.look_after_peers();
+  world_.check_peers();
   for (NcclWatched* communicator : communicators_)
-    if (const std::string trouble = communicator->trouble(patience_); !trouble.empty())
-      world_.abort_token().set({world_.rank(), trouble, Exit::failed});
+    if (const std::string failure = communicator->find_failure(timeout_); !failure.empty())
+      world_.abort_token().set({world_.rank(), failure, Exit::failed});
 }
 
-void NcclWatch::look_after() {
+void NcclWatch::run() {
   (void)cudaSetDevice(
       device_.ordinal);  // otherwise CUDA would initialise the first GPU for this thread; later, the call may block
   std::unique_lock lock(mutex_);
-  while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
+  while (!woken_.wait_for(lock, kPollInterval, [&] { return stop_; })) {
     try {
       look();
     } catch (const std::exception& error) {

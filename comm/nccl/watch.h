@@ -16,10 +16,10 @@ namespace strata::comm {
 // A communicator as the watch sees it. The watch calls it on a thread whose current device is the lane's.
 class NcclWatched {
  public:
-  // An error that NCCL has reported since the last call; or a message that for longer than `patience` no collective
+  // An error that NCCL has reported since the last call; or a message that for longer than `timeout` no collective
   // completed although some were in flight, or that NCCL was connecting for that long; empty if nothing is wrong. Calls
   // no CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
-  virtual std::string trouble(std::chrono::milliseconds patience) = 0;
+  virtual std::string find_failure(std::chrono::milliseconds timeout) = 0;
   // Gives up the ncclComm_t to a caller that aborts or destroys it; no call uses it any more. Null if it is already
   // gone.
   virtual ncclComm_t take() = 0;
@@ -29,11 +29,11 @@ class NcclWatched {
 };
 
 // Watches a run in which the host waits for lanes, lanes wait for NCCL, and NCCL waits for other ranks. Its thread sets
-// the abort token if one of these fails, has ended, or hangs for longer than `patience`. Once the token is set, it
+// the abort token if one of these fails, has ended, or hangs for longer than `timeout`. Once the token is set, it
 // aborts the operations that NCCL has in flight. `device` is the device of all communicators.
 class NcclWatch {
  public:
-  NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience);
+  NcclWatch(World& world, device::Device device, std::chrono::milliseconds timeout);
   ~NcclWatch();
 
   // The communicator is watched until it is removed.
@@ -45,13 +45,13 @@ class NcclWatch {
   void abort_all() noexcept;
 
  private:
-  void look_after();
+  void run();
   void look();
   void abort_all_locked() noexcept;
 
   World& world_;
   const device::Device device_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable woken_;
   bool stop_ = false;

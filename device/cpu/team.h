@@ -9,7 +9,7 @@
 namespace strata::device::cpu {
 
 // The threads of one lane: the lane's own and `threads - 1` workers. Splits an operation into tasks whose number and
-// borders depend only on shapes. So bits depend neither on the number of threads nor on the thread that runs a task.
+// boundaries depend only on shapes. So bits depend neither on the number of threads nor on the thread that runs a task.
 class Team {
  public:
   // Throws Error{failed} if the system refuses a thread.

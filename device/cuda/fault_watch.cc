@@ -16,14 +16,14 @@
 namespace strata::device::cuda {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kPollInterval = std::chrono::milliseconds(100);
 
 class StreamFaultWatch final : public FaultWatch::Impl {
  public:
   StreamFaultWatch(Device device, int rank, AbortToken& abort) : device_(device), rank_(rank), abort_(abort) {
     use(device_);
     stream_ = make_stream();
-    thread_ = start_thread("the thread that watches the GPU", [this] { look_after(); });
+    thread_ = start_thread("the thread that watches the GPU", [this] { run(); });
   }
   ~StreamFaultWatch() override {
     {
@@ -36,10 +36,10 @@ class StreamFaultWatch final : public FaultWatch::Impl {
 
  private:
   // Queries a stream without work: after an error in any other stream, every CUDA call returns it.
-  void look_after() {
+  void run() {
     (void)cudaSetDevice(device_.ordinal);
     std::unique_lock lock(mutex_);
-    while (!stopped_.wait_for(lock, kLook, [&] { return stop_; })) {
+    while (!stopped_.wait_for(lock, kPollInterval, [&] { return stop_; })) {
       const cudaError_t state = cudaStreamQuery(stream_.get());
       if (state == cudaSuccess || state == cudaErrorNotReady) continue;
       abort_.set({rank_, fmt::format("work of GPU {} failed: {} ({})", device_.ordinal, cudaGetErrorString(state),

@@ -132,7 +132,7 @@ void unpack(Lane& lane, StorageFormat format, const std::byte* packed, View out)
 
 namespace {
 
-void check_alike(ConstView x, ConstView y) {
+void check_same_shape(ConstView x, ConstView y) {
   STRATA_CHECK_EQ(x.size, y.size);
   STRATA_CHECK(x.dtype == y.dtype);
 }
@@ -146,13 +146,13 @@ void check_gated(std::size_t rows, std::size_t width, ConstView gate_up, ConstVi
 }  // namespace
 
 void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
-  check_alike(x, y);
+  check_same_shape(x, y);
   lane.operations().activation_forward(lane, function, x, y);
 }
 
 void activation_backward(Lane& lane, Activation function, ConstView dy, ConstView given, View dx) {
-  check_alike(given, dy);
-  check_alike(given, dx);
+  check_same_shape(given, dy);
+  check_same_shape(given, dx);
   lane.operations().activation_backward(lane, function, dy, given, dx);
 }
 

@@ -57,7 +57,7 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
   map.most[one] = 300.0f;
   if (!has_sign) {
     // Only zero rounds to zero: a zero second moment with a non-zero first moment would make a step of moment1 / eps.
-    // The line through (0, 1) cuts the decade's two steps, like the other one, at the border 0.55e-6.
+    // The line through (0, 1) cuts the decade's two steps, like the other one, at the threshold 0.55e-6.
     map.least[1] = std::numeric_limits<float>::denorm_min();
     map.steps[1] = static_cast<float>(1 / 0.55e-6);
     map.shift[1] = 1;

@@ -39,8 +39,8 @@ inline constexpr float kNf4Values[16] = {-1.0f,
                                          0.7229568362236023f,
                                          1.0f};
 
-// Between code i and code i + 1; a number that is a border has the lower code.
-inline constexpr float kNf4Borders[15] = {
+// Between code i and code i + 1; a number that is a threshold has the lower code.
+inline constexpr float kNf4Thresholds[15] = {
     -0.8480964004993439f,  -0.6106329262256622f,   -0.4599952697753906f, -0.33967943489551544f, -0.23460740596055984f,
     -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f, 0.1202552504837513f,   0.2035212516784668f,
     0.2920137718319893f,   0.3893125355243683f,    0.5016634166240692f,  0.6427869200706482f,   0.8614784181118011f};
@@ -48,7 +48,7 @@ inline constexpr float kNf4Borders[15] = {
 // The code of a number in [-1, 1].
 constexpr unsigned nf4_code(float x) {
   unsigned code = 0;
-  for (const float border : kNf4Borders) code += x > border;
+  for (const float threshold : kNf4Thresholds) code += x > threshold;
   return code;
 }
 

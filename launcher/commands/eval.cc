@@ -105,7 +105,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    print_remarks(job.notes);  // the recipe's own remarks are about a training
+    print_notes(job.notes);  // the recipe's own notes are about a training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);
@@ -127,7 +127,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
                counted(result.sequences, "sequence"), result.tokens_per_s);
     const bool words = job.model->objective == models::Objective::token_classification;
     fmt::print("{}", class_text(result.classes, names, words ? "words" : "texts", terminal_columns(stdout)));
-    for (const std::string& remark : result.classes.notes) note(remark);
+    for (const std::string& text : result.classes.notes) note(text);
   } else {
     fmt::print("loss {}  perplexity {}  {} in {}  {}\n", value_text(result.loss, 6), value_text(result.perplexity, 4),
                counted(result.labels, "token"), counted(result.sequences, "sequence"),

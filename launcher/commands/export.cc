@@ -50,7 +50,7 @@ void export_adapted(const ExportOptions& options, const std::filesystem::path& b
   note(runtime::note_of_base(options.from, base));
   const auto model = runtime::adapted_model(workload);
   runtime::require_adaptable(*model, *workload.recipe.adapter.shared(), options.from);
-  print_remarks([&] {
+  print_notes([&] {
     Activity exporting("exporting", Activity::Unit::bytes);
     return runtime::export_merged(workload, *model, options.to, settings_of(options, exporting));
   }());
@@ -69,22 +69,22 @@ int export_model(const ExportOptions& options) {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
     return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
   }();
-  if (const std::string remark = folder.remark_of_base(); !remark.empty()) note(remark);
+  if (const std::string text = folder.base_note(); !text.empty()) note(text);
   if (options.merge && !folder.has_adapter())
     fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
   if (options.adapter) {
-    print_remarks([&] {
+    print_notes([&] {
       Activity exporting("exporting", Activity::Unit::bytes);
       return runtime::export_adapter(folder, options.to, exporting.advance());
     }());
     say("the adapter of {} exported to {}, as peft reads it", folder.path().string(), options.to.string());
     return static_cast<int>(Exit::done);
   }
-  const auto remarks = [&] {
+  const auto notes = [&] {
     Activity exporting("exporting", Activity::Unit::bytes);
     return runtime::export_model(folder, options.to, settings_of(options, exporting));
   }();
-  print_remarks(remarks);
+  print_notes(notes);
   if (options.quantised && folder.has_adapter())
     say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
         folder.path().string());

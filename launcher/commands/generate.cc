@@ -19,13 +19,13 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/adapter_option.h"
-#include "launcher/answerer.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
+#include "launcher/reply_generator.h"
 #include "launcher/screen/printable.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
@@ -66,7 +66,7 @@ std::optional<std::string> typed_turn(comm::World& world) {
 }
 
 // A prompt: tokens, a text, or a conversation.
-struct Question {
+struct GenerationInput {
   std::vector<std::uint32_t> prompt, ends;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null: tokens in, tokens out
   std::optional<text::Dialogue> dialogue;
@@ -94,10 +94,10 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
   }
 }
 
-// prints: whether this rank prints remarks about what was read.
-Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
-                       bool typed, bool prints) {
-  Question out{.prompt = options.prompt_tokens, .typed = typed};
+// prints: whether this rank prints notes about what was read.
+GenerationInput read_generation_input(const GenerateOptions& options, const runtime::ModelFolder& folder,
+                                      const std::string& chat, bool typed, bool prints) {
+  GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
   const auto beside = folder.hugging_face();
   if (beside) out.ends = models::end_tokens(*beside);
@@ -107,7 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
-    if (prints) print_remarks(out.tokenizer->remarks(), where.string());
+    if (prints) print_notes(out.tokenizer->notes(), where.string());
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
@@ -116,10 +116,10 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
              "--chat-template FILE",
              where.string());
-      if (prints) print_remarks(made->remarks());
+      if (prints) print_notes(made->notes());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
-      if (prints) print_remarks(out.dialogue->remarks());
+      if (prints) print_notes(out.dialogue->notes());
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
     } else {
       out.prompt = out.tokenizer->encode(*options.prompt, true);
@@ -134,24 +134,24 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
 }
 
 // Answers typed turns until the input ends.
-void talk(Question& question, Answerer& answerer, comm::World& world, const StopSignal& stop) {
+void run_dialogue(GenerationInput& input, ReplyGenerator& generator, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   while (const auto turn = typed_turn(world)) {
     agree(world, [&] {
-      question.dialogue->ask(*turn);
-      question.prompt = question.dialogue->prompt();
+      input.dialogue->ask(*turn);
+      input.prompt = input.dialogue->prompt();
     });
-    text::StreamDecoder decoder(*question.tokenizer);
+    text::StreamDecoder decoder(*input.tokenizer);
     const auto write = [&](const std::string& text) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     };
     const Generated result =
-        answerer.answer(question.prompt, question.ends, question.tokenizer.get(), stop, [&](std::uint32_t token) {
+        generator.answer(input.prompt, input.ends, input.tokenizer.get(), stop, [&](std::uint32_t token) {
           if (prints) write(decoder.add(token));
         });
     if (prints) write(decoder.finish() + "\n");
-    question.dialogue->answered(question.tokenizer->decode(result.tokens));
+    input.dialogue->answered(input.tokenizer->decode(result.tokens));
   }
   if (prints) fmt::print("\n");
 }
@@ -159,7 +159,7 @@ void talk(Question& question, Answerer& answerer, comm::World& world, const Stop
 void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   take_base_of(options.model, options.adapter, options.sets, world);
-  Question question;
+  GenerationInput input;
   std::optional<runtime::ReportFile> json;
   const auto require_same = [&](const char* what, const std::string& mine) {
     const std::vector<std::string> all = world.exchange(mine);
@@ -191,16 +191,16 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
       require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json, "--json");
     }
-    question = read_question(options, folder, chat, typed, prints);
+    input = read_generation_input(options, folder, chat, typed, prints);
   });
-  const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
+  const auto& [prompt, ends, tokenizer, dialogue, is_typed] = input;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,
                                                       options.temperature, options.top_p, options.seed));
-  const comm::Seen seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
-                             fmt::format("{}", fmt::join(ends, " "))};
+  const comm::FileFingerprint seen_ends{"end-of-text token (generation_config.json, config.json, the tokenizer)",
+                                        fmt::format("{}", fmt::join(ends, " "))};
   comm::require_same({&seen_ends, 1}, world);
-  Answerer answerer(options, folder, world, share.cores);
-  if (is_typed) return talk(question, answerer, world, stop);
+  ReplyGenerator generator(options, folder, world, share.cores);
+  if (is_typed) return run_dialogue(input, generator, world, stop);
 
   std::optional<text::StreamDecoder> decoder;
   if (tokenizer) decoder.emplace(*tokenizer);
@@ -210,12 +210,12 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const Generated result = answerer.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
+  const Generated result = generator.answer(prompt, ends, tokenizer.get(), stop, [&](std::uint32_t token) {
     if (prints) write(decoder ? decoder->add(token) : fmt::format("{}{}", all.empty() ? "" : " ", token));
   });
-  const std::string ranks_threads = threads_text(share, answerer.threads(), world);
+  const std::string ranks_threads = threads_text(share, generator.threads(), world);
   if (!prints) return;
-  const runtime::Job& job = answerer.job();
+  const runtime::Job& job = generator.job();
   if (decoder) write(decoder->finish());
   if (isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail(Exit::failed, "standard output cannot be written");
@@ -225,7 +225,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   if (!json) return;
   std::string text;  // a model's output need not be UTF-8, but JSON is
   text::append_repaired(all, text);
-  const std::string memory = runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory());
+  const std::string memory = runtime::memory_json(job.plan.memory, &generator.executor().measured_memory());
   json->write(JsonObject()
                   .add("prompt_tokens", JsonArray().add_all(prompt))
                   .add("tokens", JsonArray().add_all(result.tokens))

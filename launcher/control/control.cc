@@ -133,7 +133,7 @@ class Control::Impl {
     if (!file_.empty()) (void)::unlink(file_.c_str());
     monitor_.reset();
     board_.collect();
-    door_.reset();
+    limiter_.reset();
     metrics_.reset();
     if (hub_) hub_->leave();
     service_.reset();
@@ -169,7 +169,7 @@ class Control::Impl {
   }
 
   // The file is written atomically: a reader gets all of it or none.
-  bool settle(const std::filesystem::path& folder) {
+  bool write_address(const std::filesystem::path& folder) {
     if (rank_ != 0 || address_.grpc_target().empty()) return true;
     file_ = folder / kAddressFile;
     try {
@@ -225,8 +225,9 @@ class Control::Impl {
         board_, endpoints.credentials,
         Service::Sources{[this](pb::Status& status) { fill(status); },
                          [this](std::function<void(pb::Dump)> done) { hub_->dump(std::move(done)); }, keeps_});
-    door_.emplace(
-        std::move(*endpoints.service), kMaxConnections, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+    limiter_.emplace(
+        std::move(*endpoints.service), kMaxConnections,
+        [this](Descriptor connection) { service_->adopt(std::move(connection)); },
         Proof{kToShowToken, [this](int port) { return service_->is_authenticated(port); }});
   }
 
@@ -253,7 +254,7 @@ class Control::Impl {
   std::size_t timed_ = 0;           // steps timed so far
   std::optional<Hub> hub_;
   std::optional<Service> service_;
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   std::optional<MetricsServer> metrics_;
   std::optional<RankMonitor> monitor_;
 };
@@ -270,8 +271,8 @@ void Control::enter(runtime::Phase phase) {
 void Control::planned(const runtime::Job& job, comm::World& world) {
   impl_->planned(job, world);
 }
-bool Control::settle(const std::filesystem::path& folder) {
-  return impl_->settle(folder);
+bool Control::write_address(const std::filesystem::path& folder) {
+  return impl_->write_address(folder);
 }
 void Control::train(runtime::Trainer& trainer) {
   if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());

@@ -39,7 +39,7 @@ class Control {
   void planned(const runtime::Job& job, comm::World& world);
   // Called when checkpoint.dir exists and belongs to this run: writes control.json there, with the address of the
   // service. False if it cannot be written.
-  bool settle(const std::filesystem::path& folder);
+  bool write_address(const std::filesystem::path& folder);
   // Called when training begins, possibly after steps of earlier runs.
   void train(runtime::Trainer& trainer);
 

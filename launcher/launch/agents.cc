@@ -22,7 +22,7 @@ using Clock = SteadyClock;
 
 // Multiplies the timeout. A cut-off agent ends its ranks after the timeout itself, so they are gone before launch
 // starts them again elsewhere.
-constexpr double kAgentPatience = 1.25;
+constexpr double kTimeoutFactor = 1.25;
 
 constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's error output; its beginning says why it does not start
 
@@ -96,7 +96,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
     agent.child = std::make_unique<Child>(
         on_node(allocation_, host.name, words, agent_environment(), true),
-        [this, &agent](std::string_view line) { hear(agent, line); },
+        [this, &agent](std::string_view line) { handle_line(agent, line); },
         [&agent](std::string_view line) {
           if (agent.errors.size() + line.size() < kErrors) agent.errors += std::string(line) + "\n";
         });
@@ -160,10 +160,10 @@ void Agents::attend(int milliseconds) {
   meanwhile_();
   const auto all = readers();
   read_lines(all, milliseconds);
-  ask_for_life();
+  ping();
 }
 
-void Agents::ask_for_life() {
+void Agents::ping() {
   for (const auto& agent : agents_) {
     if (!agent->is_there() || seconds_since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
     agent->pinged = Clock::now();
@@ -178,7 +178,7 @@ std::vector<Agents::Lost> Agents::lost() const {
   for (const auto& agent : agents_) {
     if (!agent->is_there())
       out.push_back({agent->host, why_ended(*agent->child)});
-    else if (seconds_since(agent->heard) > kAgentPatience * timeout_)
+    else if (seconds_since(agent->heard) > kTimeoutFactor * timeout_)
       out.push_back({agent->host, fmt::format("it was not heard from for {:.0f} s: it is down, or cut off",
                                               seconds_since(agent->heard))});
   }
@@ -226,7 +226,7 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   return out;
 }
 
-void Agents::hear(Agent& agent, std::string_view line) {
+void Agents::handle_line(Agent& agent, std::string_view line) {
   agent.heard = Clock::now();
   // A shell's greeting may come first.
   if (line.empty() || line[0] != '{') return;

@@ -43,7 +43,7 @@ class Agents {
   void attend(int milliseconds);
   // The same for callers with pipes of their own: they read readers() first by read_lines().
   std::vector<LineReader*> readers();
-  void ask_for_life();
+  void ping();
   // Nodes that were lost since they were started: their agent ended, or nothing was heard from them.
   struct Lost {
     std::string host, why;
@@ -62,7 +62,7 @@ class Agents {
 
  private:
   struct Agent;
-  void hear(Agent& agent, std::string_view line);
+  void handle_line(Agent& agent, std::string_view line);
   Agent* find(const std::string& host) const;
 
   const Allocation& allocation_;

@@ -97,7 +97,7 @@ class Launch {
       require_apart(outputs, {});
     }
     std::vector<Share> shares = first_shares();
-    settle_batch(total(shares));
+    resolve_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));
     announce(shares);
     look_first(shares);
@@ -111,7 +111,7 @@ class Launch {
       if (interface_ && (options_.interface || recipe_.control.interface.empty()))
         sets.push_back("control.interface=" + *interface_);
       if (shares[0].host != first_node) {
-        for (const std::string& one : front_sets(recipe_)) {
+        for (const std::string& one : control_sets(recipe_)) {
           screen_.say("{}: its address belongs to {}, but rank 0 is now on {}", one, first_node, shares[0].host);
           sets.push_back(one);
         }
@@ -158,7 +158,7 @@ class Launch {
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
   // Counts a node's slots by its own GPUs, because nodes may differ.
-  void settle_slots() {
+  void count_slots() {
     for (Host& host : allocation_.hosts) {
       if (!agents_.answers(host.name)) continue;
       const bool on_cpu = recipe_.device.kind == runtime::DeviceKind::cpu;
@@ -182,7 +182,7 @@ class Launch {
            allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
     agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
-    settle_slots();
+    count_slots();
     int ranks = 0;
     for (const Host& host : allocation_.hosts) ranks += *host.slots;
     if (allocation_.ranks && ranks != *allocation_.ranks)
@@ -194,14 +194,14 @@ class Launch {
     return spread(allocation_.hosts, ranks, 1);
   }
 
-  // The batch is settled once, for all starts, however many ranks they have.
-  void settle_batch(int ranks) {
+  // The batch is resolved once, for all starts, however many ranks they have.
+  void resolve_batch(int ranks) {
     const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
     const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
-    settle_micro_batch(command_, recipe_, ranks, on_gpus ? device::Kind::cuda : device::Kind::cpu,
-                       [this](const std::string& unseen) { screen_.note(unseen); });
+    resolve_micro_batch(command_, recipe_, ranks, on_gpus ? device::Kind::cuda : device::Kind::cpu,
+                        [this](const std::string& unseen) { screen_.note(unseen); });
   }
 
   // At the first start every named node is required, unless --min-nodes says otherwise.
@@ -238,7 +238,7 @@ class Launch {
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
-      for (const std::string& one : front_sets(recipe_))
+      for (const std::string& one : control_sets(recipe_))
         screen_.say(
             "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
             "one node: give 0.0.0.0:PORT, which every node has",
@@ -270,13 +270,13 @@ class Launch {
     screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
                 others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
-  void refuse_or_warn(const std::vector<PreflightFinding>& remarks) {
+  void refuse_or_warn(const std::vector<PreflightFinding>& findings) {
     std::vector<std::string> refused;
-    for (const PreflightFinding& remark : remarks)
-      if (remark.refuses)
-        refused.push_back(remark.text);
+    for (const PreflightFinding& finding : findings)
+      if (finding.refuses)
+        refused.push_back(finding.text);
       else
-        screen_.note(remark.text);
+        screen_.note(finding.text);
     if (refused.empty()) return;
     fail(Exit::usage, "{}", fmt::join(refused, "; "));
   }
@@ -296,7 +296,7 @@ class Launch {
     allocation_.hosts.insert(allocation_.hosts.end(), absent_.begin(), absent_.end());
     absent_.clear();
     agents_.start(allocation_.hosts, kAnswerAgainSeconds);
-    settle_slots();
+    count_slots();
     const std::vector<RecipeFile> files = recipe_files(command_, recipe_);
     std::vector<Host> hosts;
     for (const Host& host : allocation_.hosts)

@@ -60,7 +60,7 @@ struct PreflightFinding {
 
 // Seconds that a node has for each question: to see files, to compute products for a second, to open a port, to measure
 // a link.
-struct Patience {
+struct PreflightTimeouts {
   double files = 20, products = 30, port = 10, link = 20;
 };
 
@@ -68,7 +68,7 @@ struct Patience {
 // two rounds with different partners. Nodes reach each other by the interface, or by the addresses of their names.
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
-                               const Patience& patience = {});
+                               const PreflightTimeouts& timeouts = {});
 
 // Lists what is wrong with the nodes. `program`: the hash of the launcher's own program. A node below 0.8 of the median
 // gets a warning.
@@ -107,7 +107,7 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
 
 // The keys that keep control.listen and control.metrics off an address that only one node has (HOST:PORT, neither
 // loopback nor any address), as KEY=VALUE: rank 0 may have moved to another node.
-std::vector<std::string> front_sets(const runtime::Recipe& recipe);
+std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 
 // The largest number of whole replicas that these nodes have room for, that divides `batch` together with the recipe's
 // micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group share a
@@ -146,8 +146,8 @@ TrainCommand read_train_command(std::span<const std::string> words);
 // Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
 // command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
 // recipe gives a number.
-void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                        const Note& unseen);
+void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+                         const Note& unseen);
 
 // All files that the command and its recipe name: model, tokens, prompts, a checkpoint to start from, files of the
 // control service. Not memory.nvme, which is checked separately, and not checkpoint.dir, which a run creates.

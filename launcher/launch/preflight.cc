@@ -86,29 +86,29 @@ void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector
 }
 
 void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t round,
-                   const std::optional<std::string>& interface, const Patience& patience) {
+                   const std::optional<std::string>& interface, const PreflightTimeouts& timeouts) {
   const std::string token = random_name();
   const auto both = pairs(nodes.size(), round);
   std::map<std::string, std::string> listen, link;
   for (const auto& [server, client] : both) listen[nodes[server].host] = "listen " + token;
-  const auto ports = agents.ask(listen, patience.port);
+  const auto ports = agents.ask(listen, timeouts.port);
   for (const auto& [server, client] : both) {
     const auto answer = ports.find(nodes[server].host);
     const std::string address = address_on(nodes[server], interface);
     if (answer == ports.end())
       nodes[server].problems.push_back(
-          fmt::format("it opened no port for its link in {:.0f} s: {}", patience.port, kHangs));
+          fmt::format("it opened no port for its link in {:.0f} s: {}", timeouts.port, kHangs));
     if (answer == ports.end() || address.empty()) continue;
     if (const auto port = number_in(answer->second, "port", nodes[server].problems))
       link[nodes[client].host] = fmt::format("link {} {:.0f} {}", address, *port, token);
   }
-  const auto speeds = agents.ask(link, patience.link);
+  const auto speeds = agents.ask(link, timeouts.link);
   for (const auto& [server, client] : both) {
     if (!link.contains(nodes[client].host)) continue;
     const auto answer = speeds.find(nodes[client].host);
     if (answer == speeds.end()) {
       nodes[client].problems.push_back(
-          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, patience.link));
+          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, timeouts.link));
       continue;
     }
     std::vector<std::string> unheard;
@@ -146,27 +146,27 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   return best;
 }
 
-// Adds a remark for the nodes whose `value` differs from the usual one.
+// Adds a finding for the nodes whose `value` differs from the usual one.
 template <typename Value>
-void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
+void note_others(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings, std::string_view what,
                  std::string_view advice, Value&& value) {
   const std::string most = usual(nodes, value);
   for (const NodeCheck& node : nodes)
     if (value(node) != most)
-      remarks.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
-                                     value(node), most, advice),
-                         false});
+      findings.push_back({fmt::format("{} has a different {} than most nodes ({}, not {}): {}", node.host, what,
+                                      value(node), most, advice),
+                          false});
 }
 
 template <typename Value>
-void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks, std::string_view what,
+void note_slow(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings, std::string_view what,
                std::string_view unit, std::string_view advice, Value&& value) {
   const auto middle = median(nodes, value);
   for (const NodeCheck& node : nodes)
     if (const std::optional<double> mine = value(node); mine && *mine < kSlow * *middle)
-      remarks.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
-                                     *mine / *middle * 100, advice),
-                         false});
+      findings.push_back({fmt::format("{} has {:.1f} {} {}, {:.0f}% of the median: {}", node.host, *mine, unit, what,
+                                      *mine / *middle * 100, advice),
+                          false});
 }
 
 std::string gpus_of(const NodeCheck& node) {
@@ -175,7 +175,7 @@ std::string gpus_of(const NodeCheck& node) {
 }
 
 // A file that no node sees does not exist; a file that some nodes see is not shared.
-void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
+void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
   std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
     for (const std::string& why : node.unseen) {
@@ -184,12 +184,12 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
       std::vector<std::string> hosts;
       for (const NodeCheck& other : nodes)
         if (std::find(other.unseen.begin(), other.unseen.end(), why) != other.unseen.end()) hosts.push_back(other.host);
-      remarks.push_back({hosts.size() == nodes.size()
-                             ? why
-                             : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
-                                           "under the same path on each)",
-                                           fmt::join(hosts, ", "), why),
-                         true});
+      findings.push_back({hosts.size() == nodes.size()
+                              ? why
+                              : fmt::format("on {}, {} (other nodes see it: put it on a file system that all share, or "
+                                            "under the same path on each)",
+                                            fmt::join(hosts, ", "), why),
+                          true});
     }
 }
 
@@ -206,7 +206,7 @@ std::string names_of_one(const std::vector<std::string>& hosts) {
 }
 
 // Its slots, processors and memory would be counted once for each name.
-void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& remarks) {
+void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
   std::vector<std::vector<const NodeCheck*>> names;  // of each node
   for (const NodeCheck& node : nodes) {
     const auto same =
@@ -217,13 +217,13 @@ void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<Prefli
     if (of_one.size() < 2) continue;
     std::vector<std::string> hosts;
     for (const NodeCheck* node : of_one) hosts.push_back(node->host);
-    remarks.push_back({names_of_one(hosts), true});
+    findings.push_back({names_of_one(hosts), true});
   }
 }
 
 void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::string_view program,
-                const std::optional<std::string>& interface, std::vector<PreflightFinding>& remarks) {
-  const auto refuse = [&](std::string text) { remarks.push_back({std::move(text), true}); };
+                const std::optional<std::string>& interface, std::vector<PreflightFinding>& findings) {
+  const auto refuse = [&](std::string text) { findings.push_back({std::move(text), true}); };
   if (node.facts.program != program) refuse(another_build(node.host));
   for (const DriveFact& drive : node.facts.drives)
     if (!drive.problem.empty()) refuse(fmt::format("{}: {}", node.host, drive.problem));
@@ -238,33 +238,34 @@ void check_node(const NodeCheck& node, const runtime::Recipe& recipe, std::strin
                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   if (!recipe.memory.nvme.empty() && node.facts.memlock < kLocked)
-    remarks.push_back({fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
-                                   "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
-                                   node.host, bytes_text(node.facts.memlock)),
-                       false});
+    findings.push_back(
+        {fmt::format("{} lets a process lock {} of memory, too little for the fastest I/O to the drives: "
+                     "ulimit -l unlimited there (LimitMEMLOCK=infinity of sshd or slurmd)",
+                     node.host, bytes_text(node.facts.memlock)),
+         false});
 }
 
 }  // namespace
 
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
-                               const Patience& patience) {
+                               const PreflightTimeouts& timeouts) {
   std::vector<NodeCheck> out;
   std::map<std::string, std::string> products;
   for (const Host& host : hosts) {
     out.push_back({host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}});
     products[host.name] = recipe.device.kind == runtime::DeviceKind::cpu ? "products cpu" : "products";
   }
-  look_for_all(files, agents, out, patience.files);
+  look_for_all(files, agents, out, timeouts.files);
   if (hosts.size() > 1) {
-    const auto answers = agents.ask(products, patience.products);
+    const auto answers = agents.ask(products, timeouts.products);
     for (NodeCheck& node : out)
       if (const auto answer = answers.find(node.host); answer != answers.end())
         node.gflop_per_s = number_in(answer->second, "gflop_per_s", node.problems);
       else
         node.problems.push_back(
-            fmt::format("it did not complete a second of products in {:.0f} s: {}", patience.products, kHangs));
-    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, patience);
+            fmt::format("it did not complete a second of products in {:.0f} s: {}", timeouts.products, kHangs));
+    for (const std::size_t round : {0, 1}) measure_links(agents, out, round, interface, timeouts);
   }
   for (NodeCheck& node : out) node.clock_ahead = agents.clock_ahead(node.host);
   return out;
@@ -306,13 +307,13 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
   std::vector<NodeCheck> nodes = {{host.name, agents.facts(host.name), {}, {}, {}, {}, {}, {}}};
   for (const std::string& other : others)
     if (agents.answers(other) && are_one(agents.facts(other), nodes[0].facts)) return names_of_one({other, host.name});
-  look_for_all(files, agents, nodes, Patience().files);
-  std::vector<PreflightFinding> remarks;
-  check_node(nodes[0], recipe, program_hash(), interface, remarks);
-  for (const std::string& why : nodes[0].unseen) remarks.push_back({fmt::format("{}: {}", host.name, why), true});
+  look_for_all(files, agents, nodes, PreflightTimeouts().files);
+  std::vector<PreflightFinding> findings;
+  check_node(nodes[0], recipe, program_hash(), interface, findings);
+  for (const std::string& why : nodes[0].unseen) findings.push_back({fmt::format("{}: {}", host.name, why), true});
   std::string out;
-  for (const PreflightFinding& remark : remarks)
-    if (remark.refuses) out += (out.empty() ? "" : "; ") + remark.text;
+  for (const PreflightFinding& finding : findings)
+    if (finding.refuses) out += (out.empty() ? "" : "; ") + finding.text;
   return out;
 }
 

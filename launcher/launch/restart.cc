@@ -107,7 +107,7 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
   return {};
 }
 
-std::vector<std::string> front_sets(const runtime::Recipe& recipe) {
+std::vector<std::string> control_sets(const runtime::Recipe& recipe) {
   std::vector<std::string> out;
   if (is_of_one_node(recipe.control.listen)) out.emplace_back("control.listen=auto");
   if (is_of_one_node(recipe.control.metrics)) out.emplace_back("control.metrics=off");

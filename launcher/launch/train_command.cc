@@ -63,20 +63,20 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   return out;
 }
 
-void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                        const Note& unseen) {
+void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+                         const Note& unseen) {
   if (recipe.training.micro_batch_size != runtime::kAutomaticBatch) return;
-  runtime::Recipe settled = recipe;
-  if (const std::string text = runtime::resume_micro_batch(settled); !text.empty()) {
+  runtime::Recipe resolved = recipe;
+  if (const std::string text = runtime::resume_micro_batch(resolved); !text.empty()) {
     note(text);
   } else {
-    runtime::Workload workload = runtime::open_workload(settled);
-    (void)settle_as_far_as_seen(workload, unseen);
+    runtime::Workload workload = runtime::open_workload(resolved);
+    (void)resolve_visible_data(workload, unseen);
     (void)runtime::take_shards(workload.recipe, runtime::resumed_shards(workload.recipe));
-    settle_batch(workload, ranks, {kind, 0});
-    settled = std::move(workload.recipe);
+    resolve_batch(workload, ranks, {kind, 0});
+    resolved = std::move(workload.recipe);
   }
-  command.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
+  command.sets.push_back(fmt::format("training.micro_batch_size={}", resolved.training.micro_batch_size));
   recipe = command.load();
 }
 

@@ -240,7 +240,7 @@ class Calibration {
       const auto start = std::chrono::steady_clock::now();
       do {
         work();
-        world_.look_after_peers();
+        world_.check_peers();
         world_.abort_token().throw_if_set();
       } while (seconds_since(start) < 4 * scope_.seconds / scope_.passes || done() == before);
       group[0].push_back(seconds_since(start));

@@ -26,9 +26,10 @@ using comm::agree;
 using comm::AgreedError;
 using runtime::Purpose;
 
-runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::Seat& seat, comm::World& world) {
+runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime::RankDevice& rank_device,
+                                    comm::World& world) {
   runtime::Capacity least;
-  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), seat); });
+  agree(world, [&] { least = runtime::capacity_here(recipe.memory, world.node_size(), rank_device); });
   std::string mine;
   std::vector<std::size_t*> all{&least.together};
   for (std::size_t& bytes : least.tier) all.push_back(&bytes);
@@ -44,26 +45,27 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Settles training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
-void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::Seat& seat,
-                          comm::World& world) {
+// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0
+// sees.
+void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning,
+                          const runtime::RankDevice& rank_device, comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
   if (size != runtime::kAutomaticBatch) return;
   agree(world, [&] {
     if (world.rank() != 0) return;
     runtime::Workload training = workload;
-    const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
-    if (!settled) (void)settle_as_far_as_seen(training, [](const std::string&) {});
-    settle_batch(training, world.size(), seat.device);
+    const bool resolved = planning.purpose == Purpose::train && planning.looks_at_data;
+    if (!resolved) (void)resolve_visible_data(training, [](const std::string&) {});
+    resolve_batch(training, world.size(), rank_device.device);
     size = training.recipe.training.micro_batch_size;
   });
   size = comm::exchange_value(world, size)[0];
 }
 
-// The beginning of the run, as rank 0 sees the checkpoints.
-runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Beginning from;
-  if (world.rank() == 0) from = runtime::planned_beginning(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
+// Where the run starts, as rank 0 sees the checkpoints.
+runtime::StartPoint agree_on_start(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::StartPoint from;
+  if (world.rank() == 0) from = runtime::predict_start(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
   return comm::exchange_value(world, from)[0];
 }
 
@@ -81,8 +83,8 @@ void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpos
 
 runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
-  const runtime::Beginning from =
-      purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
+  const runtime::StartPoint from =
+      purpose == Purpose::train ? agree_on_start(workload.recipe, world) : runtime::StartPoint{};
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());
@@ -161,15 +163,15 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 
 // The number of GPUs that each rank sees does not tell whether ranks share one: a launcher may show every rank only its
 // own.
-runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
-  runtime::Seat seat;
-  agree(world, [&] { seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });
-  const std::vector<std::string> gpus = world.exchange(seat.gpu);
+runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::World& world) {
+  runtime::RankDevice rank_device;
+  agree(world, [&] { rank_device = runtime::choose_rank_device(recipe.device.kind, world.node_rank()); });
+  const std::vector<std::string> gpus = world.exchange(rank_device.gpu);
   if (std::find(gpus.begin(), gpus.end(), "") != gpus.end())
-    seat = {};
+    rank_device = {};
   else
-    seat.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), seat.gpu));
-  return seat;
+    rank_device.sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), rank_device.gpu));
+  return rank_device;
 }
 
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning) {
@@ -179,20 +181,20 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 }
 
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
-  PlannedRun run{agree_on_seat(workload.recipe, world), {}, {}, {}};
+  PlannedRun run{agree_on_rank_device(workload.recipe, world), {}, {}, {}};
   workload.nodes = world.nodes();
   // This comes before any data is in memory.
-  run.capacity = agree_on_capacity(workload.recipe, run.seat, world);
+  run.capacity = agree_on_capacity(workload.recipe, run.rank_device, world);
   const bool generates = planning.purpose == Purpose::generate;
-  const auto settle = [&] {
+  const auto resolve = [&] {
     if (planning.looks_at_data && !generates)
-      agree(world, [&] { run.data = runtime::settle(workload, planning.purpose == Purpose::evaluate); });
+      agree(world, [&] { run.data = runtime::resolve_workload(workload, planning.purpose == Purpose::evaluate); });
   };
-  // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
-  if (planning.purpose == Purpose::train) settle();
+  // A training resolves its batch by its data. An evaluation takes the training's batch, which is resolved differently.
+  if (planning.purpose == Purpose::train) resolve();
   agree_on_shards(workload.recipe, world, planning.purpose);
-  if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
-  if (planning.purpose == Purpose::evaluate) settle();
+  if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);
+  if (planning.purpose == Purpose::evaluate) resolve();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);
   require_same_plan(run.job, world);
@@ -216,9 +218,9 @@ void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world
   agree(world, [&] { look_at_all_data(recipe, trains); });
 }
 
-runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
+runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note) {
   try {
-    return runtime::settle(workload, false);
+    return runtime::resolve_workload(workload, false);
   } catch (const Error& error) {
     if (error.code() == Exit::usage && sees_data(workload.recipe)) throw;
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
@@ -226,8 +228,8 @@ runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Not
   }
 }
 
-void settle_batch(runtime::Workload& workload, int ranks, device::Device device) {
-  const std::string text = runtime::settle_micro_batch(workload, ranks, device);
+void resolve_batch(runtime::Workload& workload, int ranks, device::Device device) {
+  const std::string text = runtime::resolve_micro_batch(workload, ranks, device);
   if (!text.empty()) note(text);
 }
 

@@ -25,20 +25,20 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 
 // The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
 // has one.
-runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
+runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::World& world);
 
 // The job that the ranks of a command run. All ranks have the same plan, and it fits.
 struct PlannedRun {
-  runtime::Seat seat;          // this rank's
-  runtime::Capacity capacity;  // the minimum over the ranks, so that all plan alike
-  runtime::OpenedData data;    // the data as planning opened it, for the code that runs the job
-  runtime::Job job;            // made from the settled workload
+  runtime::RankDevice rank_device;  // this rank's
+  runtime::Capacity capacity;       // the minimum over the ranks, so that all plan alike
+  runtime::OpenedData data;         // the data as planning opened it, for the code that runs the job
+  runtime::Job job;                 // made from the resolved workload
 };
 
 struct RunPlanning {
   runtime::Purpose purpose = runtime::Purpose::train;
   bool looks_at_data = true;  // false for a generation, which reads none
-  // Called on every rank, between settling the recipe and planning it.
+  // Called on every rank, between resolving the recipe and planning it.
   std::function<void(runtime::Workload&, const runtime::Capacity&)> adjust = {};
 };
 
@@ -46,7 +46,7 @@ struct RunPlanning {
 // files. `trains`: data.train, too. Collective; throws AgreedError.
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world);
 
-// Makes a recipe that all ranks have (read_recipe) into a job: seats, capacity, objective, data, micro-batch, plan.
+// Makes a recipe that all ranks have (read_recipe) into a job: devices, capacity, objective, data, micro-batch, plan.
 // Collective. Throws AgreedError on all ranks, which is printed once: Exit::does_not_fit with settings that would fit,
 // or the values of other ranks that differ from rank 0's.
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning = {});
@@ -61,8 +61,8 @@ std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t
 // The same for a training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
-runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note);
+runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);
 // Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
-void settle_batch(runtime::Workload& workload, int ranks, device::Device device);
+void resolve_batch(runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

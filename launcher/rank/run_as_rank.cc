@@ -47,7 +47,7 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   auto world = comm::connect(backend, transport);
   device::Device device;
   try {
-    device = runtime::choose_seat(kind, world->node_rank()).device;
+    device = runtime::choose_rank_device(kind, world->node_rank()).device;
   } catch (const Error&) {
   }
   const bool prints = world->rank() == 0;
@@ -87,7 +87,7 @@ int end_failed(comm::World& world, const std::exception& error, const NameOfRank
 }
 
 // mpirun ends all ranks soon after one has failed: by then rank 0 must have printed the reason.
-constexpr std::chrono::seconds kRankZeroSpeaks{2};
+constexpr std::chrono::seconds kRankZeroFirst{2};
 
 struct Ancestor {
   std::string name;
@@ -129,7 +129,7 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     } else if ((world ? world->rank() : comm::launched_rank()) == 0) {
       print_failure(error.what(), error.code(), error.reason());
     } else if (!world) {
-      std::this_thread::sleep_for(kRankZeroSpeaks);
+      std::this_thread::sleep_for(kRankZeroFirst);
     }
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {

@@ -123,7 +123,7 @@ std::vector<RunEvent> events_of(const fs::path& path) {
   return events;
 }
 
-std::vector<Step> thinned(const std::vector<Step>& steps, std::size_t most) {
+std::vector<Step> downsampled(const std::vector<Step>& steps, std::size_t most) {
   if (steps.size() <= most) return steps;
   std::vector<Step> out;
   const std::size_t buckets = most / 2;
@@ -354,7 +354,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
   JsonArray events;
   for (const RunEvent& e : lines.events)
     events.add(JsonObject().add("step", e.step).add("time", e.time).add("event", e.what).add("more", e.more));
-  const std::vector<Step> steps = thinned(lines.steps, most);
+  const std::vector<Step> steps = downsampled(lines.steps, most);
   JsonObject columns;
   for (std::size_t i = 0; i < kStepColumns.size(); ++i)
     columns.add(kStepColumns[i], column(steps, [i](const Step& s) { return s[i]; }));

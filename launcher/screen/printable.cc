@@ -53,8 +53,8 @@ void print_failure(std::string_view text, Exit code, EndReason reason) {
   print_to_stderr(line + "\n");
 }
 
-void print_remarks(std::span<const std::string> remarks, std::string_view of) {
-  for (const std::string& remark : remarks) note(of.empty() ? remark : fmt::format("{}: {}", of, remark));
+void print_notes(std::span<const std::string> notes, std::string_view of) {
+  for (const std::string& text : notes) note(of.empty() ? text : fmt::format("{}: {}", of, text));
 }
 
 PrintableStream::~PrintableStream() {

@@ -29,9 +29,9 @@ void print_to_stderr(std::string_view text);
 // Prints "strata: TEXT", made printable.
 void note(std::string_view text);
 
-// Prints, as notes, the remarks that loading a model and data, a tokenizer or a chat template produced, each prefixed
-// by `of` if given. Each command that loads one of these prints them once.
-void print_remarks(std::span<const std::string> remarks, std::string_view of = {});
+// Prints the notes that loading a model and data, a tokenizer or a chat template produced, each prefixed by
+// `of` if given. Each command that loads one of these prints them once.
+void print_notes(std::span<const std::string> notes, std::string_view of = {});
 
 // note(), formatted by fmt.
 template <typename... Args>

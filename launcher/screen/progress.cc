@@ -60,7 +60,7 @@ Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
 }
 
-void Progress::remark(std::string_view text) {
+void Progress::print_note(std::string_view text) {
   if (std::exchange(open_, false)) std::fputc('\n', out_);
   note(text);
 }

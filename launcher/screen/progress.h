@@ -33,7 +33,7 @@ class Progress {
 
   void show(const runtime::StepReport& report);
   // Prints a sentence for the user on a line of its own.
-  void remark(std::string_view text);
+  void print_note(std::string_view text);
 
  private:
   void show_live(std::vector<std::string> fields, bool last);

@@ -214,7 +214,7 @@ std::string zero_text(std::uint64_t stage, int data_ranks, int ranks) {
                      counted(static_cast<std::uint64_t>(data_ranks), data_ranks < ranks ? "data rank" : "rank"));
 }
 
-void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
+void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_device, const comm::World& world,
                   const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
@@ -240,7 +240,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   std::vector<std::string> memory = {runtime::memory_text(plan) + (staged ? " per rank of stage 0" : " per rank")};
   if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
   say_wrapped("ranks", {world.describe(), threads});
-  if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(seat)});
+  if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(rank_device)});
   say_wrapped("memory", memory);
   for (const auto* notes : {&recipe.notes, &job.notes})
     for (const std::string& text : *notes) note(text);

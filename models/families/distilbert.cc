@@ -23,7 +23,7 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
   if (config.bool_or("sinusoidal_pos_embds", false) && run.training)
-    config.remark(
+    config.add_note(
         fmt::format("{} is true: the table of positions is read as it is stored, and trained, as in transformers 5 (in "
                     "transformers "
                     "4 it is not); that of a new model starts at random here",

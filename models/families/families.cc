@@ -130,12 +130,12 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.remark(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
-                              config.describe("auto_map"), family));
+    config.add_note(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
+                                config.describe("auto_map"), family));
   if (!names.empty())
-    config.remark(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
-                              counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
-                              fmt::join(names, ", ")));
+    config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
+                                counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
+                                fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ double positive_or(const Config& config, std::string_view key, double otherwise,
 
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {
   if (config.has(key)) return size_of_key(config, key, most);
-  config.remark(fmt::format("{} has no {}: it is {}, as in transformers", config.source(), key, otherwise));
+  config.add_note(fmt::format("{} has no {}: it is {}, as in transformers", config.source(), key, otherwise));
   return otherwise;
 }
 
@@ -180,11 +180,11 @@ void name_family(Config& config) {
   };
   for (const std::string& name : config.texts("architectures"))
     for (const Family& family : kFamilies)
-      for (const std::string_view ending : {"For", "LMHead", "Model", "DoubleHeads"})
-        if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, ending)))) {
+      for (const std::string_view suffix : {"For", "LMHead", "Model", "DoubleHeads"})
+        if (lower(name).starts_with(lower(fmt::format("{}{}", family.prefix, suffix)))) {
           config.add("model_type", std::string(family.name));
-          config.remark(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
-                                    family.name, name));
+          config.add_note(fmt::format("{} has no model_type: it is {}, as architectures name {}", config.source(),
+                                      family.name, name));
           return;
         }
 }
@@ -246,9 +246,9 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 
 std::string architecture_of(const Config& config, Objective objective) {
   const Family& family = family_of(config);
-  const std::string_view endings[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
-                                      "ForTokenClassification"};
-  return fmt::format("{}{}", family.prefix, endings[static_cast<std::size_t>(objective)]);
+  const std::string_view suffixes[] = {family.causal, "ForMaskedLM", "ForSequenceClassification",
+                                       "ForTokenClassification"};
+  return fmt::format("{}{}", family.prefix, suffixes[static_cast<std::size_t>(objective)]);
 }
 
 Objective objective_of(const Config& config) {

@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std:
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMaxWidth);
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMaxWidth);
 // A size for which transformers' class has a default. If the file has none, the default is used and noted
-// (Config::remark).
+// (Config::add_note).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
                             std::size_t most = kMaxWidth);
 // The one of a key's two names that the config contains, for families whose class knows both (`attribute_map`). Throws

@@ -304,7 +304,7 @@ bool quantises_nothing(const Config& config, const std::string& group) {
 }
 
 // The setting that says most of what a group of quantization settings is.
-std::string telling_key(const Config& config, const std::string& group) {
+std::string main_key(const Config& config, const std::string& group) {
   for (const char* name : {".load_in_8bit", ".load_in_4bit", ".quant_method", ".bits"})
     if (!is_off(config.json(group + name))) return group + name;
   return config.keys_inside(group).empty() ? group : fmt::format("{}.{}", group, config.keys_inside(group).front());
@@ -349,8 +349,8 @@ void refuse_unsupported_keys(const Config& config) {
     const bool nothing = inside.empty() ? inert(json, facts) : quantises_nothing(config, key);
     if (!nothing && inside.empty()) fail(Exit::usage, "{} is {}: {}", config.describe(key), json, what);
     if (!nothing) {
-      const std::string telling = telling_key(config, key);
-      fail(Exit::usage, "{} is {}: {}", config.describe(telling), config.json(telling), what);
+      const std::string setting = main_key(config, key);
+      fail(Exit::usage, "{} is {}: {}", config.describe(setting), config.json(setting), what);
     }
     config.ignore({key});
     for (const std::string& part : inside) config.ignore({fmt::format("{}.{}", key, part)});

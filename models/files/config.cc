@@ -350,8 +350,8 @@ std::vector<std::string> Config::dotted_keys() const {
   return out;
 }
 
-void Config::remark(std::string sentence) const {
-  if (std::ranges::find(remarks_, sentence) == remarks_.end()) remarks_.push_back(std::move(sentence));
+void Config::add_note(std::string sentence) const {
+  if (std::ranges::find(notes_, sentence) == notes_.end()) notes_.push_back(std::move(sentence));
 }
 
 std::string Config::to_json() const {

@@ -18,7 +18,7 @@ namespace strata::models {
 // A flat config.json: a nested key is "rope_parameters.rope_theta". A key that contains a dot in the file
 // ("transformers.js_config") is kept but never read (dotted_keys()), even if a nested key has the same path. NaN,
 // Infinity and numbers of any size are read as Python reads them. A Config remembers which keys were read, so that the
-// rest can be listed (unread()), and collects notes about those that were (remarks()); therefore threads must not share
+// rest can be listed (unread()), and collects notes about those that were (notes()); therefore threads must not share
 // it. Errors: Exit::corrupt with file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
@@ -78,8 +78,8 @@ class Config {
   // The root's keys that contain a dot themselves and are not null, in byte order.
   std::vector<std::string> dotted_keys() const;
   // Keeps a note for the user; each only once.
-  void remark(std::string sentence) const;
-  const std::vector<std::string>& remarks() const { return remarks_; }
+  void add_note(std::string sentence) const;
+  const std::vector<std::string>& notes() const { return notes_; }
   // True if `model.config.*` set this key.
   bool overridden(std::string_view key) const;
   // "KEY of SOURCE" or "model.config.KEY", for messages.
@@ -100,7 +100,7 @@ class Config {
   std::set<std::string, std::less<>> overridden_;
   std::map<std::string, std::string, std::less<>> dotted_;  // keys of the root that contain a dot -> JSON text
   mutable std::set<std::string, std::less<>> read_;
-  mutable std::vector<std::string> remarks_;
+  mutable std::vector<std::string> notes_;
 };
 
 // The names that `model.preset` accepts.

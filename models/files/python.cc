@@ -52,9 +52,9 @@ class PatternScanner {
       const char c = pattern_[at_];
       std::optional<std::string> found;
       if (c == '\\') {
-        const bool border = rest().starts_with("\\b") || rest().starts_with("\\B");
+        const bool boundary = rest().starts_with("\\b") || rest().starts_with("\\B");
         found = escape("dDsSwWbBntrfvx");
-        repeatable = !border;
+        repeatable = !boundary;
       } else if (c == '[') {
         found = set();
         repeatable = true;

@@ -69,12 +69,12 @@ namespace {
 
 // Whether a prefix of the name that ends with a module's name matches the regular expression.
 bool begins_as(std::string_view name, const std::string& pattern) {
-  const auto at_border = [&](std::size_t end) {
+  const auto at_boundary = [&](std::size_t end) {
     return end == name.size() || name[end] == '.' || (end > 0 && name[end - 1] == '.');
   };
-  if (is_plain(pattern)) return name.starts_with(pattern) && at_border(pattern.size());
+  if (is_plain(pattern)) return name.starts_with(pattern) && at_boundary(pattern.size());
   for (std::size_t end = 1; end <= name.size(); ++end)
-    if (at_border(end) && matches_whole(pattern, name.substr(0, end))) return true;
+    if (at_boundary(end) && matches_whole(pattern, name.substr(0, end))) return true;
   return false;
 }
 
@@ -92,17 +92,17 @@ namespace {
 using device::kNf4Block, device::kNf4Scales, device::kScaleBlock;
 
 constexpr const char* kQuantState = ".quant_state.bitsandbytes__nf4";
-constexpr std::array<std::string_view, 5> kEndings = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
-                                                      kQuantState};
+constexpr std::array<std::string_view, 5> kSuffixes = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
+                                                       kQuantState};
 
 [[noreturn]] void wrong(const StoredTensor& tensor, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}: expected {} of tensor {}, found {}", tensor.file.string(), expected, tensor.name, found);
 }
 
-const StoredTensor& part(const Safetensors& file, const StoredTensor& codes, std::string_view ending,
+const StoredTensor& part(const Safetensors& file, const StoredTensor& codes, std::string_view suffix,
                          std::string_view dtype, std::uint64_t elements) {
-  const StoredTensor* found = file.find(codes.name + std::string(ending));
-  if (!found) wrong(codes, fmt::format("the companion {}", ending), "none");
+  const StoredTensor* found = file.find(codes.name + std::string(suffix));
+  if (!found) wrong(codes, fmt::format("the companion {}", suffix), "none");
   if (found->dtype != dtype || found->elements() != elements)
     wrong(*found, fmt::format("{} elements in {}", elements, dtype),
           fmt::format("{} in {}", found->elements(), found->dtype));
@@ -161,8 +161,8 @@ bool is_nf4(const Safetensors& file, const std::string& name) {
 }
 
 bool belongs_to_nf4(const Safetensors& file, std::string_view name) {
-  return std::ranges::any_of(kEndings, [&](std::string_view ending) {
-    return name.ends_with(ending) && is_nf4(file, std::string(name.substr(0, name.size() - ending.size())));
+  return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) {
+    return name.ends_with(suffix) && is_nf4(file, std::string(name.substr(0, name.size() - suffix.size())));
   });
 }
 

@@ -58,7 +58,7 @@ RotaryTable::Scaling read_dynamic(const Group& group, const std::string& key) {
     fail(Exit::usage, "{} is \"dynamic\", which is not supported with {}: leave that out", config.describe(key),
          group.key("original_max_position_embeddings"));
   (void)group.number("factor", 1);
-  config.remark(
+  config.add_note(
       fmt::format("{} is \"dynamic\": positions are not scaled up to max_position_embeddings, which is the "
                   "most that a sequence has here",
                   config.describe(key)));

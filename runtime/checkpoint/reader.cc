@@ -194,11 +194,11 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
     return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
   });
   const auto prefetch = [&](std::size_t i) { prefetch_block(*blocks[i].first, blocks[i].second); };
-  Advancing advancing(advance, bytes());
+  ProgressCounter progress(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
     // No advice: newest_whole() looks for an older checkpoint itself.
-    advancing.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
+    progress.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }
 

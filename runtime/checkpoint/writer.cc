@@ -135,7 +135,7 @@ std::string CheckpointWriter::file_name(int rank) const {
 }
 
 void CheckpointWriter::start(const Progress& progress) {
-  executor_.settle();  // the rest of the step is not part of the wait
+  executor_.synchronize();  // the rest of the step is not part of the wait
   const SteadyClock::time_point asked = SteadyClock::now();
   finish();
   executor_.drain();

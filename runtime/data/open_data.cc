@@ -62,9 +62,9 @@ void refuse_masks(std::span<const TokenFile> files) {
            file.path().string());
 }
 
-std::vector<TokenFile> open_files(std::span<const std::string> patterns, const char* key, const Opening& opening) {
-  auto files = open_token_files(patterns, key, opening.vocabulary, opening.seen);
-  opening.check(files);
+std::vector<TokenFile> open_files(std::span<const std::string> patterns, const char* key, const OpenContext& context) {
+  auto files = open_token_files(patterns, key, context.vocabulary, context.fingerprints);
+  context.check(files);
   return files;
 }
 
@@ -97,16 +97,16 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
 // Moves the sequences into the run's memory for them. If they were opened before, their files are checked like new
 // ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
-                                   const char* key, const Recipe::Data& data, const Opening& opening,
+                                   const char* key, const Recipe::Data& data, const OpenContext& context,
                                    const SequenceOptions& options) {
   if (opened) {
-    opened->limit_to(opening.vocabulary);
-    check_token_files(opened->files(), key, opening.seen);
-    opening.check(opened->files());
+    opened->limit_to(context.vocabulary);
+    check_token_files(opened->files(), key, context.fingerprints);
+    context.check(opened->files());
   } else {
-    opened = sequences_of(open_files(patterns, key, opening), data, packing_of(data), opening.labelling, options);
+    opened = sequences_of(open_files(patterns, key, context), data, packing_of(data), context.labelling, options);
   }
-  opened->keep_in(opening.memory);
+  opened->keep_in(context.memory);
   return opened;
 }
 
@@ -124,19 +124,19 @@ bool names_documents(const Recipe::Data& data) {
   });
 }
 
-std::string hash_of_contents(std::span<const comm::Seen> seen) {
-  if (seen.empty()) return {};
+std::string hash_of_contents(std::span<const comm::FileFingerprint> files) {
+  if (files.empty()) return {};
   std::string fingerprints;
-  for (const comm::Seen& file : seen) fingerprints += file.fingerprint + '\n';
+  for (const comm::FileFingerprint& file : files) fingerprints += file.fingerprint + '\n';
   return fmt::format("{:016x}", XXH3_64bits(fingerprints.data(), fingerprints.size()));
 }
 
 std::string validation_hash(const Recipe::Data& data) {
   constexpr const char* kKey = "data.validation";
-  std::vector<comm::Seen> seen;
+  std::vector<comm::FileFingerprint> files;
   for (const fs::path& path : expand_patterns(data.validation, kKey))
-    seen.push_back(TokenFile(path, std::nullopt).seen(kKey));
-  return hash_of_contents(seen);
+    files.push_back(TokenFile(path, std::nullopt).fingerprint(kKey));
+  return hash_of_contents(files);
 }
 
 std::uint64_t most_validation_sequences(const Recipe& recipe) {
@@ -144,7 +144,7 @@ std::uint64_t most_validation_sequences(const Recipe& recipe) {
   return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
 }
 
-OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
+OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
   facts.index_bytes = facts.validation_index_bytes = 0;
@@ -201,26 +201,26 @@ std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData
   return all > 0 ? std::optional(all) : std::nullopt;
 }
 
-Batches open_training_data(const Recipe& recipe, const Opening& opening,
+Batches open_training_data(const Recipe& recipe, const OpenContext& context,
                            std::vector<std::unique_ptr<Sequences>> opened) {
   const Recipe::Data& data = recipe.data;
   opened.resize(data.train.size());
   std::vector<Source> sources;
   for (std::size_t i = 0; i < data.train.size(); ++i)
     sources.push_back(
-        {take_up(std::move(opened[i]), data.train[i].files, "data.train", data, opening, training_options(i)),
+        {take_up(std::move(opened[i]), data.train[i].files, "data.train", data, context, training_options(i)),
          data.train[i].weight});
   return {std::move(sources), data.seq_len, recipe.training.micro_batch_size, data.order, recipe.training.seed};
 }
 
-std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
+std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const OpenContext& context,
                                                 std::unique_ptr<Sequences> opened) {
-  return take_up(std::move(opened), recipe.data.validation, "data.validation", recipe.data, opening,
+  return take_up(std::move(opened), recipe.data.validation, "data.validation", recipe.data, context,
                  validation_options(recipe));
 }
 
-void check_validation_data(const Recipe& recipe, const Opening& opening) {
-  const auto files = open_files(recipe.data.validation, "data.validation", opening);
+void check_validation_data(const Recipe& recipe, const OpenContext& context) {
+  const auto files = open_files(recipe.data.validation, "data.validation", context);
   const bool packs = packing_of(recipe.data) == Packing::documents;
   if (!packs) refuse_masks(files);
   for (const TokenFile& file : files) {

@@ -38,35 +38,35 @@ struct OpenedData {
 // actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
 // token, if not given. If data cannot be opened, throws Error with the facts of those that could; missing files that
 // need not be opened here are left to the run.
-OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
+OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
 // The inputs of opening data, and the results for comparison between ranks.
-struct Opening {
+struct OpenContext {
   std::int64_t vocabulary;  // the model's
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
-  std::vector<comm::Seen>& seen;
+  std::vector<comm::FileFingerprint>& fingerprints;
   // The memory for what sequences keep (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
 
 // The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: the part of it that
-// settle_data() opened; packed here if necessary.
+// resolve_data() opened; packed here if necessary.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
-// Opens data.train, packed by data.packing. `opened`: what settle_data() opened of it. Throws Error if a file is wrong
+// Opens data.train, packed by data.packing. `opened`: what resolve_data() opened of it. Throws Error if a file is wrong
 // or contains nothing to learn.
-Batches open_training_data(const Recipe& recipe, const Opening& opening,
+Batches open_training_data(const Recipe& recipe, const OpenContext& context,
                            std::vector<std::unique_ptr<Sequences>> opened = {});
 // Opens data.validation: every label once, up to the number of sequences that the run evaluates.
-std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
+std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const OpenContext& context,
                                                 std::unique_ptr<Sequences> opened = {});
 // Makes the same checks for a run that does not evaluate, without reading anything into memory. Labels and lengths are
 // not checked.
-void check_validation_data(const Recipe& recipe, const Opening& opening);
+void check_validation_data(const Recipe& recipe, const OpenContext& context);
 // XXH3-64 of the contents of files that were opened, wherever they are, 16 hex digits; empty if there are none.
-std::string hash_of_contents(std::span<const comm::Seen> seen);
+std::string hash_of_contents(std::span<const comm::FileFingerprint> files);
 // That of the files of data.validation, which need not be open.
 std::string validation_hash(const Recipe::Data& data);
 // The most sequences of data.validation that an evaluation of the run reads.

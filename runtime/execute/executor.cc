@@ -65,13 +65,14 @@ void Executor::prepare(const device::Optimizer& optimizer) {
     }
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
     events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
-  site_.emplace(Site{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.over()});
-  site_->received.resize(plan.tasks.size());
+  context_.emplace(TaskContext{plan, model_, optimizer, plan.mesh().at(rank_), storage_, queues_.communicators()});
+  context_->received.resize(plan.tasks.size());
   refill();
   if (is_gpu())
     for (const auto& unit : model_.units)
       if (std::string text = unit->set_up(queues_.of(LaneId::compute)); !text.empty()) attention_ = std::move(text);
-  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() && queues_.over().gradients.can_be_recorded())
+  if (StepGraph::possible(plan) && queues_.gather->can_be_recorded() &&
+      queues_.communicators().gradients.can_be_recorded())
     graph_.emplace(plan, queues_.lanes);
 }
 
@@ -104,19 +105,19 @@ void Executor::refill() {
 }
 
 device::StepResult Executor::step(const device::StepScalars& scalars, std::uint64_t requests) {
-  border_.set(scalars, requests);
+  boundary_.set(scalars, requests);
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
     // Tasks that this step leaves out have no spans in it, but an earlier step's may still be writing theirs.
-    if (plan_.cyclic && !has_pending_ && steps_ > 0) settle();
+    if (plan_.cyclic && !has_pending_ && steps_ > 0) synchronize();
     if (!launch_graph()) issue_step();
-    if (timed_) settle();
+    if (timed_) synchronize();
   });
   ++steps_;
-  if (keeper_) keeper_->stepped();
+  if (publisher_) publisher_->stepped();
   saver_ = nullptr;
   has_pending_ = plan_.cyclic && !skipped();
-  return border_.state().result;
+  return boundary_.state().result;
 }
 
 void Executor::issue_step() {
@@ -150,11 +151,11 @@ void Executor::issue_due() {
 void Executor::issue(std::size_t t) {
   const Task& task = plan_.tasks[t];
   if (task.lane == LaneId::host) {
-    if (keeper_) keeper_->begin(t, steps_, now_ns());
+    if (publisher_) publisher_->begin(t, steps_, now_ns());
     for (const int other : task.waits) wait(task, other);
     if (task.kind == TaskKind::host_write) collect(false);
-    border_.run(task);
-    if (keeper_) keeper_->end(t, steps_, now_ns());
+    boundary_.run(task);
+    if (publisher_) publisher_->end(t, steps_, now_ns());
     return;
   }
   Lane& lane = lane_of(task);
@@ -168,9 +169,9 @@ void Executor::issue(std::size_t t) {
   if (saved && !recording_) wait_for_saves(t);
   // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped in timed steps alone.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
-                       (timed_ || !is_gpu() || !borders_.continues[index(task.lane)]);
+                       (timed_ || !is_gpu() || !boundaries_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);
-  run_of(task.kind)(*site_, task, lane);
+  run_of(task.kind)(*context_, task, lane);
   mark(lane, t, stamped, false);
   if (awaited_[t]) lane.record(events_[t]);
   issued_[t] = true;
@@ -180,15 +181,15 @@ void Executor::issue(std::size_t t) {
 // are issued.
 void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
-  if (!keeper_ || recording_ || on_gpu(plan_.tasks[t])) {
+  if (!publisher_ || recording_ || on_gpu(plan_.tasks[t])) {
     if (time) lane.stamp(time);
-    if (keeper_ && !recording_ && begins) keeper_->issued(t, steps_, now_ns());
+    if (publisher_ && !recording_ && begins) publisher_->issued(t, steps_, now_ns());
     return;
   }
-  comm::host_work(lane, [keeper = &*keeper_, t, step = steps_, time, begins](device::cpu::Team&) {
+  comm::host_work(lane, [publisher = &*publisher_, t, step = steps_, time, begins](device::cpu::Team&) {
     const std::int64_t now = now_ns();
     if (time) *time = now;
-    begins ? keeper->begin(t, step, now) : keeper->end(t, step, now);
+    begins ? publisher->begin(t, step, now) : publisher->end(t, step, now);
   });
 }
 
@@ -239,8 +240,8 @@ void Executor::wait_for_saves(std::size_t t) {
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !borders_.continues[lane] &&
-        borders_.begins_early[lane] == early)
+    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !boundaries_.continues[lane] &&
+        boundaries_.begins_early[lane] == early)
       queues_.lanes[lane]->synchronize();
 }
 
@@ -250,15 +251,15 @@ bool Executor::launch_graph() {
   if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
     if (plan_.tasks[t].lane == LaneId::checkpoint && issued_[t] && !events_[t].passed()) return false;
-  settle();
+  synchronize();
   if (!graph_->recorded() && !record_graph()) return false;
   std::size_t t = 0;
   const auto run_host = [&] {
     for (; t < plan_.tasks.size() && !on_gpu(plan_.tasks[t]); ++t)
       if (plan_.tasks[t].lane == LaneId::host) {
-        if (keeper_) keeper_->begin(t, steps_, now_ns());
-        border_.run(plan_.tasks[t]);
-        if (keeper_) keeper_->end(t, steps_, now_ns());
+        if (publisher_) publisher_->begin(t, steps_, now_ns());
+        boundary_.run(plan_.tasks[t]);
+        if (publisher_) publisher_->end(t, steps_, now_ns());
       }
   };
   run_host();
@@ -268,7 +269,7 @@ bool Executor::launch_graph() {
   first.synchronize();
   while (t < plan_.tasks.size() && on_gpu(plan_.tasks[t])) ++t;
   run_host();
-  site_->moved += moved_by_graph_;
+  context_->moved += moved_by_graph_;
   ++graph_steps_;
   ++steps_since_spans_;
   return true;
@@ -276,7 +277,7 @@ bool Executor::launch_graph() {
 
 // Recording runs nothing, so the bytes it counts are kept for launches and not added to io_bytes().
 bool Executor::record_graph() {
-  const IoBytes moved = std::exchange(site_->moved, {});
+  const IoBytes moved = std::exchange(context_->moved, {});
   forget_events();
   recording_ = true;
   const bool done = graph_->record([this] {
@@ -285,7 +286,7 @@ bool Executor::record_graph() {
   });
   recording_ = false;
   forget_events();
-  moved_by_graph_ = std::exchange(site_->moved, moved);
+  moved_by_graph_ = std::exchange(context_->moved, moved);
   return done;
 }
 
@@ -296,13 +297,13 @@ void Executor::forget_events() {
 
 std::span<const float> Executor::generate(std::size_t first, std::size_t rows) {
   STRATA_CHECK_LE(rows, plan_.tokens);
-  site_->generation = {first, rows};
+  context_->generation = {first, rows};
   (void)step({}, 0);
-  return border_.logits();
+  return boundary_.logits();
 }
 
 std::span<const float> Executor::scores() const {
-  return border_.scores();
+  return boundary_.scores();
 }
 
 std::span<const std::byte> Executor::gather_chunks() {
@@ -319,12 +320,12 @@ void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> tabl
 
 void Executor::drain() {
   or_abort([&] {
-    settle();
+    synchronize();
     if (!has_pending_) return;
     draining_ = true;  // spans() must remain those of a step
     issue_due();
     draining_ = false;
-    settle();
+    synchronize();
   });
   has_pending_ = false;
   held_.add_up();
@@ -332,7 +333,7 @@ void Executor::drain() {
 
 void Executor::save_during_next_step(Saver& saver) {
   saver_ = &saver;
-  site_->saver = &saver;
+  context_->saver = &saver;
   held_.begin();
 }
 

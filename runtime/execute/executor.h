@@ -25,8 +25,8 @@
 #include "runtime/execute/places.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
-#include "runtime/tasks/border.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/step_boundary.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -42,7 +42,7 @@ class Executor {
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
-  models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
+  models::BatchRows batch(int micro_batch) { return boundary_.batch(micro_batch); }
 
   // Runs one step until the host has read its results. Work on which these do not depend continues; the next step or
   // drain() waits for it. `requests` are summed over the ranks, and all of them see the sum (StepResult::requests).
@@ -62,10 +62,10 @@ class Executor {
   std::span<const std::byte> gather_chunks();
 
   // The first unit with non-finite output in the last step; -1: none.
-  int first_nonfinite_unit() const { return border_.first_nonfinite_unit(); }
+  int first_nonfinite_unit() const { return boundary_.first_nonfinite_unit(); }
   // The sum of losses over the labels in this rank's micro-batches of the last step.
-  const device::ExactSum& loss_sum() const { return border_.losses().loss; }
-  bool skipped() const { return border_.state().scalars.skip != 0; }
+  const device::ExactSum& loss_sum() const { return boundary_.losses().loss; }
+  bool skipped() const { return boundary_.state().scalars.skip != 0; }
 
   // When each task ran in the newest step that was issued task by task; {0, 0}: left out. Complete after drain(), or
   // after a step for which time_next_step() was called. steps_since_spans: steps launched as a graph since then.
@@ -81,7 +81,7 @@ class Executor {
   // Bytes sent by this rank so far; exact after drain().
   comm::CommBytes comm_bytes() const { return queues_.sent(); }
   // Bytes read from and written to the other tiers so far.
-  const IoBytes& io_bytes() const { return site_->moved; }
+  const IoBytes& io_bytes() const { return context_->moved; }
   // How long proving the plan took.
   double validate_ms() const { return validate_ms_; }
   // How the drives of the nvme tier are accessed, and why not in a faster way (Swap::describe); empty if there is no
@@ -92,7 +92,7 @@ class Executor {
   // step after one of that plan's.
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
-  void settle() { queues_.settle(); }
+  void synchronize() { queues_.synchronize(); }
   // The same; in a cyclic plan it also runs the update that the step left. Call it before anything but the next step
   // uses the state, spans() or comm_bytes().
   void drain();
@@ -109,7 +109,7 @@ class Executor {
   double held_ms() const { return held_.ms(); }
 
   // Starts reporting the lanes' progress to `places`. Call it before the first step; `done`: steps of earlier runs.
-  void publish(RankPlaces& places, std::int64_t done) { keeper_.emplace(plan_, places, done); }
+  void publish(RankPlaces& places, std::int64_t done) { publisher_.emplace(plan_, places, done); }
 
   // Sets the algorithms of products (device/algorithm_table.h); null: no table. Call it before the first step.
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
@@ -159,12 +159,13 @@ class Executor {
   AbortToken& abort_;
   device::FaultWatch fault_watch_{plan_.device, rank_, abort_};
   Storage storage_;
-  Border border_{plan_, model_, storage_};
+  StepBoundary boundary_{plan_, model_, storage_};
   std::unique_ptr<Queues> own_;  // null: queues_ are another executor's
   Queues& queues_;
   ChunkGather chunks_{plan_, storage_, *queues_.gather};
-  const LaneBorders borders_ = lane_borders(plan_);  // GPU lanes that continue are not waited for between steps
-  std::optional<Site> site_;
+  // GPU lanes that continue are not waited for between steps.
+  const LaneBoundaries boundaries_ = lane_boundaries(plan_);
+  std::optional<TaskContext> context_;
   std::vector<device::Event> events_;  // by task
   // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
   std::vector<bool> awaited_ = std::vector<bool>(plan_.tasks.size()), issued_ = awaited_;
@@ -172,7 +173,7 @@ class Executor {
   HeldTime held_{plan_.tasks.size()};
   MemoryMeter meter_{plan_};
   std::vector<std::string> names_;  // by task
-  std::optional<PlaceKeeper> keeper_;
+  std::optional<PlacePublisher> publisher_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;      // the last step's update is still to be done
@@ -185,9 +186,9 @@ class Executor {
   IoBytes moved_by_graph_{};  // by one launch
 };
 
-// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which Border
-// runs.
-using RunTask = void (*)(Site& site, const Task& task, device::Lane& lane);
+// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which
+// StepBoundary runs.
+using RunTask = void (*)(TaskContext& context, const Task& task, device::Lane& lane);
 RunTask run_of(TaskKind kind);
 
 }  // namespace strata::runtime

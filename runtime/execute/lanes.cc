@@ -55,7 +55,7 @@ comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::Wo
   return opened_.back().communicator.get();
 }
 
-void Queues::settle() const {
+void Queues::synchronize() const {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     if (lanes[lane] && static_cast<LaneId>(lane) != LaneId::checkpoint) lanes[lane]->synchronize();
 }
@@ -77,7 +77,7 @@ std::array<bool, kLanes> lanes_that_continue(const StepPlan& plan) {
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
     before[t] = std::exchange(last[index(task.lane)], static_cast<int>(t));
-    if (task.border && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
+    if (task.boundary && task.when == When::always) awaited.insert(awaited.end(), task.waits.begin(), task.waits.end());
   }
   while (!awaited.empty()) {
     const int t = awaited.back();
@@ -97,13 +97,13 @@ std::array<bool, kLanes> lanes_that_continue(const StepPlan& plan) {
 
 }  // namespace
 
-LaneBorders lane_borders(const StepPlan& plan) {
-  LaneBorders borders{.continues = lanes_that_continue(plan)};
+LaneBoundaries lane_boundaries(const StepPlan& plan) {
+  LaneBoundaries boundaries{.continues = lanes_that_continue(plan)};
   for (const Task& task : plan.tasks) {
     if (task.kind == TaskKind::host_write) break;
-    borders.begins_early[index(task.lane)] = true;
+    boundaries.begins_early[index(task.lane)] = true;
   }
-  return borders;
+  return boundaries;
 }
 
 bool StepGraph::possible(const StepPlan& plan) {

@@ -13,7 +13,7 @@
 #include "device/lane.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -28,14 +28,14 @@ struct Queues {
 
   device::Lane& of(LaneId lane) const { return *lanes[static_cast<std::size_t>(lane)]; }
   // Waits for all queued work except a checkpoint's. Throws Aborted.
-  void settle() const;
-  // Bytes sent by this rank so far; exact after settle().
+  void synchronize() const;
+  // Bytes sent by this rank so far; exact after synchronize().
   comm::CommBytes sent() const;
 
   Lanes lanes;
   comm::Communicator* gather = nullptr;  // over all ranks, in their order
   // The tasks' communicators. A group of this rank alone exchanges nothing; all ranks stand in for it (group_of).
-  Communicators over() const {
+  Communicators communicators() const {
     return {*parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_, *stage_backward_};
   }
 
@@ -54,7 +54,7 @@ struct Queues {
 };
 
 // How each lane behaves between two steps.
-struct LaneBorders {
+struct LaneBoundaries {
   // Whether the next step may begin before the lane's last task has ended, because the boundary tasks (what the host
   // reads and writes, and its copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait
   // for host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
@@ -62,7 +62,7 @@ struct LaneBorders {
   // Whether some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
   std::array<bool, kLanes> begins_early{};
 };
-LaneBorders lane_borders(const StepPlan& plan);
+LaneBoundaries lane_boundaries(const StepPlan& plan);
 
 // The device's work of a step, between host_write and host_read, recorded once and launched in one call per step. Work
 // that crosses the step's boundary is ordered by the launches: one begins when the previous one has ended.

@@ -8,7 +8,7 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // Moves the estimate up or down by a tenth of itself for each duration. It converges to about the median, and outliers
 // weigh no more than other runs.
-void settle(std::int64_t& typical, std::int64_t took) {
+void update_median(std::int64_t& typical, std::int64_t took) {
   typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
 }
 
@@ -20,16 +20,16 @@ void RankPlaces::enter(Phase now_in) {
   phase.store(now_in, kRelaxed);
 }
 
-PlaceKeeper::PlaceKeeper(const StepPlan& plan, RankPlaces& places, std::int64_t first)
+PlacePublisher::PlacePublisher(const StepPlan& plan, RankPlaces& places, std::int64_t first)
     : plan_(plan), places_(places), first_(first), typical_(plan.tasks.size()) {
   places.step.store(first, kRelaxed);
 }
 
-RankPlaces::OfLane& PlaceKeeper::lane_of(std::size_t task) {
+RankPlaces::OfLane& PlacePublisher::lane_of(std::size_t task) {
   return places_.lanes[static_cast<std::size_t>(plan_.tasks[task].lane)];
 }
 
-void PlaceKeeper::begin(std::size_t task, std::int64_t step, std::int64_t now) {
+void PlacePublisher::begin(std::size_t task, std::int64_t step, std::int64_t now) {
   if (plan_.tasks[task].kind == TaskKind::host_write) host_wrote_ = now;
   RankPlaces::OfLane& lane = lane_of(task);
   lane.since.store(now, kRelaxed);
@@ -37,7 +37,7 @@ void PlaceKeeper::begin(std::size_t task, std::int64_t step, std::int64_t now) {
   lane.place.store(packed({first_ + step + 1, static_cast<int>(task), true}), kRelaxed);
 }
 
-void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
+void PlacePublisher::end(std::size_t task, std::int64_t step, std::int64_t now) {
   RankPlaces::OfLane& lane = lane_of(task);
   const std::int64_t began = lane.since.load(kRelaxed), took = now - began;
   const std::uint64_t place = packed({first_ + step + 1, static_cast<int>(task), false});
@@ -46,26 +46,26 @@ void PlaceKeeper::end(std::size_t task, std::int64_t step, std::int64_t now) {
   done.lane.store(static_cast<std::uint32_t>(plan_.tasks[task].lane), kRelaxed);
   done.begin.store(began, kRelaxed);
   done.end.store(now, kRelaxed);
-  settle(typical_[task], took);
+  update_median(typical_[task], took);
   if (plan_.tasks[task].lane == LaneId::compute) compute_.fetch_add(took, kRelaxed);
   lane.since.store(now, kRelaxed);
   lane.place.store(place, kRelaxed);
 }
 
-void PlaceKeeper::issued(std::size_t task, std::int64_t step, std::int64_t now) {
+void PlacePublisher::issued(std::size_t task, std::int64_t step, std::int64_t now) {
   RankPlaces::OfLane& lane = lane_of(task);
   lane.since.store(now, kRelaxed);
   lane.typical.store(0, kRelaxed);
   lane.place.store(packed({first_ + step + 1, static_cast<int>(task), true}), kRelaxed);
 }
 
-void PlaceKeeper::stepped() {
+void PlacePublisher::stepped() {
   const std::int64_t counted = compute_.exchange(0, kRelaxed);
   // GPU lanes do not report durations. The time from the host's write to its read covers their work except the update.
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
   places_.step.fetch_add(1, kRelaxed);
-  if (host_wrote_ != 0) settle(typical_step_, now - host_wrote_);
+  if (host_wrote_ != 0) update_median(typical_step_, now - host_wrote_);
   places_.typical.store(typical_step_, kRelaxed);
   if (plan_.device.kind == device::Kind::cpu) return;
   // GPU lanes do not report the end of a task either.

@@ -63,10 +63,10 @@ struct RankPlaces {
 };
 
 // Writes a rank's places for its executor. Each lane calls begin() and end() of its own tasks, in order.
-class PlaceKeeper {
+class PlacePublisher {
  public:
   // Numbers its steps from 0; `first` steps were done in earlier runs.
-  PlaceKeeper(const StepPlan& plan, RankPlaces& places, std::int64_t first);
+  PlacePublisher(const StepPlan& plan, RankPlaces& places, std::int64_t first);
 
   // The lane calls these as the task begins and ends, at time `now`.
   void begin(std::size_t task, std::int64_t step, std::int64_t now);

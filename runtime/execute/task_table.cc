@@ -1,5 +1,4 @@
 #include "runtime/execute/executor.h"
-#include "runtime/tasks/border.h"
 #include "runtime/tasks/collectives/activations.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"
@@ -8,6 +7,7 @@
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
 #include "runtime/tasks/stage_link.h"
+#include "runtime/tasks/step_boundary.h"
 #include "runtime/tasks/unpack.h"
 #include "runtime/tasks/update.h"
 

@@ -171,7 +171,7 @@ double exchange_gb_per_s(const Machine& m) {
 }
 
 // Scales the speeds if another number of ranks shares the machine: each rank has `part` of what a measured rank had.
-void share_out(MachineProfile& p, double part) {
+void scale_speeds(MachineProfile& p, double part) {
   for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
                         &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})
     *whole *= part;
@@ -307,9 +307,9 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.host_update_bytes_per_s = m.host_update_gb_per_s.value_or(m.optimizer_gb_per_s[moments]) * part * 1e9;
     p.read_bytes_per_s *= part;
     p.write_bytes_per_s *= part;
-    if (part < 1) share_out(p, part);
+    if (part < 1) scale_speeds(p, part);
   } else {
-    share_out(p, part);
+    scale_speeds(p, part);
   }
   return p;
 }

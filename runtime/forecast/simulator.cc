@@ -336,7 +336,7 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
   return exposed;
 }
 
-std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int stage) {
+std::vector<std::int64_t> send_times(std::span<const SimulatedStage> stages, int stage) {
   std::map<std::pair<int, LaneId>, std::vector<std::int64_t>> sent;  // by sender and lane
   for (const auto& [plan, spans] : stages)
     for (std::size_t t = 0; t < plan->tasks.size(); ++t)
@@ -352,7 +352,7 @@ std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int
 }
 
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
-                           int last_task, std::span<const std::int64_t> departures) {
+                           int last_task, std::span<const std::int64_t> send_times) {
   BoundSeconds path{};
   const auto add = [&](int task, double seconds) {
     const BoundSeconds alone = seconds_of(plan.tasks[index(task)], machine);
@@ -376,7 +376,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
       const std::int64_t arrived = span.end - static_cast<std::int64_t>(alone * 1e9);
       const int own = last_compute(plan, spans, at, arrived);
       const std::int64_t free = own < 0 ? std::min<std::int64_t>(0, arrived) : spans[index(own)].end;
-      const std::int64_t sent = departures.empty() ? arrived : std::clamp(departures[index(at)], free, arrived);
+      const std::int64_t sent = send_times.empty() ? arrived : std::clamp(send_times[index(at)], free, arrived);
       path[static_cast<std::size_t>(Bound::stages)] += static_cast<double>(sent - free) * 1e-9;
       path[static_cast<std::size_t>(Bound::communication)] += static_cast<double>(arrived - sent) * 1e-9;
       at = own;

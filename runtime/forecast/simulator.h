@@ -98,12 +98,12 @@ struct SimulatedStage {
 // The time until the next step can begin in all stages.
 double makespan_s(std::span<const SimulatedStage> stages);
 // When the messages that a stage receives began to be sent, by task, in ns; of other tasks 0.
-std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int stage);
+std::vector<std::int64_t> send_times(std::span<const SimulatedStage> stages, int stage);
 
 // The step's time by resource, over the tasks of its critical path: each is the last for which the next one waited. The
-// path ends with `last_task`; -1: with last_awaited(). With `departures`, a wait for a message that is already on its
+// path ends with `last_task`; -1: with last_awaited(). With `send_times`, a wait for a message that is already on its
 // way is communication, and not a wait for another stage.
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
-                           int last_task = -1, std::span<const std::int64_t> departures = {});
+                           int last_task = -1, std::span<const std::int64_t> send_times = {});
 
 }  // namespace strata::runtime

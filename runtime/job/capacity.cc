@@ -30,29 +30,29 @@ constexpr std::size_t kStagedCommunicators = 5;
 
 }  // namespace
 
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
-  if (seat.device.kind != device::Kind::cpu) {
-    const std::size_t there = memory.device ? *memory.device : device_memory(seat);
+  if (rank_device.device.kind != device::Kind::cpu) {
+    const std::size_t there = memory.device ? *memory.device : device_memory(rank_device);
     if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be queried: set memory.device");
-    const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
+    const std::size_t peers = rank_device.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t reserve = memory.device ? 0 : std::max(kReserve, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, reserve), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
         kUnlimited,
-        seat.device};
+        rank_device.device};
   }
   const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
   const bool both = memory.device && memory.host;
   return {{device, host, std::numeric_limits<std::size_t>::max()}, both ? device + host : std::max(device, available)};
 }
 
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
-  Capacity capacity = capacity_of(memory, ranks_on_node, seat);
-  Capacity there = capacity_of({}, ranks_on_node, seat);
-  if (memory.device && seat.device.kind != device::Kind::cpu) there.tier[0] = device_memory(seat);
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device) {
+  Capacity capacity = capacity_of(memory, ranks_on_node, rank_device);
+  Capacity there = capacity_of({}, ranks_on_node, rank_device);
+  if (memory.device && rank_device.device.kind != device::Kind::cpu) there.tier[0] = device_memory(rank_device);
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
   capacity.together = std::min(capacity.together, there.together);
@@ -123,7 +123,7 @@ std::uint64_t available_memory(const fs::path& root) {
   return available;
 }
 
-Seat choose_seat(DeviceKind kind, int node_rank) {
+RankDevice choose_rank_device(DeviceKind kind, int node_rank) {
   if (kind == DeviceKind::cpu) return {};
   device::Gpus found = device::find_gpus();
   if (!found.usable()) {
@@ -137,25 +137,25 @@ Seat choose_seat(DeviceKind kind, int node_rank) {
   return {own.device, own.uuid};
 }
 
-Seat planned_seat(DeviceKind kind) {
-  if (kind != DeviceKind::cuda) return choose_seat(kind, 0);
+RankDevice planned_rank_device(DeviceKind kind) {
+  if (kind != DeviceKind::cuda) return choose_rank_device(kind, 0);
   return {{device::Kind::cuda, 0}, {}};
 }
 
-std::string describe(const Seat& seat) {
-  if (seat.device.kind == device::Kind::cpu) return device::cpu::describe();
+std::string describe(const RankDevice& rank_device) {
+  if (rank_device.device.kind == device::Kind::cpu) return device::cpu::describe();
   std::string name = "a GPU";
   for (const device::Gpu& gpu : device::find_gpus().gpus)
-    if (gpu.device == seat.device) name = gpu.name;
-  return fmt::format("{} (GPU {}{})", name, seat.device.ordinal,
-                     seat.sharing > 1 ? fmt::format(", shared by {} ranks", seat.sharing) : "");
+    if (gpu.device == rank_device.device) name = gpu.name;
+  return fmt::format("{} (GPU {}{})", name, rank_device.device.ordinal,
+                     rank_device.sharing > 1 ? fmt::format(", shared by {} ranks", rank_device.sharing) : "");
 }
 
-std::size_t device_memory(const Seat& seat) {
+std::size_t device_memory(const RankDevice& rank_device) {
   for (device::Gpu& gpu : device::find_gpus().gpus) {
-    if (gpu.device != seat.device) continue;
+    if (gpu.device != rank_device.device) continue;
     device::probe_gpu(gpu);
-    return (gpu.problem.empty() ? gpu.available : gpu.memory) / static_cast<std::size_t>(seat.sharing);
+    return (gpu.problem.empty() ? gpu.available : gpu.memory) / static_cast<std::size_t>(rank_device.sharing);
   }
   return 0;
 }

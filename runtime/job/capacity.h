@@ -13,27 +13,27 @@
 
 namespace strata::runtime {
 
-// The seat of a rank: the device chosen by device.kind, and how many ranks share the same GPU, once the ranks have
-// exchanged that.
-struct Seat {
+// The device of a rank, chosen by device.kind, and how many ranks share the same GPU, once the ranks have exchanged
+// that.
+struct RankDevice {
   device::Device device;
   std::string gpu;  // its UUID; empty on the CPU
   int sharing = 1;
 };
 
-// Returns the seat of rank `node_rank` of this node; ranks take the node's GPUs in turn. `automatic` takes GPUs if any
-// can be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.
-Seat choose_seat(DeviceKind kind, int node_rank);
+// Returns the device of rank `node_rank` of this node; ranks take the node's GPUs in turn. `automatic` takes GPUs if
+// any can be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.
+RankDevice choose_rank_device(DeviceKind kind, int node_rank);
 
-// The seat for planning alone: device.kind = cuda plans for a GPU even if this machine has none.
-Seat planned_seat(DeviceKind kind);
+// The device for planning alone: device.kind = cuda plans for a GPU even if this machine has none.
+RankDevice planned_rank_device(DeviceKind kind);
 
 // "AMD EPYC (AVX-512, ...)", "NVIDIA H200 (GPU 0, shared by 2 ranks)".
-std::string describe(const Seat& seat);
+std::string describe(const RankDevice& rank_device);
 
-// Bytes of the seat's device that its rank may use: the free memory now, or the total if that cannot be queried, or 0
-// if it is unknown here. This call starts the GPU.
-std::size_t device_memory(const Seat& seat);
+// Bytes of the device that the rank may use: the free memory now, or the total if that cannot be queried, or 0 if it is
+// unknown here. This call starts the GPU.
+std::size_t device_memory(const RankDevice& rank_device);
 
 // The device that a rank uses, and the bytes that it may use in each tier. `together` limits device and host, which are
 // one memory on the CPU.
@@ -48,10 +48,10 @@ struct Capacity {
 // Returns memory.* if the recipe sets it. Otherwise the host has what the system has available now, divided by
 // `ranks_on_node`, and a GPU has its free memory, divided by the ranks that share it, less 1 GiB or 1/32 for its
 // libraries. Throws Error{usage} if the memory is unknown and memory.device is not set.
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
+Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device = {});
 
 // As capacity_of(), but for a run on this machine: limited to the machine's memory, even if the recipe sets more.
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat);
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
 

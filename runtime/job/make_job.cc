@@ -187,7 +187,7 @@ std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose) 
   return purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1;
 }
 
-bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
+bool will_evaluate(const Recipe& recipe, const StartPoint& from) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (from.step == 0 && evaluation.at_start && !from.evaluated) return true;
   if (evaluation.every == 0) return false;
@@ -216,7 +216,7 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
 namespace {
 
 // `all_waits`: also of a plan that does not fit.
-Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
+Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const StartPoint& from,
              int rank, std::vector<UnitRange> split, bool all_waits) {
   const Recipe& recipe = workload.recipe;
   // Groups and stages matter in training only.
@@ -253,7 +253,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
   if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
     job.notes.push_back(note_of_quantised_files(*job.model));
-  job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
+  job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,
          "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate: "
@@ -262,7 +262,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   require_groups(recipe.zero, mesh, workload.nodes);
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<BetweenSteps> evaluation, generation;
-  if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
+  if (purpose == Purpose::train && will_evaluate(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts) {
       models::RunShape answers = shape_of(workload, capacity.device, Purpose::generate);
@@ -351,7 +351,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
 
 }  // namespace
 
-Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const StartPoint& from,
              int rank, std::vector<UnitRange> split) {
   return plan_job(workload, ranks, capacity, purpose, from, rank, std::move(split), true);
 }

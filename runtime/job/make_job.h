@@ -20,13 +20,13 @@ namespace strata::runtime {
 // the generation of one sequence of at most data.seq_len tokens.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// The beginning of a training run: after which step, and whether the evaluation due at that step has been made.
-struct Beginning {
+// Where a training run starts: after which step, and whether the evaluation due at that step has been made.
+struct StartPoint {
   std::int64_t step = 0;
   bool evaluated = false;
 };
 // Whether an evaluation is due at `from` or later (PeriodicEvaluation::due).
-bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
+bool will_evaluate(const Recipe& recipe, const StartPoint& from);
 
 // Builds the model and plans the step for the capacity's device. Throws Error{usage} and Error{corrupt}.
 // - Workspaces are sized for all cores that the CPU quota (cpu_quota) leaves, however the ranks share them.
@@ -38,7 +38,7 @@ bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
 // - The plan is that of the pipeline stage of rank `rank`. The stages have the units of `split` (StepPlan::stages); if
 //   it is empty, those that the recipe gives, or the fastest split that fits (balanced_split).
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
-             const Beginning& from = {}, int rank = 0, std::vector<UnitRange> split = {});
+             const StartPoint& from = {}, int rank = 0, std::vector<UnitRange> split = {});
 // The same in less time for a search: the tasks of a plan that does not fit have no waits.
 Job draft_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 // A training's jobs, one for the first rank of each pipeline stage.

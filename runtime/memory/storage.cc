@@ -83,48 +83,48 @@ models::ElementRange Storage::held(std::size_t unit, StateKind kind) const {
 }
 
 bool Storage::has_state(StateKind kind) const {
-  const auto any = [&](int Home::*buffer) {
-    return std::ranges::any_of(plan_.homes, [&](const Home& home) { return home.*buffer >= 0; });
+  const auto any = [&](int StateBuffers::*buffer) {
+    return std::ranges::any_of(plan_.state_buffers, [&](const StateBuffers& buffers) { return buffers.*buffer >= 0; });
   };
   switch (kind) {
     case StateKind::master:
-      return any(&Home::master) || plan_.dtype == DType::fp32;
+      return any(&StateBuffers::master) || plan_.dtype == DType::fp32;
     case StateKind::moment1:
-      return any(&Home::moment1);
+      return any(&StateBuffers::moment1);
     case StateKind::moment2:
-      return any(&Home::moment2);
+      return any(&StateBuffers::moment2);
     case StateKind::parameters:
       return true;
     case StateKind::frozen:
-      return any(&Home::frozen);
+      return any(&StateBuffers::frozen);
     case StateKind::quantised:
-      return any(&Home::quantised);
+      return any(&StateBuffers::quantised);
   }
   return false;
 }
 
 // The place of the first bytes of [begin, begin + bytes) in the held state, as many as are contiguous.
 Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
-  const Home& home = plan_.homes[unit];
+  const StateBuffers& buffers = plan_.state_buffers[unit];
   const auto place = [&](int buffer, std::size_t offset, std::size_t there) -> Place {
     const Buffer& b = plan_.buffers[index(buffer)];
     STRATA_CHECK_LE(offset + there, b.bytes);
     return {b.tier, b.offset + offset, there};
   };
-  if (kind == StateKind::parameters || is_frozen(kind)) return place(home.of(pool_of(kind)), begin, bytes);
+  if (kind == StateKind::parameters || is_frozen(kind)) return place(buffers.of(pool_of(kind)), begin, bytes);
   const std::size_t part = held(unit, kind).begin;
   if (kind == StateKind::master) {
-    if (home.master >= 0) return place(home.master, begin, bytes);
+    if (buffers.master >= 0) return place(buffers.master, begin, bytes);
     const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32: the parameters are the master
-    return place(home.parameters, device::fp32_bytes(part - first) + begin, bytes);
+    return place(buffers.parameters, device::fp32_bytes(part - first) + begin, bytes);
   }
   const UnitLayout& u = plan_.layout.units[unit];
   for (std::size_t chunk = 0;; ++chunk) {
-    STRATA_CHECK_LE(chunk + 2, home.slots.size());
-    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.parts_of(unit).size());
+    STRATA_CHECK_LE(chunk + 2, buffers.slots.size());
+    const std::size_t from = chunk * buffers.chunk, to = std::min(from + buffers.chunk, plan_.parts_of(unit).size());
     const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
     if (begin < last)
-      return place(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,
+      return place(kind == StateKind::moment1 ? buffers.moment1 : buffers.moment2, buffers.slots[chunk] + begin - first,
                    std::min(bytes, last - begin));
   }
 }

@@ -210,7 +210,7 @@ constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,
 constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row,      true,
                                                        false,     predictions_of, look_at_metric};
 
-void settle_classes(Workload& workload) {
+void resolve_classes(Workload& workload) {
   Recipe& recipe = workload.recipe;
   const Objective objective = *recipe.training.objective;
   const bool anew = recipe.model.new_head;

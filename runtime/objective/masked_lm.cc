@@ -156,10 +156,10 @@ void MaskedTokens::fill(const Piece& piece, std::uint64_t epoch, const Rows& own
     own.labels[row] = chosen ? static_cast<std::int32_t>(token) : device::kIgnoredLabel;
     if (!chosen) continue;
     const std::uint64_t more = scramble(random);
-    const std::uint32_t fate = static_cast<std::uint32_t>((more >> 32) * 10 >> 32);
-    if (fate < 8)
+    const std::uint32_t draw = static_cast<std::uint32_t>((more >> 32) * 10 >> 32);
+    if (draw < 8)
       token = vocabulary_.mask;
-    else if (fate == 8)
+    else if (draw == 8)
       token = static_cast<std::uint32_t>((more & 0xffffffff) * vocabulary_.words >> 32);
   }
 }

@@ -160,22 +160,22 @@ void look_for_labels(Workload& workload, const LabelColumn*) {
       file->path.string(), models::name_of(*workload.recipe.training.objective), models::name_of(file->learned_by)));
 }
 
-void settle_objective(Workload& workload) {
+void resolve_objective(Workload& workload) {
   Recipe& recipe = workload.recipe;
   if (!recipe.training.objective) {
     recipe.training.objective = models::objective_of(workload.config());
     require_labels_learned(recipe);
   }
   refuse_what_has_no_effect(recipe.training);
-  settle_classes(workload);  // reads the model's own architecture, so it comes first
+  resolve_classes(workload);  // reads the model's own architecture, so it comes first
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
   workload.data.loss_rows = workload.data.validation_loss_rows = rows.value_or(0);
 }
 
-OpenedData settle(Workload& workload, bool evaluates) {
-  settle_objective(workload);
+OpenedData resolve_workload(Workload& workload, bool evaluates) {
+  resolve_objective(workload);
   Recipe& recipe = workload.recipe;
   const ObjectiveRules& rules = rules_of(recipe);
   const PredictionKind predictions = rules.predictions(workload);
@@ -185,7 +185,7 @@ OpenedData settle(Workload& workload, bool evaluates) {
          fmt::join(metric_names(predictions), ", "));
   if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
-  OpenedData opened = settle_data(recipe, workload.data, evaluates, labelling_of(workload));
+  OpenedData opened = resolve_data(recipe, workload.data, evaluates, labelling_of(workload));
   workload.data.scored_rows = scored_rows(workload, opened.validation.get());
   if (opened.validation) note_long_documents(*opened.validation, workload);
   if (!evaluates) rules.look(workload, opened.validation ? opened.validation->column() : nullptr);

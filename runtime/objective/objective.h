@@ -18,8 +18,8 @@ bool generates(const Recipe& recipe);
 
 // Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what follows from
 // the objective for model and data. Throws Error{usage} if the model names no supported one.
-void settle_objective(Workload& workload);
-// Calls settle_objective() and settle_data(), and returns the opened data.
-OpenedData settle(Workload& workload, bool evaluates);
+void resolve_objective(Workload& workload);
+// Calls resolve_objective() and resolve_data(), and returns the opened data.
+OpenedData resolve_workload(Workload& workload, bool evaluates);
 
 }  // namespace strata::runtime

@@ -26,7 +26,7 @@ struct ObjectiveRules {
   bool generates;
   // The kind of predictions that evaluations score, which determines their metrics.
   PredictionKind (*predictions)(const Workload& workload);
-  // Called once the data are settled. Adds notes about parts of the data that are ignored or unexpected.
+  // Called once the data are resolved. Adds notes about parts of the data that are ignored or unexpected.
   // `of_validation`: the labels of the validation data, if the run evaluates and the files have labels; otherwise null.
   // Throws Error{usage} for faults that would end the run later.
   void (*look)(Workload& workload, const LabelColumn* of_validation);
@@ -54,7 +54,7 @@ inline PredictionKind token_predictions(const Workload&) {
 // Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars
 // name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there are no
 // labels.
-void settle_classes(Workload& workload);
+void resolve_classes(Workload& workload);
 
 // The row of a document from which its class is read: the first, or the last whose token is not padding (as in
 // transformers; the first if all are padding).

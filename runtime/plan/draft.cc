@@ -81,7 +81,7 @@ Task& Draft::add_task(TaskKind kind, LaneId lane, int unit, int micro_batch) {
   task.lane = lane;
   task.unit = unit;
   task.micro_batch = micro_batch;
-  task.border = traits_of(kind).border;
+  task.boundary = traits_of(kind).boundary;
   task.when = when;
   return task;
 }
@@ -95,16 +95,16 @@ void Draft::use(Task& task, const Slice& s, Role role, Access access) {
   task.uses.push_back({s.buffer, role, access, s.offset, s.bytes, s.own});
 }
 
-void Draft::use(Task& task, const Written& written, Role role) {
-  use(task, written.buffer, role, written.access());
+void Draft::use(Task& task, const OutputBuffer& output, Role role) {
+  use(task, output.buffer, role, output.access());
 }
 
 void Draft::use_if_any(Task& task, int buffer, Role role, Access access) {
   if (buffer >= 0) use(task, buffer, role, access);
 }
 
-void Draft::use_if_any(Task& task, const Written& written, Role role) {
-  if (written.buffer >= 0) use(task, written, role);
+void Draft::use_if_any(Task& task, const OutputBuffer& output, Role role) {
+  if (output.buffer >= 0) use(task, output, role);
 }
 
 }  // namespace strata::runtime

@@ -25,7 +25,7 @@ struct Slice {
 
 // A buffer that a task writes. `starts`: the task is the first to write it; otherwise it adds to what earlier tasks
 // wrote.
-struct Written {
+struct OutputBuffer {
   int buffer = -1;
   bool starts = true;
 
@@ -68,7 +68,7 @@ class Draft {
     return stored_bytes(plan.stored_in(pool), elements);
   }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
-  const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
+  const StateBuffers& state_buffers(int unit) const { return plan.state_buffers[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
   std::size_t sums_size(int unit) const { return plan.sums_of(static_cast<std::size_t>(unit)).size(); }
@@ -84,10 +84,10 @@ class Draft {
   // Records that a task uses a buffer, which must exist (not -1).
   static void use(Task& task, int buffer, Role role, Access access);
   static void use(Task& task, const Slice& slice, Role role, Access access);
-  static void use(Task& task, const Written& written, Role role);
+  static void use(Task& task, const OutputBuffer& output, Role role);
   // The same if the buffer exists; does nothing for -1.
   static void use_if_any(Task& task, int buffer, Role role, Access access);
-  static void use_if_any(Task& task, const Written& written, Role role);
+  static void use_if_any(Task& task, const OutputBuffer& output, Role role);
 
   Tier tier_of(int buffer) const { return plan.buffers[static_cast<std::size_t>(buffer)].tier; }
   Slice whole(int buffer) const { return {buffer, 0, plan.buffers[static_cast<std::size_t>(buffer)].bytes}; }

@@ -79,7 +79,7 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
   return lives;
 }
 
-std::vector<Lifetime> occupations_of(const StepPlan& plan) {
+std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan) {
   std::vector<Lifetime> lives = lifetimes_of(plan);
   int call = 0;          // the newest task of the compute lane
   bool reached = false;  // the reduce lane has reached a task that depends on `call`
@@ -104,7 +104,7 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
 // lowest offset that is free throughout their lifetime. This is offline packing: for the stack-like lifetimes of a
 // training step it is within a few percent of the lower bound.
 void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
-  const std::vector<Lifetime> lives = occupations_of(plan);
+  const std::vector<Lifetime> lives = memory_lifetimes_of(plan);
   std::array<std::size_t, kTiers> base{};
   std::vector<bool> shared(plan.buffers.size());
   if (memory_of) {
@@ -123,8 +123,9 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
       plan.buffers[b].offset = theirs.offset;
       shared[b] = true;
     };
-    for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
-      for (const PoolKind pool : kPools) place(plan.homes[unit].of(pool), memory_of->homes[unit].of(pool));
+    for (std::size_t unit = 0; unit < plan.state_buffers.size(); ++unit) {
+      for (const PoolKind pool : kPools)
+        place(plan.state_buffers[unit].of(pool), memory_of->state_buffers[unit].of(pool));
     }
   }
   std::vector<int> order;

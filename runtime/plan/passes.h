@@ -12,7 +12,7 @@ struct Lifetime {
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // The lifetimes by which memory is assigned. A reduction should overlap with the call issued before it, so its buffers
 // occupy memory from that call on: in memory that the call releases, the reduction would have to wait for the call.
-std::vector<Lifetime> occupations_of(const StepPlan& plan);
+std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan);
 
 // Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one
 // runs in the same memory. It then uses that plan's parameters in place, and puts everything else after the buffers

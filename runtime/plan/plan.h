@@ -172,7 +172,7 @@ struct Task {
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage
-  bool border = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
+  bool boundary = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
   // Tasks whose newest runs must have ended before it starts. The newest run of a task at or after its own place in the
@@ -206,7 +206,7 @@ struct IoBytes {
 };
 
 // The buffers in which a unit's state lives from step to step; -1: none. In fp32 the parameters are the master.
-struct Home {
+struct StateBuffers {
   int parameters = -1, frozen = -1, quantised = -1, master = -1, moment1 = -1, moment2 = -1;
   // The rank's part is updated in chunks of `chunk` elements. The moments of chunk i begin at byte slots[i] and end
   // before slots[i + 1]. Their size depends on their formats, and so on the rank; a slot is large enough for every
@@ -249,7 +249,7 @@ struct StepPlan {
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  std::vector<Home> homes;  // by unit
+  std::vector<StateBuffers> state_buffers;  // by unit
   // As lanes and as the host see them: on a GPU the host has buffers of its own, which are copied.
   ControlBuffers control, host_control;
   int index_buffer = -1;       // packed data: which documents share a sequence; -1: none

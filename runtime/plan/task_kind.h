@@ -54,7 +54,7 @@ struct TaskTraits {
   std::string_view name;
   Collective collective = Collective::none;
   Traffic traffic = Traffic::blocks;
-  bool border = false;  // belongs to the step boundary, and to no unit
+  bool boundary = false;  // belongs to the step boundary, and to no unit
 };
 
 // The one list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.

@@ -78,21 +78,21 @@ void Activations::take_residual(int unit, int g, int whole) {
 }
 
 KeptInputs::KeptInputs(Draft& draft)
-    : d_(draft), homes_(index(draft.units()) * index(draft.request.accumulation), -1) {}
+    : d_(draft), stored_(index(draft.units()) * index(draft.request.accumulation), -1) {}
 
 bool KeptInputs::has(int unit) const {
   if (d_.plan.placement.activations == Tier::device) return false;
   return std::ranges::any_of(d_.request.segments, [&](const Segment& s) { return s.recompute && s.first == unit; });
 }
 
-int& KeptInputs::home_of(int unit, int micro_batch) {
-  return homes_[index(micro_batch * d_.units() + unit)];
+int& KeptInputs::stored_buffer(int unit, int micro_batch) {
+  return stored_[index(micro_batch * d_.units() + unit)];
 }
 
 void KeptInputs::find_returns(const std::vector<Visit>& visits) {
   returns_before_.resize(visits.size());
-  std::vector<int> forward(homes_.size(), -1);
-  std::vector<bool> returned(homes_.size());
+  std::vector<int> forward(stored_.size(), -1);
+  std::vector<bool> returned(stored_.size());
   for (int v = 0; v < static_cast<int>(visits.size()); ++v)
     for (const Call& call : visits[index(v)].calls) {
       if (!has(call.unit)) continue;
@@ -104,17 +104,17 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
     }
 }
 
-void KeptInputs::put_away(int unit, int micro_batch, int x) {
+void KeptInputs::offload(int unit, int micro_batch, int x) {
   const std::string what = fmt::format("input of {}", d_.unit(unit).name());
-  const int home = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
-                                 d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
-  home_of(unit, micro_batch) = home;
-  put(d_, {d_.whole(x)}, {d_.whole(home)}, unit, what);
+  const int stored = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
+                                   d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
+  stored_buffer(unit, micro_batch) = stored;
+  copy_slices(d_, {d_.whole(x)}, {d_.whole(stored)}, unit, what);
 }
 
-int KeptInputs::bring_back(int unit, int micro_batch) {
-  return bring(d_, {d_.whole(home_of(unit, micro_batch))}, Tier::device, unit,
-               fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
+int KeptInputs::reload(int unit, int micro_batch) {
+  return copy_to_tier(d_, {d_.whole(stored_buffer(unit, micro_batch))}, Tier::device, unit,
+                      fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
       .buffer;
 }
 

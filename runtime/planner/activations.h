@@ -57,16 +57,16 @@ class KeptInputs {
   void find_returns(const std::vector<Visit>& visits);
   std::span<const Input> due_before(std::size_t visit) const { return returns_before_[visit]; }
   // Moves an input from buffer `x` to its tier.
-  void put_away(int unit, int micro_batch, int x);
+  void offload(int unit, int micro_batch, int x);
   // Brings it back to the device; returns its buffer there.
-  int bring_back(int unit, int micro_batch);
+  int reload(int unit, int micro_batch);
 
  private:
-  int& home_of(int unit, int micro_batch);
+  int& stored_buffer(int unit, int micro_batch);
 
   Draft& d_;
   std::vector<std::vector<Input>> returns_before_;  // by visit
-  std::vector<int> homes_;                          // buffers, by micro-batch and unit; -1: none
+  std::vector<int> stored_;                         // buffers, by micro-batch and unit; -1: none
 };
 
 // The share of a call's products in stretch `i`. Products are divided evenly among the stretches that have some

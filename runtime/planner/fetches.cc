@@ -74,7 +74,7 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
     const auto [found, is_new] = shards_.try_emplace({pass_[index(needed)], which.pool}, Shard{all_.size(), visit});
     Shard& shard = found->second;
     const UnitPart unit{which.unit, -1, which.pool};
-    if (is_new) all_.push_back({unit, needed, at_home(unit)});
+    if (is_new) all_.push_back({unit, needed, stored_slices(unit)});
     shard.visit = std::min(shard.visit, visit);
     all_[shard.fetch].needed = std::min(all_[shard.fetch].needed, needed);
     before(TaskKind::gather, visit);
@@ -84,7 +84,7 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
   if (tier == Tier::nvme) before(TaskKind::read, visit - gather - 1);
   if (tier != Tier::device) before(TaskKind::upload, visit - gather);
   if (gather) before(TaskKind::gather, visit);
-  all_.push_back({which, needed, at_home(which)});
+  all_.push_back({which, needed, stored_slices(which)});
 }
 
 // Uploads and reads are inserted before the gathers of the same visit, which need them.
@@ -99,15 +99,15 @@ void Fetches::add_shards() {
   }
 }
 
-int Fetches::home_of(const UnitPart& which) const {
-  return d_.home(which.unit).of(which.pool);
+int Fetches::stored_buffer(const UnitPart& which) const {
+  return d_.state_buffers(which.unit).of(which.pool);
 }
 
-std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
-  const int home = home_of(which);
-  if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(home)};
+std::vector<Slice> Fetches::stored_slices(const UnitPart& which) const {
+  const int stored = stored_buffer(which);
+  if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(stored)};
   const ElementRange range = d_.range_of(which);
-  return {{home, d_.bytes_of(which.pool, range.begin), d_.bytes_of(which.pool, range.size())}};
+  return {{stored, d_.bytes_of(which.pool, range.begin), d_.bytes_of(which.pool, range.size())}};
 }
 
 namespace {
@@ -164,7 +164,7 @@ int Fetches::last_unit(int visit) const {
 }
 
 int Fetches::buffer(const UnitPart& which) const {
-  return resident() ? home_of(which) : present_[place(which)];
+  return resident() ? stored_buffer(which) : present_[place(which)];
 }
 
 void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit, std::string_view what, Kind kind) {
@@ -179,7 +179,8 @@ void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit,
   if (!copy.pairs.empty()) copy.add(draft);
 }
 
-std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what, Kind kind) {
+std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
+                                Kind kind) {
   STRATA_CHECK(to != Tier::nvme);
   hop(draft, slices, Tier::nvme, Tier::host, unit, what, to == Tier::host ? kind : Kind::staging);
   if (to == Tier::device)
@@ -189,27 +190,27 @@ std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int u
   return slices;
 }
 
-void put(Draft& draft, std::vector<Slice> from, std::vector<Slice> homes, int unit, std::string_view what) {
+void copy_slices(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what) {
   // A slice with two hops (device to NVMe) goes to the host in the same task as those that end there.
   for (const auto& [source, target] : {std::pair{Tier::nvme, Tier::host}, std::pair{Tier::device, Tier::host},
                                        std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {
     Copy copy{unit, {}};
     for (std::size_t i = 0; i < from.size(); ++i) {
-      if (from[i].buffer == homes[i].buffer || draft.tier_of(from[i].buffer) != source) continue;
-      const Tier home = draft.tier_of(homes[i].buffer);
-      const bool passes = source == Tier::device && home == Tier::nvme;
-      if (home != target && !passes) continue;
-      Slice to = homes[i];
+      if (from[i].buffer == to[i].buffer || draft.tier_of(from[i].buffer) != source) continue;
+      const Tier end = draft.tier_of(to[i].buffer);
+      const bool passes = source == Tier::device && end == Tier::nvme;
+      if (end != target && !passes) continue;
+      Slice next = to[i];
       if (passes) {
         const std::string name = fmt::format("{} in host", what);
-        to = {draft.add_buffer(name, Kind::staging, Tier::host, from[i].bytes, false), 0, from[i].bytes};
+        next = {draft.add_buffer(name, Kind::staging, Tier::host, from[i].bytes, false), 0, from[i].bytes};
       }
-      copy.pairs.push_back({from[i], to});
-      from[i] = to;
+      copy.pairs.push_back({from[i], next});
+      from[i] = next;
     }
     if (!copy.pairs.empty()) copy.add(draft);
   }
-  for (std::size_t i = 0; i < from.size(); ++i) STRATA_CHECK_EQ(from[i].buffer, homes[i].buffer);
+  for (std::size_t i = 0; i < from.size(); ++i) STRATA_CHECK_EQ(from[i].buffer, to[i].buffer);
 }
 
 }  // namespace strata::runtime

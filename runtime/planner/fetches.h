@@ -10,12 +10,12 @@
 
 namespace strata::runtime {
 
-// The parameters' part of a plan: how they reach the device before a visit needs them (this rank's shard from its home
-// through the tiers, then the unit or part by an all-gather), and when they are released. Unsharded parameters on the
-// device need no fetch.
+// The parameters' part of a plan: how they reach the device before a visit needs them (this rank's shard through the
+// tiers, then the unit or part by an all-gather), and when they are released. Unsharded parameters on the device need
+// no fetch.
 class Fetches {
  public:
-  // The draft must have the homes of all units.
+  // The draft must have all StateBuffers.
   explicit Fetches(Draft& draft);
 
   // Decides which units and parts are fetched before each visit and which are released after it.
@@ -58,9 +58,9 @@ class Fetches {
   std::size_t place(const UnitPart& which) const;
   void add(const UnitPart& which, int needed, int visit);
   void add_shards();
-  int home_of(const UnitPart& which) const;
-  // The bytes of the unit or part in its home.
-  std::vector<Slice> at_home(const UnitPart& which) const;
+  int stored_buffer(const UnitPart& which) const;
+  // Where the bytes of the unit or part are stored.
+  std::vector<Slice> stored_slices(const UnitPart& which) const;
   void run(const Hop& hop);
   void gather(const Fetch& fetch);
 
@@ -81,9 +81,9 @@ class Fetches {
 // Slices in other tiers stay as they are.
 void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit, std::string_view what, Kind kind);
 // Returns the slices in tier `to` (device or host): copies of those that are elsewhere, the others unchanged.
-std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
-                         Kind kind = Kind::staging);
-// Copies the contents of each slice to its home, unless it is the same buffer.
-void put(Draft& draft, std::vector<Slice> from, std::vector<Slice> homes, int unit, std::string_view what);
+std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
+                                Kind kind = Kind::staging);
+// Copies the contents of each slice to its destination, unless it is the same buffer.
+void copy_slices(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what);
 
 }  // namespace strata::runtime

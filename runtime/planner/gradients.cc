@@ -26,10 +26,10 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
     if (holds_whole())
       whole_[index(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
                                           d_.bytes_of(d_.layout(unit).padded()), true);
-    if (d_.plan.cyclic) make_home({unit});
+    if (d_.plan.cyclic) add_stored({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
-    if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
+    if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) add_stored({unit, true});
 }
 
 // ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
@@ -78,14 +78,14 @@ std::string Gradients::name_of(const Owner& owner) const {
                      d_.unit(owner.unit).name());
 }
 
-int Gradients::make_home(const Owner& owner) {
+int Gradients::add_stored(const Owner& owner) {
   Sum& sum = sum_of(owner);
   const bool whole_cycle =
       d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum is added to the holder's in the same step
-  sum.home =
+  sum.stored =
       d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
-  if (!away()) sum.window = sum.home;
-  return sum.home;
+  if (!away()) sum.on_device = sum.stored;
+  return sum.stored;
 }
 
 int Gradients::add(const UnitPart& which, const ElementRange& range, int micro_batch) {
@@ -97,7 +97,7 @@ int Gradients::add_shared(const UnitPart& which, const ElementRange& range, int 
 }
 
 int Gradients::add(CallGradient g) {
-  if (g.buffer < 0 && !has_sums_) g.buffer = sum_of({g.which.unit, g.shared}).window;
+  if (g.buffer < 0 && !has_sums_) g.buffer = sum_of({g.which.unit, g.shared}).on_device;
   if (g.buffer < 0) {
     const std::string& unit = d_.unit(g.which.unit).name();
     g.buffer = d_.add_buffer(g.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", g.which),
@@ -138,7 +138,7 @@ void Gradients::reduce_pending() {
       reduce(p);
     } else {
       Sum& sum = sum_of(p.owner());
-      sum.window = p.gradient.buffer;
+      sum.on_device = p.gradient.buffer;
       sum.newest = 0;
       open_.push_back(p.owner());
     }
@@ -154,30 +154,31 @@ void Gradients::close_all() {
 
 void Gradients::open(const Owner& owner) {
   Sum& sum = sum_of(owner);
-  if (sum.window >= 0 || sum.home < 0 || sum.newest < 0) return;
-  sum.window = bring(d_, {d_.whole(sum.home)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
-  if (sum.run_home >= 0 && inside_run(sum.newest + 1))
-    sum.run_window =
-        bring(d_, {d_.whole(sum.run_home)}, Tier::device, owner.unit, "run of " + name_of(owner), Kind::gradients)[0]
-            .buffer;
+  if (sum.on_device >= 0 || sum.stored < 0 || sum.newest < 0) return;
+  sum.on_device =
+      copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
+  if (sum.run_stored >= 0 && inside_run(sum.newest + 1))
+    sum.run_on_device = copy_to_tier(d_, {d_.whole(sum.run_stored)}, Tier::device, owner.unit,
+                                     "run of " + name_of(owner), Kind::gradients)[0]
+                            .buffer;
 }
 
 void Gradients::close(const Owner& owner) {
   Sum& sum = sum_of(owner);
-  if (sum.window < 0) return;  // `fast`: nothing has been reduced yet
+  if (sum.on_device < 0) return;  // `fast`: nothing has been reduced yet
   if (sum.newest == d_.request.accumulation - 1 && !owner.shared) complete(owner.unit);
   const bool run_goes_on = inside_run(sum.newest + 1);
-  if (!run_goes_on) sum.run_window = -1;  // the memory is free until the next run
+  if (!run_goes_on) sum.run_on_device = -1;  // the memory is free until the next run
   if (!away()) return;
-  if (sum.home < 0) make_home(owner);
-  put(d_, {d_.whole(sum.window)}, {d_.whole(sum.home)}, owner.unit, name_of(owner));
-  sum.window = -1;
+  if (sum.stored < 0) add_stored(owner);
+  copy_slices(d_, {d_.whole(sum.on_device)}, {d_.whole(sum.stored)}, owner.unit, name_of(owner));
+  sum.on_device = -1;
   if (!run_goes_on) return;
   const std::string name = "run of " + name_of(owner);
-  if (sum.run_home < 0)
-    sum.run_home = d_.add_buffer(name, Kind::gradients, d_.plan.placement.gradients.tier, run_bytes(owner), false);
-  put(d_, {d_.whole(sum.run_window)}, {d_.whole(sum.run_home)}, owner.unit, name);
-  sum.run_window = -1;
+  if (sum.run_stored < 0)
+    sum.run_stored = d_.add_buffer(name, Kind::gradients, d_.plan.placement.gradients.tier, run_bytes(owner), false);
+  copy_slices(d_, {d_.whole(sum.run_on_device)}, {d_.whole(sum.run_stored)}, owner.unit, name);
+  sum.run_on_device = -1;
 }
 
 // Adds the tasks on a sum to which no micro-batch will be added. The sums of its sharers are already complete, because
@@ -188,19 +189,19 @@ void Gradients::complete(int unit) {
   receive_shared(unit);
   std::vector<int> shared;
   for (const int sharer : d_.layout(unit).sharers) {
-    shared.push_back(brought({sharer, true}, unit));
-    if (has_sums_) Combine{.holder = unit, .sharer = sharer, .shared_sum = shared.back(), .sum = sum.window}.add(d_);
+    shared.push_back(shared_sum_on_device({sharer, true}, unit));
+    if (has_sums_) Combine{.holder = unit, .sharer = sharer, .shared_sum = shared.back(), .sum = sum.on_device}.add(d_);
   }
-  if (!has_sums_) return Norm{.unit = unit, .gradients = sum.window, .shared_gradients = shared}.add(d_);
-  Norm{.unit = unit, .sum = sum.window}.add(d_);
-  if (d_.plan.gathers_sums()) GatherSums{.unit = unit, .sum = sum.window}.add(d_);
+  if (!has_sums_) return Norm{.unit = unit, .gradients = sum.on_device, .shared_gradients = shared}.add(d_);
+  Norm{.unit = unit, .sum = sum.on_device}.add(d_);
+  if (d_.plan.gathers_sums()) GatherSums{.unit = unit, .sum = sum.on_device}.add(d_);
 }
 
 // The owner's gradient of shared parameters, brought to the device for a task of the holder.
-int Gradients::brought(const Owner& owner, int holder) {
+int Gradients::shared_sum_on_device(const Owner& owner, int holder) {
   const Sum& sum = sum_of(owner);
-  if (sum.window >= 0) return sum.window;
-  return bring(d_, {d_.whole(sum.home)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
+  if (sum.on_device >= 0) return sum.on_device;
+  return copy_to_tier(d_, {d_.whole(sum.stored)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
 }
 
 // Sends come at the end of the step, after the gradients of activations: stages in between wait for those, and the
@@ -209,7 +210,7 @@ void Gradients::send_shared() {
   for (int holder = d_.last(); holder >= 0; --holder)
     for (const int sharer : d_.layout(holder).sharers) {
       if (d_.owns(holder) || !d_.owns(sharer)) continue;
-      SendToStage{{sharer, -1, d_.stage_of(holder), true, brought({sharer, true}, holder)}}.add(d_);
+      SendToStage{{sharer, -1, d_.stage_of(holder), true, shared_sum_on_device({sharer, true}, holder)}}.add(d_);
     }
 }
 
@@ -220,10 +221,10 @@ void Gradients::receive_shared(int holder) {
     Sum& sum = sum_of(owner);
     const int buffer = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
     ReceiveFromStage{{sharer, -1, d_.stage_of(sharer), true, buffer}}.add(d_);
-    sum.window = buffer;
+    sum.on_device = buffer;
     if (!away()) continue;
-    make_home(owner);
-    put(d_, {d_.whole(buffer)}, {d_.whole(sum.home)}, holder, name_of(owner));
+    add_stored(owner);
+    copy_slices(d_, {d_.whole(buffer)}, {d_.whole(sum.stored)}, holder, name_of(owner));
   }
 }
 
@@ -232,7 +233,7 @@ bool Gradients::accumulate(const Produced& p) {
   auto& locals = local_sums_[place(p.owner())];
   const auto place = index(g.which.part + 1);
   if (locals.size() <= place) locals.resize(place + 1, -1);
-  Written sum{locals[place], locals[place] < 0};
+  OutputBuffer sum{locals[place], locals[place] < 0};
   if (sum.starts)
     sum.buffer = locals[place] = d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device,
                                                device::fp32_bytes(g.range.size()), false);
@@ -244,14 +245,14 @@ bool Gradients::accumulate(const Produced& p) {
 
 // The buffer of the owner's incomplete run of micro-batches while a call's gradient is added; none (-1) if every run
 // ends with its call.
-Written Gradients::run_of(const Owner& owner) {
+OutputBuffer Gradients::run_of(const Owner& owner) {
   const auto length = index(d_.plan.reduce_group), pieces = index(d_.request.mesh.data());
   if (d_.plan.sums_in_nodes() || !device::GradientRuns::needs_partial(length, pieces)) return {};
-  int& window = sum_of(owner).run_window;
-  const bool starts = window < 0;
+  int& on_device = sum_of(owner).run_on_device;
+  const bool starts = on_device < 0;
   if (starts)
-    window = d_.add_buffer("run of " + name_of(owner), Kind::gradients, Tier::device, run_bytes(owner), false);
-  return {window, starts};
+    on_device = d_.add_buffer("run of " + name_of(owner), Kind::gradients, Tier::device, run_bytes(owner), false);
+  return {on_device, starts};
 }
 
 void Gradients::reduce(const Produced& p) {
@@ -262,12 +263,12 @@ void Gradients::reduce(const Produced& p) {
   if (d_.plan.fast && !accumulate(p)) return;
   const bool starts = sum.newest < 0;
   sum.newest = p.gradient.micro_batch;
-  if (sum.window < 0)
-    sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
+  if (sum.on_device < 0)
+    sum.on_device = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
   CallGradient gradient = p.gradient;
   if (d_.plan.sums_in_nodes()) gradient.buffer = NodeSum{gradient}.add(d_);
   ReduceGradient{.gradient = gradient,
-                 .sum = {.buffer = sum.window, .starts = starts},
+                 .sum = {.buffer = sum.on_device, .starts = starts},
                  .first = d_.plan.fast || p.gradient.micro_batch == 0,
                  .run_sum = run_of(owner)}
       .add(d_);
@@ -276,17 +277,17 @@ void Gradients::reduce(const Produced& p) {
 void Gradients::reduce_tile(const Produced& p) {
   const CallGradient& g = p.gradient;
   const Owner owner = p.owner();
-  if (sum_of(owner).home < 0) make_home(owner);
+  if (sum_of(owner).stored < 0) add_stored(owner);
   Sum& sum = sum_of(owner);
   const std::size_t origin = owner.shared ? d_.layout(owner.unit).shared->elements.begin : 0;
-  const Slice home{sum.home, device::fp32_bytes(g.range.begin - origin), device::fp32_bytes(g.range.size())};
+  const Slice stored{sum.stored, device::fp32_bytes(g.range.begin - origin), device::fp32_bytes(g.range.size())};
   const std::string name = fmt::format("{}, tile {}", name_of(owner), g.which.part);
   const bool first = g.micro_batch == 0;
-  const Slice window = first
-                           ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, home.bytes, false), 0, home.bytes}
-                           : bring(d_, {home}, Tier::device, owner.unit, name, Kind::gradients)[0];
-  ReduceGradient{.gradient = g, .sum = {window.buffer, first}, .first = first}.add(d_);
-  put(d_, {window}, {home}, owner.unit, name);
+  const Slice on_device =
+      first ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, stored.bytes, false), 0, stored.bytes}
+            : copy_to_tier(d_, {stored}, Tier::device, owner.unit, name, Kind::gradients)[0];
+  ReduceGradient{.gradient = g, .sum = {on_device.buffer, first}, .first = first}.add(d_);
+  copy_slices(d_, {on_device}, {stored}, owner.unit, name);
   if (g.micro_batch < d_.request.accumulation - 1) return;
   sum.summed += g.range.size();
   if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
@@ -301,28 +302,30 @@ void Gradients::complete_by_chunks(int unit) {
   const auto slice = [](int buffer, std::size_t begin, std::size_t end) {
     return Slice{buffer, device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
   };
-  std::vector<std::size_t> borders;
-  for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) borders.push_back(at);
-  borders.push_back(d_.layout(unit).padded());
+  std::vector<std::size_t> boundaries;
+  for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) boundaries.push_back(at);
+  boundaries.push_back(d_.layout(unit).padded());
   for (const int sharer : d_.layout(unit).sharers)
-    for (const std::size_t border : {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
-      borders.push_back(border);
-  std::sort(borders.begin(), borders.end());
-  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
-  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
-    const ElementRange range{borders[i], borders[i + 1]};
+    for (const std::size_t boundary :
+         {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
+      boundaries.push_back(boundary);
+  std::sort(boundaries.begin(), boundaries.end());
+  boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
+  for (std::size_t i = 0; i + 1 < boundaries.size(); ++i) {
+    const ElementRange range{boundaries[i], boundaries[i + 1]};
     const std::string name = fmt::format("{}, complete", name_of({unit}));
-    const Slice home = slice(sum.home, range.begin, range.end);
-    const Slice own = bring(d_, {home}, Tier::device, unit, name, Kind::gradients)[0];
+    const Slice stored = slice(sum.stored, range.begin, range.end);
+    const Slice own = copy_to_tier(d_, {stored}, Tier::device, unit, name, Kind::gradients)[0];
     bool combined = false;
     for (const int sharer : d_.layout(unit).sharers) {
       const ElementRange& shared = d_.layout(sharer).shared->elements;
       if (range.begin < shared.begin || range.end > shared.end) continue;
-      const Slice other = slice(sum_of({sharer, true}).home, range.begin - shared.begin, range.end - shared.begin);
-      const int brought = bring(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
+      const Slice other = slice(sum_of({sharer, true}).stored, range.begin - shared.begin, range.end - shared.begin);
+      const int shared_sum =
+          copy_to_tier(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
       Combine{.holder = unit,
               .sharer = sharer,
-              .shared_sum = brought,
+              .shared_sum = shared_sum,
               .sum = own.buffer,
               .range = range,
               .chunk = static_cast<int>(i)}
@@ -330,14 +333,14 @@ void Gradients::complete_by_chunks(int unit) {
       combined = true;
     }
     Norm{.unit = unit, .sum = own.buffer, .range = range, .chunk = static_cast<int>(i)}.add(d_);
-    if (combined) put(d_, {own}, {home}, unit, name);
+    if (combined) copy_slices(d_, {own}, {stored}, unit, name);
   }
 }
 
 std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size_t end) const {
   const auto holder = [&](const Owner& owner) {
     const Sum& sum = sums_[place(owner)];
-    return sum.home >= 0 ? sum.home : sum.window;
+    return sum.stored >= 0 ? sum.stored : sum.on_device;
   };
   if (has_sums_) {
     Slice sum{holder({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)};

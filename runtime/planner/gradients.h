@@ -9,9 +9,9 @@ namespace strata::runtime {
 
 // The gradients' part of a plan: the path of a gradient from the task that writes it to the update that reads it. If
 // the step has more than one micro-batch, the gradient is added to the unit's fp32 sum; otherwise it is the sum. A sum
-// that lives in another tier is on the device while the unit's backward runs (its window), and a complete sum adds its
-// squares to the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while
-// that tile's gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
+// that lives in another tier is on the device while the unit's backward runs, and a complete sum adds its squares to
+// the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while that tile's
+// gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
 class Gradients {
  public:
   Gradients(Draft& draft, const Tiling& tiling);
@@ -47,14 +47,13 @@ class Gradients {
   };
   // An accumulated gradient: the fp32 sum, or the rounded gradient if there are no sums.
   struct Sum {
-    int window = -1;  // its buffer on the device; -1: not there
-    int home = -1;    // its buffer between calls; -1: none yet
-    int newest = -1;  // the newest micro-batch that was added; -1: none
+    int on_device = -1;  // its buffer on the device; -1: not there
+    int stored = -1;     // its buffer between calls; -1: none yet
+    int newest = -1;     // the newest micro-batch that was added; -1: none
     bool complete = false;
     std::size_t summed = 0;  // by tiles: elements to which the last micro-batch has been added
-    // The window and home of an incomplete run of micro-batches (training.reduce_group), until the next call continues
-    // it.
-    int run_window = -1, run_home = -1;
+    // The buffers of an incomplete run of micro-batches (training.reduce_group), until the next call continues it.
+    int run_on_device = -1, run_stored = -1;
   };
 
   bool holds_whole() const;
@@ -73,13 +72,13 @@ class Gradients {
   std::size_t shared_part(int unit) const;
   std::string name_of(const Owner& owner) const;
   int add(CallGradient gradient);
-  int make_home(const Owner& owner);
+  int add_stored(const Owner& owner);
   void open(const Owner& owner);
   void close(const Owner& owner);
   void close_all();
   void complete(int unit);
   void complete_by_chunks(int unit);
-  int brought(const Owner& owner, int holder);
+  int shared_sum_on_device(const Owner& owner, int holder);
   // If a unit shares parameters with a unit of another pipeline stage, the complete gradient goes to the holder's stage
   // at the end of the step, and completes the holder's sum.
   void send_shared();
@@ -87,7 +86,7 @@ class Gradients {
   void reduce_pending();
   void reduce(const Produced& p);
   void reduce_tile(const Produced& p);
-  Written run_of(const Owner& owner);
+  OutputBuffer run_of(const Owner& owner);
   // `fast`: adds the gradient to the local sum. Returns true if that is now complete and its rounded value in p's
   // buffer.
   bool accumulate(const Produced& p);
@@ -99,7 +98,7 @@ class Gradients {
   std::vector<std::vector<int>> local_sums_;  // by owner: of the whole unit, then of each part or tile
   std::vector<int> whole_;                    // by unit: the whole gradient that ZeRO-1 keeps (holds_whole); -1: none
   std::vector<Produced> pending_, produced_;  // by the previous call, by this one
-  std::vector<Owner> open_;                   // owners whose sums have a window
+  std::vector<Owner> open_;                   // owners whose sums are on the device
 };
 
 }  // namespace strata::runtime

@@ -9,7 +9,7 @@
 #include "runtime/plan/draft.h"
 #include "runtime/plan/passes.h"
 #include "runtime/planner/activations.h"
-#include "runtime/planner/border_tasks.h"
+#include "runtime/planner/boundary_tasks.h"
 #include "runtime/planner/fetches.h"
 #include "runtime/planner/gradients.h"
 #include "runtime/planner/updates.h"
@@ -44,7 +44,7 @@ class Builder {
         activations_(d_),
         lowest_(static_cast<int>(d_.model.lowest_trained())) {
     caches_ = add_lasting_buffers(d_);
-    border_.emplace(d_);
+    boundary_.emplace(d_);
   }
 
   StepPlan build() {
@@ -56,7 +56,7 @@ class Builder {
       update_before(static_cast<int>(v), visits[v].unit);
       if (v > 0 || !gathers_early()) fetches_.before(static_cast<int>(v));
       for (const StageStep& message : visits[v].messages) add_message(message);
-      for (const auto& [unit, g] : kept_.due_before(v)) activations_.input_of(unit, g) = kept_.bring_back(unit, g);
+      for (const auto& [unit, g] : kept_.due_before(v)) activations_.input_of(unit, g) = kept_.reload(unit, g);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
         const Call* next = c + 1 < calls.size()    ? &calls[c + 1]
@@ -69,7 +69,7 @@ class Builder {
       for (const StageStep& message : visits[v].after) add_message(message);
     }
     if (!r_.forward_only) update_state();
-    border_->end();
+    boundary_->end();
     return std::move(d_.plan);
   }
 
@@ -82,9 +82,9 @@ class Builder {
   }
 
   void begin_step() {
-    border_->save_state();
+    boundary_->save_state();
     if (gathers_early()) fetches_.before(0);
-    border_->begin();
+    boundary_->begin();
   }
 
   void update_state() {
@@ -192,7 +192,7 @@ class Builder {
       case TaskKind::forward:
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && kept_.has(call.unit))
-          kept_.put_away(call.unit, call.micro_batch, activations_.input_of(call.unit, call.micro_batch));
+          kept_.offload(call.unit, call.micro_batch, activations_.input_of(call.unit, call.micro_batch));
         return;
       case TaskKind::recompute:
         return forward(call, true);
@@ -205,8 +205,8 @@ class Builder {
     }
   }
 
-  // The data that cross the borders of a piece of the pipeline. Gradients go back only if something below the border is
-  // trained.
+  // The data that cross the boundaries of a piece of the pipeline. Gradients go back only if something below the
+  // boundary is trained.
   void add_message(const StageStep& step) {
     const auto [first, last] = d_.plan.pieces[index(step.piece)];
     const int g = step.micro_batch, stages = r_.mesh.stages;
@@ -237,7 +237,7 @@ class Builder {
   }
 
   // The parts of a call share one workspace.
-  Written workspace_for(const Call& call, std::size_t bytes) {
+  OutputBuffer workspace_for(const Call& call, std::size_t bytes) {
     if (!bytes) return {};
     if (call.starts)
       workspace_ =
@@ -371,7 +371,7 @@ class Builder {
   KeptInputs kept_;
   Activations activations_;
   const int lowest_;  // the lowest unit that trains something: backward ends there
-  std::optional<BorderTasks> border_;
+  std::optional<BoundaryTasks> boundary_;
   std::vector<int> caches_;           // by unit; -1: none
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none

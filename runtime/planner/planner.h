@@ -1,7 +1,7 @@
 #pragma once
 // runtime/planner/ compiles a step: make_plan (here) turns a recipe, a model's units and the number of ranks into a
 // plan. visits.h orders the visits to units, fetches.h moves state between tiers and prefetches parameters, gradients.h
-// reduces and sums gradients, updates.h applies the optimizer, and border_tasks.h adds the tasks at the step's
+// reduces and sums gradients, updates.h applies the optimizer, and boundary_tasks.h adds the tasks at the step's
 // boundary. The planner asks units for their properties and does not depend on families.
 
 #include "runtime/plan/plan.h"

@@ -36,7 +36,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       d_.plan.buffers[static_cast<std::size_t>(buffer)].filled = true;
       return buffer;
     };
-    Home& h = d_.plan.homes.emplace_back();
+    StateBuffers& h = d_.plan.state_buffers.emplace_back();
     const auto add_parameters = [&](PoolKind pool, const char* kind) {
       const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), pool);
       if (cut.elements == 0) return -1;
@@ -68,7 +68,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
   for (const Chunk& c : chunks_) {
     if (c.unit != first_updated()) break;
     ++next_;
-    for (Slice& s : ahead_.emplace_back(homes_of(c)))
+    for (Slice& s : ahead_.emplace_back(stored_slices(c)))
       if (d_.tier_of(s.buffer) == Tier::nvme)
         s = {d_.add_buffer(d_.text_of("next state of", {c.unit, -1}), Kind::staging, Tier::host, s.bytes, true), 0,
              s.bytes};
@@ -90,7 +90,8 @@ void Updates::advance(int unit) {
   }
   if (next_ < chunks_.size() || !fetched_.empty()) return;
   for (Late& late : late_)
-    put(d_, std::move(late.from), std::move(late.to), first_updated(), d_.text_of("updated", {first_updated()}));
+    copy_slices(d_, std::move(late.from), std::move(late.to), first_updated(),
+                d_.text_of("updated", {first_updated()}));
   late_.clear();
 }
 
@@ -114,7 +115,7 @@ Slice Updates::part_of(int buffer, const Chunk& c, device::StorageFormat format)
 }
 
 Slice Updates::parameters_of(const Chunk& c) const {
-  Slice s = part_of(d_.home(c.unit).parameters, c, d_.computed);
+  Slice s = part_of(d_.state_buffers(c.unit).parameters, c, d_.computed);
   s.own = d_.plan.spreads();
   return s;
 }
@@ -133,37 +134,38 @@ Slice Updates::assembled(const Chunk& c) {
   return s;
 }
 
-std::vector<Slice> Updates::homes_of(const Chunk& c) const {
-  const Home& h = d_.home(c.unit);
-  std::vector<Slice> homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, device::StorageFormat::fp32)};
+std::vector<Slice> Updates::stored_slices(const Chunk& c) const {
+  const StateBuffers& h = d_.state_buffers(c.unit);
+  std::vector<Slice> stored = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, device::StorageFormat::fp32)};
   const std::size_t slot = c.begin / h.chunk, bytes = h.slots[slot + 1] - h.slots[slot];
   for (const int moment : {h.moment1, h.moment2})
-    if (moment >= 0) homes.push_back({moment, h.slots[slot], bytes});
-  return homes;
+    if (moment >= 0) stored.push_back({moment, h.slots[slot], bytes});
+  return stored;
 }
 
 void Updates::read_ahead() {
   for (std::size_t i = 0; i < ahead_.size(); ++i)
-    put(d_, homes_of(chunks_[i]), ahead_[i], chunks_[i].unit, d_.text_of("next state of", {chunks_[i].unit, -1}));
+    copy_slices(d_, stored_slices(chunks_[i]), ahead_[i], chunks_[i].unit,
+                d_.text_of("next state of", {chunks_[i].unit, -1}));
 }
 
 Updates::Fetched Updates::fetch(std::size_t index) {
   const Chunk& c = chunks_[index];
   const std::string what = d_.text_of("state of", {c.unit, -1});
-  Fetched f{c, gradients_.of(c.unit, c.begin, c.end), homes_of(c), {}};
+  Fetched f{c, gradients_.of(c.unit, c.begin, c.end), stored_slices(c), {}};
   std::vector<Slice> all;
   for (const GradientSource& g : f.gradient) all.push_back(g.slice);
-  const std::vector<Slice>& state = index < ahead_.size() ? ahead_[index] : f.homes;
+  const std::vector<Slice>& state = index < ahead_.size() ? ahead_[index] : f.stored;
   all.insert(all.end(), state.begin(), state.end());
   // fp32 parameters that are assembled on the device are updated in place, if the update runs there.
   const bool in_place = d_.fp32() && spreads() && where_ == Tier::device;
   if (in_place) {
     const auto master = static_cast<std::ptrdiff_t>(f.gradient.size());
     const Slice place = assembled(c);
-    put(d_, bring(d_, {f.homes[0]}, Tier::host, c.unit, what), {place}, c.unit, what);
+    copy_slices(d_, copy_to_tier(d_, {f.stored[0]}, Tier::host, c.unit, what), {place}, c.unit, what);
     all[static_cast<std::size_t>(master)] = place;
   }
-  all = bring(d_, std::move(all), where_, c.unit, what);
+  all = copy_to_tier(d_, std::move(all), where_, c.unit, what);
   for (std::size_t i = 0; i < f.gradient.size(); ++i) f.gradient[i].slice = all[i];
   f.state.assign(all.begin() + static_cast<std::ptrdiff_t>(f.gradient.size()), all.end());
   return f;
@@ -187,7 +189,7 @@ void Updates::update(Fetched f) {
          .parameters = d_.fp32() ? Slice{} : out}
       .add(d_);
 
-  std::vector<Slice> from = f.state, to = f.homes;
+  std::vector<Slice> from = f.state, to = f.stored;
   if (d_.fp32()) {
     to[0] = parameters;
   } else {
@@ -195,7 +197,7 @@ void Updates::update(Fetched f) {
     to.push_back(parameters);
   }
   if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
-  put(d_, std::move(from), std::move(to), c.unit, what);
+  copy_slices(d_, std::move(from), std::move(to), c.unit, what);
   if (c.last && d_.plan.spreads()) spread(c.unit);
   if (c.last) send_copies(c.unit);
 }
@@ -205,7 +207,7 @@ void Updates::send_copies(int unit) {
   const std::vector<int> stages = d_.copying_stages(unit, PoolKind::trained);
   if (stages.empty()) return;
   const std::string what = d_.text_of("updated", {unit, -1});
-  const Slice sent = bring(d_, {d_.whole(d_.home(unit).parameters)}, Tier::device, unit, what)[0];
+  const Slice sent = copy_to_tier(d_, {d_.whole(d_.state_buffers(unit).parameters)}, Tier::device, unit, what)[0];
   for (const int stage : stages) SendToStage{{unit, -1, stage, false, sent.buffer}}.add(d_);
 }
 
@@ -218,14 +220,14 @@ int Updates::last_copied() const {
 
 void Updates::receive_copies() {
   for (int unit = 0; unit < d_.units(); ++unit) {
-    const int home = d_.home(unit).parameters;
+    const int stored = d_.state_buffers(unit).parameters;
     if (!d_.copies(unit, PoolKind::trained)) continue;
     const std::string what = d_.text_of("updated", {unit, -1});
-    const bool direct = d_.tier_of(home) == Tier::device;
-    const std::size_t bytes = d_.whole(home).bytes;
-    const int received = direct ? home : d_.add_buffer(what, Kind::staging, Tier::device, bytes, false);
+    const bool direct = d_.tier_of(stored) == Tier::device;
+    const std::size_t bytes = d_.whole(stored).bytes;
+    const int received = direct ? stored : d_.add_buffer(what, Kind::staging, Tier::device, bytes, false);
     ReceiveFromStage{{unit, -1, d_.stage_of(unit), false, received}}.add(d_);
-    put(d_, {d_.whole(received)}, {d_.whole(home)}, unit, what);
+    copy_slices(d_, {d_.whole(received)}, {d_.whole(stored)}, unit, what);
   }
 }
 
@@ -234,7 +236,8 @@ void Updates::receive_copies() {
 void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {
-    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == d_.home(first_updated()).parameters) continue;
+    if (d_.tier_of(to[i].buffer) != Tier::nvme || to[i].buffer == d_.state_buffers(first_updated()).parameters)
+      continue;
     late.from.push_back(from[i]);
     late.to.push_back(to[i]);
     from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));
@@ -246,10 +249,11 @@ void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
 // forward of the next one.
 void Updates::spread(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
-  const int buffer = assembled < 0 ? d_.home(unit).parameters : assembled;
+  const int buffer = assembled < 0 ? d_.state_buffers(unit).parameters : assembled;
   Spread{.unit = unit, .parameters = buffer}.add(d_);
   if (assembled >= 0)
-    put(d_, {d_.whole(assembled)}, {d_.whole(d_.home(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
+    copy_slices(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit,
+                d_.text_of("updated", {unit, -1}));
 }
 
 }  // namespace strata::runtime

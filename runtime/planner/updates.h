@@ -13,7 +13,7 @@ namespace strata::runtime {
 // ones are fetched and the previous ones written back (ZeRO-Infinity, Rajbhandari et al. 2021).
 class Updates {
  public:
-  // Adds the homes of all units: parameters, master and moments.
+  // Adds all StateBuffers: parameters, master and moments.
   Updates(Draft& draft, const Gradients& gradients);
 
   // Adds the remaining updates of `unit` and of every unit before it.
@@ -35,11 +35,11 @@ class Updates {
     std::size_t begin, end;
     bool last;  // of its unit
   };
-  // A chunk that has been fetched: the homes of its state, and the place where the update finds it (state).
+  // A chunk that has been fetched: where its state is stored, and where the update finds it (state).
   struct Fetched {
     Chunk chunk;
     std::vector<GradientSource> gradient;
-    std::vector<Slice> homes, state;  // master and moments
+    std::vector<Slice> stored, state;  // master and moments
   };
 
   // The unit that is updated first. No work of the step precedes it with which the fetch of its state could overlap.
@@ -50,8 +50,8 @@ class Updates {
   // on the device, for the all-gather.
   bool spreads() const;
   Slice assembled(const Chunk& chunk);
-  // The homes of a chunk's master and moments.
-  std::vector<Slice> homes_of(const Chunk& chunk) const;
+  // Where a chunk's master and moments are stored.
+  std::vector<Slice> stored_slices(const Chunk& chunk) const;
   void update_what_was_read_ahead();
   Fetched fetch(std::size_t index);
   void update(Fetched f);
@@ -65,7 +65,7 @@ class Updates {
   std::vector<Chunk> chunks_;
   std::size_t next_ = 0;         // the next chunk to fetch; chunks that are read ahead are skipped
   std::deque<Fetched> fetched_;  // chunks not yet updated
-  // By chunk that is read ahead: its homes_of(), with slices on NVMe replaced by the buffers they are read into.
+  // By chunk that is read ahead: its stored_slices(), with slices on NVMe replaced by the buffers they are read into.
   std::vector<std::vector<Slice>> ahead_;
   bool begun_ = false;  // the chunks that were read ahead have been updated
   // Writes of first_updated()'s state that come after all others.

@@ -35,9 +35,9 @@ std::string_view last_part(std::string_view name) {
 std::size_t distance_of(std::string_view text, std::string_view name) {
   if (text.empty()) return 2;
   if (name == text || last_part(name) == text) return 0;
-  const auto is_border = [&](std::size_t at) { return at >= name.size() || name[at] == '.' || name[at] == '_'; };
+  const auto is_boundary = [&](std::size_t at) { return at >= name.size() || name[at] == '.' || name[at] == '_'; };
   for (std::size_t at = 0; (at = name.find(text, at)) != std::string_view::npos; ++at)
-    if ((at == 0 || is_border(at - 1)) && is_border(at + text.size())) return 1;
+    if ((at == 0 || is_boundary(at - 1)) && is_boundary(at + text.size())) return 1;
   return 2;
 }
 

@@ -41,7 +41,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
                                   std::unique_ptr<Sequences> opened) {
   const Recipe& recipe = job.recipe;
   std::unique_ptr<Sequences> data;
-  std::vector<comm::Seen> seen;
+  std::vector<comm::FileFingerprint> fingerprints;
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
@@ -50,9 +50,10 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data = open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(job)}, std::move(opened));
+    data =
+        open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job)}, std::move(opened));
   });
-  comm::require_same(seen, world);
+  comm::require_same(fingerprints, world);
   return evaluated(std::move(data), recipe);
 }
 
@@ -195,10 +196,10 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     labels_so_far_ += static_cast<std::uint64_t>(std::count_if(
         batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label != device::kIgnoredLabel; }));
     if (after_round(round + 1, rounds())) continue;
-    executor_->settle();
+    executor_->synchronize();
     return std::nullopt;
   }
-  executor_->settle();
+  executor_->synchronize();
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
   const double took = seconds_since(start);
   if (!std::isfinite(loss))
@@ -246,7 +247,7 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
     });
     if (!take(labels, scores, std::min(at + at_once, data_.micro_batches()))) break;
   }
-  executor_->settle();
+  executor_->synchronize();
 }
 
 }  // namespace strata::runtime

@@ -104,11 +104,12 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     for (const StateKind kind : kStateKinds) {
       const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
                                                       // part; a copy has only parameters
-      if (owned ? !executor.storage().has_state(kind) : !master || job.plan.homes[unit].parameters < 0) continue;
+      if (owned ? !executor.storage().has_state(kind) : !master || job.plan.state_buffers[unit].parameters < 0)
+        continue;
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
     for (const StateKind kind : {StateKind::frozen, StateKind::quantised})
-      if (job.plan.homes[unit].of(pool_of(kind)) >= 0)
+      if (job.plan.state_buffers[unit].of(pool_of(kind)) >= 0)
         add(layout.pool(pool_of(kind)), kind, executor.storage().held(unit, kind));
   }
   return out;
@@ -152,9 +153,9 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     }
   }
   const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
-  Advancing advancing(advance, blocks.size() * kBlockBytes);
+  ProgressCounter progress(advance, blocks.size() * kBlockBytes);
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
-    advancing.add(kBlockBytes);
+    progress.add(kBlockBytes);
     std::vector<std::byte> buffer(kBlockBytes);
     write_block(executor, job.plan, blocks[i], checkpoint.read_block(*blocks[i].extent, blocks[i].index, buffer));
   });

@@ -134,7 +134,7 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
 }
 
-// An unsettled "auto" comes from a run with files without masks.
+// An unresolved "auto" comes from a run with files without masks.
 bool is_stream(std::string_view packing) {
   return packing == "\"stream\"" || packing == "\"auto\"";
 }
@@ -337,7 +337,8 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   };
   ResumeChoice choice = agree_on_choice(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
-    const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
+    const comm::FileFingerprint manifest =
+        comm::fingerprint_file(found.path / kManifestName, "the checkpoint to resume from");
     comm::require_same({&manifest, 1}, world);  // it contains the checksums of everything else
     try {
       Progress progress;

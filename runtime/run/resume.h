@@ -52,8 +52,8 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 // Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
 // will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
 // one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
-// start_or_resume(). The recipe must be settled.
-Beginning planned_beginning(const Recipe& recipe, int threads);
+// start_or_resume(). The recipe must be resolved.
+StartPoint predict_start(const Recipe& recipe, int threads);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
 std::int64_t resumed_shards(const Recipe& recipe);

@@ -34,7 +34,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
       index_memory_(job.plan, executor_),
       scaler_(job.recipe.training.precision == device::DType::fp16, job.recipe.fp16) {
   const Recipe& recipe = job.recipe;
-  std::vector<comm::Seen> train, validation;
+  std::vector<comm::FileFingerprint> train, validation;
   agree(world, [&] {
     const auto check = [&](std::span<const TokenFile> files) {
       require_tokens_of_model(recipe, files);
@@ -45,7 +45,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
     if (!recipe.data.train.empty())
       batches_ = std::make_unique<Batches>(open_training_data(
           recipe, {vocabulary, check, train, index_memory_.resource(), labelling}, std::move(opened.train)));
-    const Opening of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
+    const OpenContext of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
     if (recipe.evaluation.asked())
       validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
     else if (!recipe.data.validation.empty())
@@ -117,11 +117,11 @@ StepReport Trainer::step(std::uint64_t requests) {
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
   // The scale multiplies gradients only: whether the forward is finite does not depend on it.
   const bool forward_is_finite = std::isfinite(result.loss_sum);
-  std::string remark;
+  std::string note;
   if (forward_is_finite) {
     nonfinite_forwards_.in_a_row = 0;
   } else {
-    remark = take_nonfinite_forward();
+    note = take_nonfinite_forward();
   }
   ++progress_.step;
   if (!skipped) ++progress_.updates;
@@ -150,7 +150,7 @@ StepReport Trainer::step(std::uint64_t requests) {
       .labels = labels_,
       .at_once = (result.requests & kStopAtOnce) != 0,
       .save = (result.requests & kCheckpoint) != 0,
-      .remark = std::move(remark),
+      .note = std::move(note),
   };
 }
 

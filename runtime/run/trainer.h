@@ -42,7 +42,7 @@ struct StepReport {
   std::uint64_t labels = 0;      // of the step, those that count, over all ranks
   bool at_once = false;          // stop without a checkpoint
   bool save = false;             // a checkpoint of this step was asked for
-  std::string remark = {};       // fp16: a sentence about the run's first non-finite forward
+  std::string note = {};         // fp16: a sentence about the run's first non-finite forward
 
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };

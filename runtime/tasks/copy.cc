@@ -58,7 +58,7 @@ struct Ranges {
 void Copy::add(Draft& draft) const {
   const auto [kind, lane] = route_between(draft.tier_of(pairs[0].from.buffer), draft.tier_of(pairs[0].to.buffer));
   Task& task = draft.add_task(kind, lane, unit);
-  task.border = border;
+  task.boundary = boundary;
   for (const auto& [from, to] : pairs) {
     STRATA_CHECK_EQ(from.bytes, to.bytes);
     Draft::use(task, from, Role::source, Access::read);
@@ -68,25 +68,25 @@ void Copy::add(Draft& draft) const {
   }
 }
 
-void Copy::run(Site& site, const Task& task, device::Lane& lane) {
+void Copy::run(TaskContext& context, const Task& task, device::Lane& lane) {
   const bool reads = task.kind == TaskKind::read, writes = task.kind == TaskKind::write;
   Ranges ranges;
   Cost counted;
   for (const Use& target : task.uses) {
     if (target.copies < 0) continue;
     const Use& source = task.uses[static_cast<std::size_t>(target.copies)];
-    count(task.kind, source.bytes, site.moved, counted);
+    count(task.kind, source.bytes, context.moved, counted);
     if (!reads && !writes) {
-      cast(lane, site.storage.view(task, source, device::DType::fp32),
-           site.storage.view(task, target, device::DType::fp32));
+      cast(lane, context.storage.view(task, source, device::DType::fp32),
+           context.storage.view(task, target, device::DType::fp32));
       continue;
     }
     const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
-    ranges.add(
-        {site.storage.place_of(task, there), site.storage.view(task, here, device::DType::fp32).data, source.bytes});
+    ranges.add({context.storage.place_of(task, there), context.storage.view(task, here, device::DType::fp32).data,
+                source.bytes});
   }
   // The lane's next work starts when the whole transfer has ended.
-  offload::Swap* const swap = site.storage.swap();
+  offload::Swap* const swap = context.storage.swap();
   if (reads) device::cpu::submit(lane, [swap, ranges](device::cpu::Team&) { swap->read(ranges.span()); });
   if (writes) device::cpu::submit(lane, [swap, ranges](device::cpu::Team&) { swap->write(ranges.span()); });
 }

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -13,10 +13,10 @@ struct Copy {
   };
   int unit;  // -1: none
   std::vector<Pair> pairs;
-  bool border = false;  // copies of what the host writes and reads between two steps
+  bool boundary = false;  // copies of what the host writes and reads between two steps
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

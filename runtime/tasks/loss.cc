@@ -12,33 +12,35 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-View gradient_of_input(const Site& site, const Task& task) {
-  if (const View residual = site.view(task, Role::residual)) return residual.sub(0, UnitCall::activations(site, task));
+View gradient_of_input(const TaskContext& context, const Task& task) {
+  if (const View residual = context.view(task, Role::residual))
+    return residual.sub(0, UnitCall::activations(context, task));
   return {};
 }
 
-device::ExactSum* loss_of(const Site& site) {
-  return &site.at<LossState>(site.plan.control.losses)->loss;
+device::ExactSum* loss_of(const TaskContext& context) {
+  return &context.at<LossState>(context.plan.control.losses)->loss;
 }
 
 // Ranks that share each layer compute the same loss: the first of them counts it.
-void count_once(const Site& site, Lane& lane) {
-  if (site.rank.tensor == 0) return;
+void count_once(const TaskContext& context, Lane& lane) {
+  if (context.rank.tensor == 0) return;
   static_assert(sizeof(device::ExactSum) % sizeof(float) == 0);
-  zero(lane, View{reinterpret_cast<std::byte*>(loss_of(site)), sizeof(device::ExactSum) / sizeof(float), DType::fp32});
+  zero(lane,
+       View{reinterpret_cast<std::byte*>(loss_of(context)), sizeof(device::ExactSum) / sizeof(float), DType::fp32});
 }
 
-void run_step(const Site& site, const Task& task, Lane& lane) {
+void run_step(const TaskContext& context, const Task& task, Lane& lane) {
   const bool finishes = *task.step == models::LossStep::finish;
-  const View dx = gradient_of_input(site, task), own = site.view(task, Role::gradients);
-  View gradients = own ? own : site.view(task, Role::shared_gradients);
+  const View dx = gradient_of_input(context, task), own = context.view(task, Role::gradients);
+  View gradients = own ? own : context.view(task, Role::shared_gradients);
   if (gradients) gradients = gradients.sub(0, task.end - task.begin);
-  site.model.loss_unit().loss_step(lane, UnitCall::context(site, task), *task.step, static_cast<std::size_t>(task.part),
-                                   UnitCall::input(site, task), finishes ? loss_of(site) : nullptr, dx,
-                                   {gradients, task.begin});
-  if (finishes) count_once(site, lane);
-  if (own) UnitCall::zero_gaps(site, task, lane, gradients);
-  if (dx) UnitCall::count_nonfinite(site, task, lane, dx);
+  context.model.loss_unit().loss_step(lane, UnitCall::unit_context(context, task), *task.step,
+                                      static_cast<std::size_t>(task.part), UnitCall::input(context, task),
+                                      finishes ? loss_of(context) : nullptr, dx, {gradients, task.begin});
+  if (finishes) count_once(context, lane);
+  if (own) UnitCall::zero_gaps(context, task, lane, gradients);
+  if (dx) UnitCall::count_nonfinite(context, task, lane, dx);
 }
 
 }  // namespace
@@ -59,22 +61,23 @@ void Loss::add(Draft& draft) const {
   UnitCall::set_work(draft, task, call.share_of(unit.loss_work(learns)));
 }
 
-void Loss::run(Site& site, const Task& task, Lane& lane) {
-  if (task.step) return run_step(site, task, lane);
-  const models::LossUnit& unit = site.model.loss_unit();
-  const ConstView x = UnitCall::input(site, task);
-  if (site.generation.rows > 0)
-    return unit.logits(lane, UnitCall::context(site, task), x,
-                       site.view(task, Role::scores, DType::fp32).sub(0, site.model.vocabulary));
-  const View gradients = site.view(task, Role::gradients), dx = gradient_of_input(site, task);
-  models::Context context = UnitCall::context(site, task);
+void Loss::run(TaskContext& context, const Task& task, Lane& lane) {
+  if (task.step) return run_step(context, task, lane);
+  const models::LossUnit& unit = context.model.loss_unit();
+  const ConstView x = UnitCall::input(context, task);
+  if (context.generation.rows > 0)
+    return unit.logits(lane, UnitCall::unit_context(context, task), x,
+                       context.view(task, Role::scores, DType::fp32).sub(0, context.model.vocabulary));
+  const View gradients = context.view(task, Role::gradients), dx = gradient_of_input(context, task);
+  models::Context unit_context = UnitCall::unit_context(context, task);
   if (task.buffer(Role::scores) >= 0)
-    context.scores = site.view(task, Role::scores, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
-  unit.loss(lane, context, x, loss_of(site), dx, gradients);
-  count_once(site, lane);
+    unit_context.scores =
+        context.view(task, Role::scores, DType::fp32).sub(0, context.model.loss_rows() * unit.score_stride());
+  unit.loss(lane, unit_context, x, loss_of(context), dx, gradients);
+  count_once(context, lane);
   if (!dx) return;  // a forward-only plan
-  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(site, task, lane, gradients);
-  if (task.buffer(Role::partial) < 0 && !task.meanwhile) UnitCall::count_nonfinite(site, task, lane, dx);
+  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(context, task, lane, gradients);
+  if (task.buffer(Role::partial) < 0 && !task.meanwhile) UnitCall::count_nonfinite(context, task, lane, dx);
 }
 
 void TiledLoss::add(Draft& draft) const {

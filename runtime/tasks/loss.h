@@ -7,11 +7,11 @@ namespace strata::runtime {
 // logits of the last row if the run generates.
 struct Loss {
   UnitCall call;
-  Written residual = {};                          // gradient of its input
-  Written gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
+  OutputBuffer residual = {};                          // gradient of its input
+  OutputBuffer gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // One step of a loss that runs by tiles of its table, which may be another unit's. Steps of the norm work on the unit's
@@ -20,14 +20,14 @@ struct TiledLoss {
   UnitPart which;  // the loss unit, and the tile as its part
   int micro_batch;
   models::LossStep step;
-  UnitPart gathered;   // the unit and part that hold the parameters
-  ElementRange range;  // of that unit's flat buffer: the parameters or their gradients
-  int parameters;      // of `gathered`; -1: none of the unit's own are trained
-  int frozen = -1;     // the unit's own frozen parameters; -1: none
-  int x = -1;          // the unit's input; -1 in steps on a tile
-  Written workspace;   // shared by all steps
-  int residual = -1;   // gradient of the input, in the last step
-  int gradients = -1;  // of the parameters, in the steps that compute them
+  UnitPart gathered;       // the unit and part that hold the parameters
+  ElementRange range;      // of that unit's flat buffer: the parameters or their gradients
+  int parameters;          // of `gathered`; -1: none of the unit's own are trained
+  int frozen = -1;         // the unit's own frozen parameters; -1: none
+  int x = -1;              // the unit's input; -1 in steps on a tile
+  OutputBuffer workspace;  // shared by all steps
+  int residual = -1;       // gradient of the input, in the last step
+  int gradients = -1;      // of the parameters, in the steps that compute them
 
   void add(Draft& draft) const;
 };

@@ -33,27 +33,28 @@ void Norm::add(Draft& draft) const {
   Draft::use(task, draft.plan.control.squares, Role::squares, Access::update);
 }
 
-void Norm::run(Site& site, const Task& task, device::Lane& lane) {
-  device::ExactSum* squares = &site.at<SquareState>(site.plan.control.squares)->squares;
+void Norm::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  device::ExactSum* squares = &context.at<SquareState>(context.plan.control.squares)->squares;
   // The first of the ranks that share each layer counts what all of them have.
-  const std::size_t counted = site.rank.tensor > 0 ? site.layout(task).uncut : 0;
+  const std::size_t counted = context.rank.tensor > 0 ? context.layout(task).uncut : 0;
   // `view` holds elements from `begin` on.
   const auto add = [&](const View& view, std::size_t begin) {
     const std::size_t skipped = std::min(counted - std::min(counted, begin), view.size);
     if (skipped < view.size) gradient_square_sum(lane, view.sub(skipped, view.size - skipped), {}, squares);
   };
-  if (holds_tile(site.plan, task)) return add(site.view(task, Role::sum, device::DType::fp32), task.begin);
-  if (site.plan.has_sums()) return add(own_part_of_sum(site, task), site.layout(task).shards.piece(site.rank).begin);
-  const View gradients = site.view(task, Role::gradients);
-  const ElementRange shared = also_in_shared_gradients(site, task);
+  if (holds_tile(context.plan, task)) return add(context.view(task, Role::sum, device::DType::fp32), task.begin);
+  if (context.plan.has_sums())
+    return add(own_part_of_sum(context, task), context.layout(task).shards.piece(context.rank).begin);
+  const View gradients = context.view(task, Role::gradients);
+  const ElementRange shared = also_in_shared_gradients(context, task);
   const auto alone = [&](std::size_t begin, std::size_t end) {
     if (begin < end) add(gradients.sub(begin, end - begin), begin);
   };
   alone(0, shared.begin);
   if (shared.size() && shared.begin >= counted)
-    gradient_square_sum(lane, site.view(task, Role::shared_gradients).sub(0, shared.size()),
+    gradient_square_sum(lane, context.view(task, Role::shared_gradients).sub(0, shared.size()),
                         gradients.sub(shared.begin, shared.size()), squares);
-  alone(shared.end, site.layout(task).padded());
+  alone(shared.end, context.layout(task).padded());
 }
 
 void Consensus::add(Draft& draft) const {
@@ -71,15 +72,15 @@ void Consensus::add(Draft& draft) const {
   task.cost.between_bytes = static_cast<double>(draft.levels(Peers::all).sent_to_all(bytes));
 }
 
-void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
-  const ControlBuffers& control = site.plan.control;
-  auto* state = site.at<StepState>(control.state);
-  pack_message(lane, &site.at<SquareState>(control.squares)->squares, &site.at<LossState>(control.losses)->loss,
+void Consensus::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const ControlBuffers& control = context.plan.control;
+  auto* state = context.at<StepState>(control.state);
+  pack_message(lane, &context.at<SquareState>(control.squares)->squares, &context.at<LossState>(control.losses)->loss,
                &state->requests, &state->message);
-  auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
-  site.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
-                         reinterpret_cast<std::byte*>(all));
-  resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks()), &state->scalars, &state->result);
+  auto* all = reinterpret_cast<device::StepMessage*>(context.view(task, Role::staging, device::DType::fp32).data);
+  context.communicators.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+                                     reinterpret_cast<std::byte*>(all));
+  resolve_step(lane, all, static_cast<std::size_t>(context.plan.ranks()), &state->scalars, &state->result);
 }
 
 }  // namespace strata::runtime

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -17,14 +17,14 @@ struct Norm {
   int chunk = -1;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Exchanges norm, loss and stop requests, so that all ranks agree on the clip factor and on whether to skip the step.
 struct Consensus {
   // Also adds the buffer for the ranks' messages.
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

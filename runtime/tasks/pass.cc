@@ -84,60 +84,60 @@ void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work
   task.cost.bytes = work.bytes;
 }
 
-models::Context UnitCall::context(const Site& site, const Task& task) {
-  const ControlBuffers& control = site.plan.control;
+models::Context UnitCall::unit_context(const TaskContext& context, const Task& task) {
+  const ControlBuffers& control = context.plan.control;
   models::Context c{};
-  const models::BatchShape& batch = site.model.batch;
-  c.batch = batch.at(site.at<std::byte>(control.batch) + index(task.micro_batch) * batch.bytes());
-  c.micro_batch = site.plan.mesh().micro_batch(0, static_cast<std::uint64_t>(task.micro_batch), site.rank);
-  c.scalars = &site.at<StepState>(control.state)->scalars;
-  if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
-  if (!site.model.class_weights.empty())
-    c.class_weights = reinterpret_cast<const float*>(c.constants + site.model.class_weights_at);
-  c.parameters = {site.view(task, Role::parameters), task.begin,
-                  site.view(task, Role::frozen),     task.frozen_begin,
-                  site.view(task, Role::unpacked),   task.quantised_begin};
+  const models::BatchShape& batch = context.model.batch;
+  c.batch = batch.at(context.at<std::byte>(control.batch) + index(task.micro_batch) * batch.bytes());
+  c.micro_batch = context.plan.mesh().micro_batch(0, static_cast<std::uint64_t>(task.micro_batch), context.rank);
+  c.scalars = &context.at<StepState>(control.state)->scalars;
+  if (control.constants >= 0) c.constants = context.at<std::byte>(control.constants);
+  if (!context.model.class_weights.empty())
+    c.class_weights = reinterpret_cast<const float*>(c.constants + context.model.class_weights_at);
+  c.parameters = {context.view(task, Role::parameters), task.begin,
+                  context.view(task, Role::frozen),     task.frozen_begin,
+                  context.view(task, Role::unpacked),   task.quantised_begin};
   const bool tile = task.step.has_value();  // otherwise all shared parameters are present
-  if (const View shared = site.view(task, Role::shared_parameters)) {
+  if (const View shared = context.view(task, Role::shared_parameters)) {
     const std::size_t begin = tile ? task.begin : 0;
-    const bool frozen = site.layout(task).shared->frozen;
+    const bool frozen = context.layout(task).shared->frozen;
     c.shared = frozen ? models::ParameterRange{.frozen = shared, .frozen_begin = begin}
                       : models::ParameterRange{.values = shared, .begin = begin};
   }
-  if (const View gradients = site.view(task, Role::shared_gradients); gradients && !tile) {
-    const ElementRange& shared = site.layout(task).shared->elements;
+  if (const View gradients = context.view(task, Role::shared_gradients); gradients && !tile) {
+    const ElementRange& shared = context.layout(task).shared->elements;
     c.shared_gradients = {gradients.sub(0, shared.size()), shared.begin};
   }
-  c.workspace = site.view(task, Role::workspace, DType::fp32);
+  c.workspace = context.view(task, Role::workspace, DType::fp32);
   if (task.stretch >= 0) c.stretch = index(task.stretch);
   c.meanwhile = task.meanwhile;
-  c.partial = site.view(task, Role::partial, DType::fp32);
-  c.total = site.view(task, Role::total);
-  c.cache = {site.view(task, Role::cache), site.generation.first, site.generation.rows};
+  c.partial = context.view(task, Role::partial, DType::fp32);
+  c.total = context.view(task, Role::total);
+  c.cache = {context.view(task, Role::cache), context.generation.first, context.generation.rows};
   return c;
 }
 
-ConstView UnitCall::input(const Site& site, const Task& task) {
-  if (const View x = site.view(task, Role::x)) return x.sub(0, activations(site, task));
+ConstView UnitCall::input(const TaskContext& context, const Task& task) {
+  if (const View x = context.view(task, Role::x)) return x.sub(0, activations(context, task));
   return {};
 }
 
-std::size_t UnitCall::activations(const Site& site, const Task& task) {
-  const std::size_t rows = site.unit(task).ports().own_rows ? site.plan.rows : site.plan.tokens;
-  return (site.generation.rows == 1 ? 1 : rows) * site.model.hidden;
+std::size_t UnitCall::activations(const TaskContext& context, const Task& task) {
+  const std::size_t rows = context.unit(task).ports().own_rows ? context.plan.rows : context.plan.tokens;
+  return (context.generation.rows == 1 ? 1 : rows) * context.model.hidden;
 }
 
-std::pair<std::size_t, std::size_t> UnitCall::parts(const Site& site, const Task& task) {
+std::pair<std::size_t, std::size_t> UnitCall::parts(const TaskContext& context, const Task& task) {
   if (task.part >= 0) return {index(task.part), index(task.part) + 1};
-  return {0, site.unit(task).parts().size()};
+  return {0, context.unit(task).parts().size()};
 }
 
-void UnitCall::zero_gaps(const Site& site, const Task& task, Lane& lane, const View& gradients) {
+void UnitCall::zero_gaps(const TaskContext& context, const Task& task, Lane& lane, const View& gradients) {
   const auto zero_between = [&](std::size_t begin, std::size_t end) {
     const std::size_t from = std::max(begin, task.begin), to = std::min(end, task.end);
     if (from < to) zero(lane, gradients.sub(from - task.begin, to - from));
   };
-  const UnitLayout& layout = site.layout(task);
+  const UnitLayout& layout = context.layout(task);
   std::size_t end = 0;
   for (const TensorRange& range : layout.ranges) {
     zero_between(end, range.begin);
@@ -146,8 +146,8 @@ void UnitCall::zero_gaps(const Site& site, const Task& task, Lane& lane, const V
   zero_between(end, layout.padded());
 }
 
-void UnitCall::count_nonfinite(const Site& site, const Task& task, Lane& lane, const View& values) {
-  device::count_nonfinite(lane, values, site.at<LossState>(site.plan.control.losses)->nonfinite() + task.unit);
+void UnitCall::count_nonfinite(const TaskContext& context, const Task& task, Lane& lane, const View& values) {
+  device::count_nonfinite(lane, values, context.at<LossState>(context.plan.control.losses)->nonfinite() + task.unit);
 }
 
 void Forward::add(Draft& draft) const {
@@ -164,16 +164,16 @@ void Forward::add(Draft& draft) const {
   UnitCall::set_work(draft, task, call.share_of(unit.work(models::Pass::forward, parts_of(unit, task))));
 }
 
-void Forward::run(Site& site, const Task& task, Lane& lane) {
-  const ConstView x = UnitCall::input(site, task);
+void Forward::run(TaskContext& context, const Task& task, Lane& lane) {
+  const ConstView x = UnitCall::input(context, task);
   View y;
-  if (const View output = site.view(task, Role::y)) y = output.sub(0, UnitCall::activations(site, task));
-  const models::Unit& unit = site.unit(task);
-  const auto [first, last] = UnitCall::parts(site, task);
+  if (const View output = context.view(task, Role::y)) y = output.sub(0, UnitCall::activations(context, task));
+  const models::Unit& unit = context.unit(task);
+  const auto [first, last] = UnitCall::parts(context, task);
   for (std::size_t part = first; part < last; ++part)
-    unit.forward(lane, UnitCall::context(site, task), part, x, y, site.view(task, Role::saved, DType::fp32));
+    unit.forward(lane, UnitCall::unit_context(context, task), part, x, y, context.view(task, Role::saved, DType::fp32));
   if (y && last == unit.parts().size() && task.kind == TaskKind::forward && task.buffer(Role::partial) < 0)
-    UnitCall::count_nonfinite(site, task, lane, y);
+    UnitCall::count_nonfinite(context, task, lane, y);
 }
 
 void Backward::add(Draft& draft) const {
@@ -197,16 +197,16 @@ void Backward::add(Draft& draft) const {
   UnitCall::set_work(draft, task, call.share_of(unit.work(models::Pass::backward, parts_of(unit, task))));
 }
 
-void Backward::run(Site& site, const Task& task, Lane& lane) {
-  const ConstView x = UnitCall::input(site, task);
-  const View gradients = site.view(task, Role::gradients);
-  const View residual = site.view(task, Role::residual).sub(0, UnitCall::activations(site, task));
-  const models::Unit& unit = site.unit(task);
-  const auto [first, last] = UnitCall::parts(site, task);
+void Backward::run(TaskContext& context, const Task& task, Lane& lane) {
+  const ConstView x = UnitCall::input(context, task);
+  const View gradients = context.view(task, Role::gradients);
+  const View residual = context.view(task, Role::residual).sub(0, UnitCall::activations(context, task));
+  const models::Unit& unit = context.unit(task);
+  const auto [first, last] = UnitCall::parts(context, task);
   for (std::size_t part = last; part-- > first;)
-    unit.backward(lane, UnitCall::context(site, task), part, x, site.view(task, Role::saved, DType::fp32), residual,
-                  residual, {gradients, task.begin});
-  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(site, task, lane, gradients);
+    unit.backward(lane, UnitCall::unit_context(context, task), part, x, context.view(task, Role::saved, DType::fp32),
+                  residual, residual, {gradients, task.begin});
+  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(context, task, lane, gradients);
 }
 
 }  // namespace strata::runtime

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -13,10 +13,10 @@ struct UnitCall {
   int micro_batch;
   // The unit's own parameters: trained, frozen, and quantised ones that were unpacked.
   int parameters = -1, frozen = -1, unpacked = -1;
-  int shared_parameters = -1;  // the pool, of another unit, that holds what this one shares
-  int x = -1;                  // the unit's input
-  Written workspace = {};      // shared by all parts of a call
-  bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
+  int shared_parameters = -1;   // the pool, of another unit, that holds what this one shares
+  int x = -1;                   // the unit's input
+  OutputBuffer workspace = {};  // shared by all parts of a call
+  bool of_whole = false;        // a part, but the unit's own buffers except `unpacked` hold the whole unit
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
   // that work; its partial sums, and the total of those that the previous stretch left.
   int stretch = -1, stretches = 1;
@@ -32,30 +32,32 @@ struct UnitCall {
   // The share of a call's work that belongs to its stretch. Work left for the time of an exchange counts as half of it.
   models::Work share_of(models::Work work) const;
   // The operands as the unit's functions take them.
-  static models::Context context(const Site& site, const Task& task);
-  static device::ConstView input(const Site& site, const Task& task);
+  static models::Context unit_context(const TaskContext& context, const Task& task);
+  static device::ConstView input(const TaskContext& context, const Task& task);
   // Elements of the unit's input and output: of a micro-batch's rows, of this rank's if ranks divide them, or of one
   // row if the run generates token by token.
-  static std::size_t activations(const Site& site, const Task& task);
+  static std::size_t activations(const TaskContext& context, const Task& task);
   // The parts of its unit that a task runs: [first, last).
-  static std::pair<std::size_t, std::size_t> parts(const Site& site, const Task& task);
+  static std::pair<std::size_t, std::size_t> parts(const TaskContext& context, const Task& task);
   // Writes zeros to the gaps between parameters in the task's gradients, because units write only parameters'
   // gradients.
-  static void zero_gaps(const Site& site, const Task& task, device::Lane& lane, const device::View& gradients);
+  static void zero_gaps(const TaskContext& context, const Task& task, device::Lane& lane,
+                        const device::View& gradients);
   // Counts the non-finite elements of the activations or gradients that the call returns.
-  static void count_nonfinite(const Site& site, const Task& task, device::Lane& lane, const device::View& values);
+  static void count_nonfinite(const TaskContext& context, const Task& task, device::Lane& lane,
+                              const device::View& values);
 };
 
 // A unit's forward, or its recomputation in backward for the activations it saves (`again`).
 struct Forward {
   UnitCall call;
   bool again = false;
-  Written saved = {};  // activations kept for backward
-  int cache = -1;      // keys and values of the earlier rows, if the run generates
-  Written y = {};      // the unit's output; none: not needed
+  OutputBuffer saved = {};  // activations kept for backward
+  int cache = -1;           // keys and values of the earlier rows, if the run generates
+  OutputBuffer y = {};      // the unit's output; none: not needed
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // A unit's backward.
@@ -64,11 +66,11 @@ struct Backward {
   int saved = -1;  // activations kept by its forward
   int residual;    // gradient of the residual stream: dy on entry, dx on exit
   // Gradients of its own parameters, and of those it shares; none: not trained.
-  Written gradients = {};
+  OutputBuffer gradients = {};
   int shared_gradients = -1;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

@@ -11,8 +11,9 @@ Task& add_task(Draft& draft, TaskKind kind, const StageMessage& message, Role ro
   return task;
 }
 
-comm::Communicator& over(Site& site, const Task& task) {
-  return task.lane == LaneId::stage_backward ? site.over.stage_backward : site.over.stage_forward;
+comm::Communicator& communicator_of(TaskContext& context, const Task& task) {
+  return task.lane == LaneId::stage_backward ? context.communicators.stage_backward
+                                             : context.communicators.stage_forward;
 }
 
 }  // namespace
@@ -29,18 +30,18 @@ void SendToStage::add(Draft& draft) const {
   if (far) draft.plan.comm_bytes.between_nodes += bytes;
 }
 
-void SendToStage::run(Site& site, const Task& task, device::Lane&) {
-  const device::View view = site.view(task, Role::source);
-  over(site, task).send(view.data, task.uses[0].bytes, task.peer);
+void SendToStage::run(TaskContext& context, const Task& task, device::Lane&) {
+  const device::View view = context.view(task, Role::source);
+  communicator_of(context, task).send(view.data, task.uses[0].bytes, task.peer);
 }
 
 void ReceiveFromStage::add(Draft& draft) const {
   add_task(draft, TaskKind::receive, message, Role::target, Access::write);
 }
 
-void ReceiveFromStage::run(Site& site, const Task& task, device::Lane&) {
-  const device::View view = site.view(task, Role::target);
-  over(site, task).receive(view.data, task.uses[0].bytes, task.peer);
+void ReceiveFromStage::run(TaskContext& context, const Task& task, device::Lane&) {
+  const device::View view = context.view(task, Role::target);
+  communicator_of(context, task).receive(view.data, task.uses[0].bytes, task.peer);
 }
 
 }  // namespace strata::runtime

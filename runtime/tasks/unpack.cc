@@ -19,9 +19,9 @@ void Unpack::add(Draft& draft) const {
   task.cost.bytes = static_cast<double>(from + to);
 }
 
-void Unpack::run(Site& site, const Task& task, device::Lane& lane) {
-  const std::byte* packed = site.view(task, Role::quantised, device::DType::fp32).data;
-  device::unpack(lane, site.plan.stored_in(task.pool), packed, site.view(task, Role::unpacked));
+void Unpack::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const std::byte* packed = context.view(task, Role::quantised, device::DType::fp32).data;
+  device::unpack(lane, context.plan.stored_in(task.pool), packed, context.view(task, Role::unpacked));
 }
 
 }  // namespace strata::runtime

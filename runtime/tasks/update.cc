@@ -32,25 +32,25 @@ void Update::add(Draft& draft) const {
       static_cast<double>(2 * device::fp32_bytes(elements.size()) + 2 * draft.bytes_of(elements.size()) + 2 * moments);
 }
 
-void Update::run(Site& site, const Task& task, device::Lane& lane) {
-  const StepPlan& plan = site.plan;
+void Update::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const StepPlan& plan = context.plan;
   const auto unit = static_cast<std::size_t>(task.unit);
-  const std::size_t part = plan.parts_of(unit).piece(site.rank).begin;
+  const std::size_t part = plan.parts_of(unit).piece(context.rank).begin;
   const std::size_t begin = part + task.begin, end = part + task.end;
-  const device::StepScalars* scalars = plan.cyclic ? site.at<device::StepScalars>(plan.control.pending)
-                                                   : &site.at<StepState>(plan.control.state)->scalars;
+  const device::StepScalars* scalars = plan.cyclic ? context.at<device::StepScalars>(plan.control.pending)
+                                                   : &context.at<StepState>(plan.control.state)->scalars;
   // All operands start at `begin`, except a sharer's gradient, which starts at the shared range.
-  const View sum = site.view(task, Role::sum, DType::fp32), gradients = site.view(task, Role::gradients);
-  const View others = site.view(task, Role::shared_gradients);
-  const View master = site.view(task, Role::master, DType::fp32), parameters = site.view(task, Role::parameters);
-  std::byte* moment1 = site.view(task, Role::moment1, DType::fp32).data;
-  std::byte* moment2 = site.view(task, Role::moment2, DType::fp32).data;
+  const View sum = context.view(task, Role::sum, DType::fp32), gradients = context.view(task, Role::gradients);
+  const View others = context.view(task, Role::shared_gradients);
+  const View master = context.view(task, Role::master, DType::fp32), parameters = context.view(task, Role::parameters);
+  std::byte* moment1 = context.view(task, Role::moment1, DType::fp32).data;
+  std::byte* moment2 = context.view(task, Role::moment2, DType::fp32).data;
   // A copy of the parameters is written back even if the step is skipped. So a skipped update must write the copy too,
   // or the stored parameters would be lost.
-  const bool copied = task.buffer(Role::parameters) != plan.homes[unit].parameters;
+  const bool copied = task.buffer(Role::parameters) != plan.state_buffers[unit].parameters;
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
-  const UnitLayout& layout = site.layout(task);
-  const ElementRange shared = also_in_shared_gradients(site, task);
+  const UnitLayout& layout = context.layout(task);
+  const ElementRange shared = also_in_shared_gradients(context, task);
   const auto apply = [&](std::size_t from, std::size_t to, const TensorRange& range) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
@@ -64,7 +64,7 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
       first = gradients.sub(at, n);
     }
     const std::size_t moments = layout.moment_bytes(begin, from);
-    device::update(lane, site.optimizer, scalars,
+    device::update(lane, context.optimizer, scalars,
                    {.first = first,
                     .second = second,
                     .master = master.sub(at, n),
@@ -74,7 +74,7 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
                     .moment2 = moment2 ? moment2 + moments : nullptr,
                     .decay = range.decay,
                     .unit = static_cast<std::uint32_t>(task.unit),
-                    .begin = from + (range.is_cut() ? site.unit(task).before_shards() : 0)},
+                    .begin = from + (range.is_cut() ? context.unit(task).before_shards() : 0)},
                    on_skip);
   };
   for (const TensorRange& range : layout.ranges) {

@@ -17,7 +17,7 @@ struct Update {
 
   // The task runs on the device or the host, depending on where the state is.
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

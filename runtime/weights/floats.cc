@@ -40,15 +40,15 @@ using device::kNf4Scales, device::kScaleBlock, device::StorageFormat;
 
 // The code of the 8-bit scale nearest to x in [-1, 1]; the lower one of two that are equally near.
 std::uint8_t scale_code(float x) {
-  static const std::array<float, 255> kBorders = [] {
-    std::array<float, 255> borders{};
+  static const std::array<float, 255> kThresholds = [] {
+    std::array<float, 255> thresholds{};
     for (unsigned code = 0; code < 255; ++code)
-      borders[code] = (device::scale_value(static_cast<std::uint8_t>(code)) +
-                       device::scale_value(static_cast<std::uint8_t>(code + 1))) *
-                      0.5f;
-    return borders;
+      thresholds[code] = (device::scale_value(static_cast<std::uint8_t>(code)) +
+                          device::scale_value(static_cast<std::uint8_t>(code + 1))) *
+                         0.5f;
+    return thresholds;
   }();
-  return static_cast<std::uint8_t>(std::ranges::lower_bound(kBorders, x) - kBorders.begin());
+  return static_cast<std::uint8_t>(std::ranges::lower_bound(kThresholds, x) - kThresholds.begin());
 }
 
 std::size_t codes_at(StorageFormat format) {

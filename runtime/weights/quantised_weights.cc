@@ -84,7 +84,7 @@ std::size_t first_of(const Pool& pool, std::size_t range) {
 }
 
 // A range of a matrix whose scales this rank adds up.
-struct Stretch {
+struct ScaleRange {
   std::size_t unit, matrix, begin, end;  // elements of the matrix
 };
 
@@ -100,7 +100,7 @@ class ScaleSums {
   }
 
   void read(const Coordinates* rank, int threads) {
-    std::vector<Stretch> stretches;
+    std::vector<ScaleRange> scale_ranges;
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
       if (rank && !plan_.own.has(static_cast<int>(unit))) continue;  // the ranks of its stage add it
       const Pool& pool = plan_.layout.units[unit].quantised;
@@ -108,26 +108,26 @@ class ScaleSums {
         const TensorRange& range = pool.ranges[r];
         if (source_.quantised(unit, range.parameter, plan_.layout.quantised_as)) continue;
         if (range.is_cut()) {
-          if (first_of(pool, r) == r) add_whole(stretches, unit, r, rank);
+          if (first_of(pool, r) == r) add_whole(scale_ranges, unit, r, rank);
           continue;
         }
         if (rank && rank->tensor > 0) continue;  // the first of the ranks that share each layer adds what all have
         const models::ElementRange whole{range.begin, range.end};
         const auto [begin, end] = rank ? pool.shards.piece_of(whole, *rank) : whole;
         for (std::size_t at = begin; at < end; at += kQuantisedAtOnce)
-          stretches.push_back({unit, r, at - range.begin, std::min(end, at + kQuantisedAtOnce) - range.begin});
+          scale_ranges.push_back({unit, r, at - range.begin, std::min(end, at + kQuantisedAtOnce) - range.begin});
       }
     }
-    const auto parameter = [&](const Stretch& s) {
+    const auto parameter = [&](const ScaleRange& s) {
       return plan_.layout.units[s.unit].quantised.ranges[s.matrix].parameter;
     };
     const auto prefetch = [&](std::size_t i) {
-      const Stretch& s = stretches[i];
+      const ScaleRange& s = scale_ranges[i];
       source_.prefetch(s.unit, parameter(s), s.begin, s.end - s.begin);
     };
     std::mutex mutex;
-    parallel_reads(stretches.size(), threads, prefetch, [&](std::size_t i) {
-      const Stretch& s = stretches[i];
+    parallel_reads(scale_ranges.size(), threads, prefetch, [&](std::size_t i) {
+      const ScaleRange& s = scale_ranges[i];
       std::vector<float> values(s.end - s.begin);
       source_.read(s.unit, parameter(s), s.begin, values);
       ExactSum sum;
@@ -138,13 +138,14 @@ class ScaleSums {
     });
   }
   // Adds this rank's part of a matrix that is cut into virtual shards: pieces do not hold the whole matrix's blocks.
-  void add_whole(std::vector<Stretch>& stretches, std::size_t unit, std::size_t range, const Coordinates* rank) const {
+  void add_whole(std::vector<ScaleRange>& scale_ranges, std::size_t unit, std::size_t range,
+                 const Coordinates* rank) const {
     const Mesh& mesh = plan_.mesh();
     const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);
     const auto ranks = rank ? static_cast<std::size_t>(mesh.data() * mesh.tensor) : 1;
     const auto own = rank ? static_cast<std::size_t>(rank->data * mesh.tensor + rank->tensor) : 0;
     for (std::size_t at = own * kQuantisedAtOnce; at < size; at += ranks * kQuantisedAtOnce)
-      stretches.push_back({unit, range, at, std::min(size, at + kQuantisedAtOnce)});
+      scale_ranges.push_back({unit, range, at, std::min(size, at + kQuantisedAtOnce)});
   }
   void add_all(comm::World& world) {
     const std::vector<ExactSum> all = comm::exchange_values<ExactSum>(world, sums_);
@@ -219,7 +220,7 @@ void quantise_piece(PlainBlocks& whole, const TensorRange& range, std::size_t fr
                     std::span<std::byte> stored) {
   constexpr std::size_t kBlock = device::kNf4Block;
   const std::size_t block_bytes = stored_bytes(device::StorageFormat::nf4_plain, kBlock);
-  range.piece.for_stretches(
+  range.piece.for_contiguous(
       from - range.begin, to - range.begin, [&](std::size_t at, std::size_t in_whole, std::size_t count) {
         for (std::size_t i = 0; i < count; i += kScaleBlock) {
           const std::size_t source = in_whole + i, target = range.begin + at + i - first;

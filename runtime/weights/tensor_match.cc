@@ -119,7 +119,7 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
     // A different shape cannot be tied; the code that reads the tensor reports it.
     if (!head || !table || head->shape != table->shape || models::same_values(*head, *table)) return;
     config.override_key("tie_word_embeddings", "false");
-    config.remark(fmt::format(
+    config.add_note(fmt::format(
         "{}: {} differs from {}, though config.json ties the two: both are read and trained, as in transformers "
         "(tie_word_embeddings = false)",
         head->file.string(), head->name, table->name));

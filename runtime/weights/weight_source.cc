@@ -213,7 +213,7 @@ class StoredWeights final : public WeightSource {
       MappedFile::will_need(part_of(*tensor, begin, count));
   }
 
-  std::vector<comm::Seen> seen() const override {
+  std::vector<comm::FileFingerprint> fingerprints() const override {
     std::size_t all = 0;
     for (const auto& tensors : tensors_)
       for (const models::StoredTensor* tensor : tensors)
@@ -238,7 +238,7 @@ class StoredWeights final : public WeightSource {
           std::ranges::count_if(tensors, [](const auto* tensor) { return tensor && tensor->is_double(); }));
     return count;
   }
-  std::vector<comm::Seen> seen_as_read() const override {
+  std::vector<comm::FileFingerprint> fingerprints_as_read() const override {
     return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
       return fmt::format("hash {:016x}", read_[unit][parameter].load());
     });
@@ -254,8 +254,8 @@ class StoredWeights final : public WeightSource {
     return tensor;
   }
   template <typename Print>
-  std::vector<comm::Seen> of_tensors(Print&& print) const {
-    std::vector<comm::Seen> all;
+  std::vector<comm::FileFingerprint> of_tensors(Print&& print) const {
+    std::vector<comm::FileFingerprint> all;
     for (std::size_t unit = 0; unit < tensors_.size(); ++unit)
       for (std::size_t p = 0; p < tensors_[unit].size(); ++p) {
         if (!tensors_[unit][p]) continue;
@@ -319,15 +319,15 @@ void read_blocks(const WeightSource& source, device::StorageFormat format, std::
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
                 std::size_t begin, std::span<float> out) {
   if (piece.shards == 1) return source.read(unit, parameter, begin, out);
-  constexpr std::size_t kLong = 4096;  // shorter stretches are read with what lies between them
+  constexpr std::size_t kLong = 4096;  // shorter ranges are read with what lies between them
   if (piece.length >= kLong)
-    return piece.for_stretches(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
+    return piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
       source.read(unit, parameter, whole, out.subspan(at - begin, count));
     });
   const std::size_t first = piece.in_whole(begin), last = piece.in_whole(begin + out.size() - 1);
   std::vector<float> all(last - first + 1);
   source.read(unit, parameter, first, all);
-  piece.for_stretches(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
+  piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
     std::copy_n(&all[whole - first], count, &out[at - begin]);
   });
 }

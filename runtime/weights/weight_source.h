@@ -33,10 +33,11 @@ class WeightSource {
   virtual void read_block(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                           std::span<std::byte> /*block*/) const {}
 
-  // For ranks that must read the same files: seen() describes the files before they are read, seen_as_read() the
-  // elements read so far; it is equal on ranks that read the same elements. Empty if weights come from no file.
-  virtual std::vector<comm::Seen> seen() const { return {}; }
-  virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
+  // For ranks that must read the same files: fingerprints() describes the files before they are read,
+  // fingerprints_as_read() the elements read so far; it is equal on ranks that read the same elements. Empty if weights
+  // come from no file.
+  virtual std::vector<comm::FileFingerprint> fingerprints() const { return {}; }
+  virtual std::vector<comm::FileFingerprint> fingerprints_as_read() const { return {}; }
   // Names of parameters that the files lack and that are initialised at random (Model::drawn_if_missing).
   virtual std::vector<std::string> initialised() const { return {}; }
   // The number of tensors stored as F64, which are rounded to fp32 as they are read.
@@ -71,8 +72,8 @@ class ForwardedWeights : public WeightSource {
                   std::span<std::byte> block) const override {
     weights_.read_block(unit, parameter, begin, block);
   }
-  std::vector<comm::Seen> seen() const override { return weights_.seen(); }
-  std::vector<comm::Seen> seen_as_read() const override { return weights_.seen_as_read(); }
+  std::vector<comm::FileFingerprint> fingerprints() const override { return weights_.fingerprints(); }
+  std::vector<comm::FileFingerprint> fingerprints_as_read() const override { return weights_.fingerprints_as_read(); }
   std::vector<std::string> initialised() const override { return weights_.initialised(); }
   std::size_t rounded() const override { return weights_.rounded(); }
   std::vector<std::string> left_out() const override { return weights_.left_out(); }

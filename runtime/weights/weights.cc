@@ -37,7 +37,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
       executor.storage().write_state(unit, parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
     });
   });
-  if (frozen || plan.homes[unit].master < 0) return;
+  if (frozen || plan.state_buffers[unit].master < 0) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
     executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
@@ -80,7 +80,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
     for (const PoolKind pool : kPools) {
-      if (plan.homes[unit].of(pool) < 0) continue;  // another stage's
+      if (plan.state_buffers[unit].of(pool) < 0) continue;  // another stage's
       if (pool == PoolKind::trained && options.frozen_alone) continue;
       const auto held = executor.storage().held(unit, parameters_in(pool));
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
@@ -103,10 +103,10 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   std::uint64_t bytes = 0;
   for (const Chunk& c : chunks) bytes += device::fp32_bytes(c.end - c.begin);
-  Advancing advancing(advance, bytes);
+  ProgressCounter progress(advance, bytes);
   parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
     const Chunk& c = chunks[i];
-    advancing.add(device::fp32_bytes(c.end - c.begin));
+    progress.add(device::fp32_bytes(c.end - c.begin));
     if (c.pool == PoolKind::quantised)
       return quantise_weights(executor, plan, source, offsets[c.unit], c.unit, {c.begin, c.end}, options);
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
@@ -130,7 +130,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
                               const WeightSource& source, int threads, comm::World& world, const Advance& advance,
                               bool frozen_alone) {
   const bool alone = world.size() == 1;
-  if (!alone) comm::require_same(source.seen(), world);
+  if (!alone) comm::require_same(source.fingerprints(), world);
   const ScaleOffsets offsets = scale_offsets(plan, source, threads, world);
   BaseHash base(model);
   comm::agree(world, [&] {
@@ -139,7 +139,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
   });
   // If each rank reads only its shards or its stage's units, no two ranks need have read the same.
   const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
-  if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
+  if (!alone && !own_part && !frozen_alone) comm::require_same(source.fingerprints_as_read(), world);
   if (!plan.layout.adapted) return {};
   comm::agree(world, [&] { hash_cut_tensors(plan, source, plan.mesh().at(world.rank()), base); });
   std::string hash = base.over_ranks(world);

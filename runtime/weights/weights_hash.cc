@@ -90,7 +90,7 @@ class Hasher {
         plan_(plan),
         world_(world),
         rank_(plan.mesh().at(world.rank())),
-        advancing_(advance, bytes_of(plan)) {}
+        progress_(advance, bytes_of(plan)) {}
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
@@ -148,7 +148,7 @@ class Hasher {
       storage_.read_state(unit, kind, at, bytes);
       std::ranges::copy(floats_of(format, bytes), out.begin());
     }
-    advancing_.add(out.size_bytes());
+    progress_.add(out.size_bytes());
   }
 
   void add_trained(std::size_t unit) {
@@ -185,12 +185,12 @@ class Hasher {
       storage_.read_state(unit, parameters_in(kind), stored_bytes(format, at - held), some);
       for (std::size_t block = 0; block < n / of_block; ++block)
         sum_.add(unit, first + at / of_block + block, some.subspan(block * block_bytes, block_bytes));
-      advancing_.add(some.size());
+      progress_.add(some.size());
     }
   }
 
   // Adds a unit that is partly frozen. Blocks that several ranks share go to all ranks in parts: at most one per tensor
-  // and rank, because only blocks at shard borders are shared.
+  // and rank, because only blocks at shard boundaries are shared.
   void add_mixed(std::size_t unit) {
     const std::vector<Place> places = places_of(plan_.layout.units[unit]);
     const std::size_t end = whole_blocks(places.back().end());
@@ -200,7 +200,7 @@ class Hasher {
       const std::size_t n = std::min(kAtOnce, end - at);
       std::fill_n(values.begin(), n, 0.0f);
       std::vector<std::size_t> here(n / kShardAlignment), own(here.size());  // elements of each block
-      std::vector<ElementRange> stretches;                                   // this rank's
+      std::vector<ElementRange> ranges;                                      // this rank's
       for (const Place& place : places) {
         const ElementRange mine = own_of(unit, place);
         for_blocks(at, n, {place.whole, place.end()},
@@ -208,7 +208,7 @@ class Hasher {
         for_blocks(at, n, mine, [&](std::size_t block, std::size_t count) { own[block] += count; });
         const ElementRange now{std::max(mine.begin, at), std::min(mine.end, at + n)};
         if (now.begin >= now.end) continue;
-        stretches.push_back(now);
+        ranges.push_back(now);
         read(unit, place.pool, place.in_pool.begin + now.begin - place.whole,
              std::span(values).subspan(now.begin - at, now.size()));
       }
@@ -218,7 +218,7 @@ class Hasher {
         if (own[block] == here[block])
           sum_.add(unit, first / kShardAlignment, &values[first - at]);
         else
-          for (const ElementRange& s : stretches)
+          for (const ElementRange& s : ranges)
             append(parts, values, at, {std::max(s.begin, first), std::min(s.end, first + kShardAlignment)});
       }
     }
@@ -253,14 +253,14 @@ class Hasher {
     }
     return tensors;
   }
-  // A stretch of one tensor's piece, as ranks send it to each other: its elements follow.
+  // A range of one tensor's piece, as ranks send it to each other: its elements follow.
   struct Sent {
     std::uint64_t parameter, shard, begin, count;
   };
   // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
   // first of them sends what all of them have.
-  std::string own_stretches(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
-                            std::size_t at, std::size_t n) {
+  std::string own_elements(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
+                           std::size_t at, std::size_t n) {
     std::string own;
     std::vector<float> some;
     if (!plan_.own.has(static_cast<int>(unit))) return own;
@@ -283,7 +283,7 @@ class Hasher {
     return own;
   }
   // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
-  // stretch of it, and each adds some of its blocks.
+  // range of it, and each adds some of its blocks.
   void add_cut(std::size_t unit, std::span<const PoolKind> pools) {
     std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
     const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
@@ -292,7 +292,7 @@ class Hasher {
     std::vector<float> values(std::min(kAtOnce, end));
     for (std::size_t at = 0; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      const std::string own = own_stretches(unit, pools, tensors, at, n);
+      const std::string own = own_elements(unit, pools, tensors, at, n);
       std::fill_n(values.begin(), n, 0.0f);
       for (const std::string& part : ranks > 1 ? world_.exchange(own) : std::vector<std::string>{own})
         for (std::size_t from = 0; from < part.size();) {
@@ -301,7 +301,7 @@ class Hasher {
           from += sizeof sent;
           const Tensor& tensor = tensors[sent.parameter];
           tensor.of_shard(sent.shard)
-              .for_stretches(
+              .for_contiguous(
                   sent.begin, sent.begin + sent.count, [&](std::size_t first, std::size_t in_whole, std::size_t count) {
                     std::memcpy(&values[tensor.begin + in_whole - at],
                                 part.data() + from + (first - sent.begin) * sizeof(float), count * sizeof(float));
@@ -368,7 +368,7 @@ class Hasher {
   const StepPlan& plan_;
   comm::World& world_;
   const Coordinates rank_;
-  Advancing advancing_;
+  ProgressCounter progress_;
   BlockSum sum_;
 };
 

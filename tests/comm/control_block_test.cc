@@ -19,7 +19,7 @@ TEST(Signal, WakesASleepingRank) {
     Signal signal;
     Clock::time_point woken;
     std::thread sleeper([&] {
-      while (!signal.reached(1)) signal.doze(1);
+      while (!signal.reached(1)) signal.sleep(1);
       woken = Clock::now();
     });
     while (signal.sleepers.load() == 0) std::this_thread::yield();
@@ -35,7 +35,7 @@ TEST(Signal, WakesASleepingRank) {
 TEST(Signal, ASleepEndsByItselfSoThatFailuresAreSeen) {
   Signal signal;
   const auto start = Clock::now();
-  signal.doze(1);
+  signal.sleep(1);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
 }
 

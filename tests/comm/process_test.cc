@@ -39,7 +39,7 @@ TEST(Process, CountsAsEndedBeforeItIsReaped) {
   EXPECT_FALSE(process.alive());
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(process.alive());
-  EXPECT_EQ(process.obituary().find(fmt::format("rank 1 (pid {} on {}) ended", process.pid, host_name())), 0u);
+  EXPECT_EQ(process.death_message().find(fmt::format("rank 1 (pid {} on {}) ended", process.pid, host_name())), 0u);
   close(ready[0]);
   close(ready[1]);
 }

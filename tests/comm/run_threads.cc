@@ -61,7 +61,7 @@ class ThreadsWorld final : public World {
     return communicator_for(*this, lane, group, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
-  void look_after_peers() override { memory_.look_after_peers(); }
+  void check_peers() override { memory_.check_peers(); }
   void report_failure(const std::string& cause, Exit code) override { memory_.report_failure(cause, code); }
   Failure failure() override { return memory_.failure(); }
 

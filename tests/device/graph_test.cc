@@ -47,7 +47,7 @@ class GraphTest : public ::testing::Test {
     main_.wait(back_);
     cast(main_, c_.view(), d_.view());
   }
-  void settle() {
+  void synchronize() {
     main_.synchronize();
     side_.synchronize();
   }
@@ -60,12 +60,12 @@ class GraphTest : public ::testing::Test {
 
 TEST_F(GraphTest, EachLaunchRunsTheRecordedWork) {
   const Graph graph(main_, [&] { pass_on(); });
-  settle();
+  synchronize();
   EXPECT_EQ(d_[0], 0) << "recorded, not run";
   for (const float x : {3.0f, 5.0f}) {
     a_.set(x);
     graph.launch(main_);
-    settle();
+    synchronize();
     EXPECT_EQ(d_[0], x);
     EXPECT_EQ(d_[999], x);
   }
@@ -77,17 +77,17 @@ TEST_F(GraphTest, ALaunchKeepsTheLanesOrder) {
   cast(main_, before.view(), a_.view());
   graph.launch(main_);
   cast(main_, d_.view(), after.view());
-  settle();
+  synchronize();
   EXPECT_EQ(after[999], 7);
 }
 
 TEST_F(GraphTest, TheSameWorkRunsUnrecordedAfterwards) {
   const Graph graph(main_, [&] { pass_on(); });
   graph.launch(main_);
-  settle();
+  synchronize();
   a_.set(9);
   pass_on();  // records its events again
-  settle();
+  synchronize();
   EXPECT_EQ(d_[0], 9);
 }
 
@@ -101,7 +101,7 @@ TEST_F(GraphTest, LanesThatAreNotJoinedAreRefused) {
   };
   EXPECT_THROW(record(), Error);
   pass_on();  // the lanes are as they were
-  settle();
+  synchronize();
   EXPECT_EQ(d_[0], 1);
 }
 
@@ -125,7 +125,7 @@ TEST_F(GraphTest, RefusesWorkThatCannotBeRecorded) {
   EXPECT_THROW(record([&] { main_.wait(back_); }), Error);
   host.synchronize();  // pass_on() records the event in another lane
   pass_on();
-  settle();
+  synchronize();
   EXPECT_EQ(d_[0], 1);
 }
 

@@ -22,7 +22,7 @@ RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   }
   std::vector<int> in_tiles(seq), of_none(seq);
   for (std::size_t begin = 0; begin < seq; begin += size) {
-    for (TileWalk at(documents.data(), seq, begin, size); at.next();) {
+    for (TileIterator at(documents.data(), seq, begin, size); at.next();) {
       RC_ASSERT(at.row >= begin && at.row < begin + size);
       if (at.document.end == 0) {
         ++of_none[at.row];
@@ -44,7 +44,7 @@ RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
 TEST(RowRange, WindowsOfSingleDocumentSequencesAreTiles) {
   const std::vector<RowRange> documents(150, {0, 150});
   for (std::size_t begin = 0; begin < 150; begin += 64) {
-    TileWalk at(documents.data(), 150, begin, 64);
+    TileIterator at(documents.data(), 150, begin, 64);
     EXPECT_TRUE(at.next());
     EXPECT_EQ(at.row, begin);
     EXPECT_EQ(at.document, documents[0]);

@@ -113,7 +113,7 @@ void end_amid_a_message(World& world, bool dies) {
   }
 }
 
-// Rank 1 says farewell while one of its lanes still has to send the last data.
+// Rank 1 leaves while one of its lanes still has to send the last data.
 void leave_before_the_last_data(World& world) {
   constexpr std::size_t kShard = std::size_t{1} << 20;
   const auto ranks = static_cast<std::size_t>(world.size());

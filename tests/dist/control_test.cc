@@ -62,7 +62,7 @@ class ControlDist : public testing::Test {
   }
   template <typename F>
   static bool comes(const F& f) {
-    for (int naps = 0; naps < 600; ++naps) {
+    for (int polls = 0; polls < 600; ++polls) {
       if (f()) return true;
       std::this_thread::sleep_for(100ms);
     }

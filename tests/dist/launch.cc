@@ -23,10 +23,10 @@ const std::string kStrata = STRATA, kCommDist = COMM_DIST;
 namespace {
 
 // Tests kill processes of mpirun, which leave their shared memory segments behind.
-class NoLeftovers final : public testing::Environment {
-  void TearDown() override { (void)comm::clear_leftovers(); }
+class RemoveStaleFiles final : public testing::Environment {
+  void TearDown() override { (void)comm::remove_stale_files(); }
 };
-const auto* const no_leftovers = testing::AddGlobalTestEnvironment(new NoLeftovers);
+const auto* const remove_stale_files = testing::AddGlobalTestEnvironment(new RemoveStaleFiles);
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -40,15 +40,15 @@ class AutomaticBatch : public testing::Test {
 
 TEST_F(AutomaticBatch, AllCommandsAndResumedRunsUseOneNumber) {
   const std::uint64_t room = room_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
-  const auto settled = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
+  const auto resolved = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
 
   const Outcome plan = run(run_.command("plan", automatic(room)));
-  EXPECT_THAT(plan.errors, testing::Not(settled)) << "on one rank a part has 48 sequences";
+  EXPECT_THAT(plan.errors, testing::Not(resolved)) << "on one rank a part has 48 sequences";
   const Outcome first = run(under_mpirun(2, run_.train(automatic(room, {"checkpoint.stop_after=2", checkpoints,
                                                                         "report.jsonl=" + run_.file("a.jsonl")}))));
   EXPECT_EQ(first.code, 75) << first.all();
-  EXPECT_THAT(first.errors, settled);
+  EXPECT_THAT(first.errors, resolved);
   EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
   // With one rank and four times the memory, the number stays the same, and so do the bits.

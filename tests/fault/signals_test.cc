@@ -214,7 +214,7 @@ class FullPipe {
 
   // Whether process `pid` waits for space in the pipe. Gives it some time to get there.
   bool holds(int pid) const {
-    for (int naps = 0; naps < 1500; ++naps) {
+    for (int polls = 0; polls < 1500; ++polls) {
       if (is_written_by(pid)) return true;
       std::this_thread::sleep_for(20ms);
     }

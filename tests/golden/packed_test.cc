@@ -63,9 +63,9 @@ TEST_P(PackedGolden, MatchesTransformers) {
                                          "optimizer.name=sgd",
                                          "optimizer.weight_decay=0",
                                          fmt::format("zero.stage={}", stage)};
-  Workload settled = open_workload(load_recipe(std::nullopt, sets));
-  settle_data(settled.recipe, settled.data, false, {});
-  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask implies documents";
+  Workload resolved = open_workload(load_recipe(std::nullopt, sets));
+  resolve_data(resolved.recipe, resolved.data, false, {});
+  ASSERT_EQ(resolved.recipe.data.packing, Packing::documents) << "a mask implies documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());
@@ -89,7 +89,7 @@ TEST_P(PackedGolden, MatchesTransformers) {
   const double loss = recorded("loss").at(0);
   EXPECT_NEAR(trained.steps[0].loss, loss, kPackedLoss * loss);
 
-  const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
+  const Job job = make_job(resolved, 1, capacity_of(resolved.recipe.memory, 1));
   std::size_t seen = 1;  // the loss
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
     for (const models::Parameter& p : job.model->units[unit]->parameters()) {

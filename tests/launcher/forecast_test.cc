@@ -25,7 +25,7 @@ TEST(GainsTest, PlansSettingsWithTheRecipesData) {
       "data.packing=documents",        "data.seq_len=512",
       "training.micro_batch_size=1",   "training.recompute=block"};
   runtime::Workload workload = runtime::open_workload(runtime::load_recipe({}, sets));
-  (void)runtime::settle(workload, false);
+  (void)runtime::resolve_workload(workload, false);
   ASSERT_GT(workload.data.mean_squares, 0);
   const runtime::Capacity capacity = runtime::capacity_of({.device = 1 << 30, .host = 1 << 30}, 1);
   runtime::Machine machine = runtime::even_machine();

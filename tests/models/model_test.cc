@@ -34,9 +34,9 @@ TEST(ModelTest, ParametersLieAlignedAndApartAndTheirPartsCoverThem) {
       }
       EXPECT_GE(unit->size(), end);
       EXPECT_EQ(unit->size() % kParameterAlignment, 0u);
-      std::size_t border = 0;
-      for (const Part& part : unit->parts()) EXPECT_EQ(part.begin, std::exchange(border, part.end)) << unit->name();
-      EXPECT_EQ(border, unit->size());
+      std::size_t boundary = 0;
+      for (const Part& part : unit->parts()) EXPECT_EQ(part.begin, std::exchange(boundary, part.end)) << unit->name();
+      EXPECT_EQ(boundary, unit->size());
     }
     const bool encoder = std::string_view(family).ends_with("bert");
     const Unit& block = *model->units[encoder ? 2 : 1];

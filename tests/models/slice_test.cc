@@ -41,7 +41,7 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountEarlierElements) {
         EXPECT_EQ(piece.before(piece.in_whole(i)), i);
       }
       std::size_t next = 7;
-      piece.for_stretches(7, p.piece_size(v) - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
+      piece.for_contiguous(7, p.piece_size(v) - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
         EXPECT_EQ(at, next);
         for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(piece.in_whole(at + i), whole + i);
         next = at + count;

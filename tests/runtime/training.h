@@ -82,16 +82,17 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
                                 const std::vector<int>& nodes = {}) {
   Workload workload = open_workload(load_recipe(path, sets));
   const Recipe& recipe = workload.recipe;
-  settle_objective(workload);
+  resolve_objective(workload);
   const bool evaluates = recipe.evaluation.every > 0;
-  if (workload.data.loss_rows > 0 || evaluates) settle(workload, evaluates);
+  if (workload.data.loss_rows > 0 || evaluates) resolve_workload(workload, evaluates);
   workload.nodes = nodes;
   // The device is the CPU unless the test says otherwise, even if there is a GPU.
-  const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
+  const RankDevice rank_device =
+      recipe.device.kind == DeviceKind::cuda ? planned_rank_device(recipe.device.kind) : RankDevice{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
+    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, rank_device), Purpose::train, {}, world.rank());
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk, world.rank());
     // Real runs require this too.
     const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", hash_of(job.plan)));

@@ -344,7 +344,7 @@ TEST(TokenizerTest, AcceptsATokenThatOccursTwice) {
     EXPECT_EQ(tokenizer->encode("<unk>b"), (Ids{3, 2}));
     EXPECT_EQ(tokenizer->encode("a<x>b"), (Ids{4, 6, 2}));
     EXPECT_EQ(tokenizer->decode(Ids{1, 4}), "a a");
-    EXPECT_THAT(tokenizer->remarks(),
+    EXPECT_THAT(tokenizer->notes(),
                 ElementsAre(AllOf(HasSubstr("2 tokens"), HasSubstr("\"<unk>\""), HasSubstr("the last counts"))));
   }
   const auto words =
@@ -352,7 +352,7 @@ TEST(TokenizerTest, AcceptsATokenThatOccursTwice) {
   EXPECT_EQ(words->encode("ab"), (Ids{3, 2}));
   EXPECT_EQ(words->decode(Ids{1, 3}), "a");
   EXPECT_EQ(words->vocab_size(), 5u);
-  EXPECT_THAT(words->remarks(), ElementsAre("the vocabulary has \"a\" twice: the last counts, as in transformers"));
+  EXPECT_THAT(words->notes(), ElementsAre("the vocabulary has \"a\" twice: the last counts, as in transformers"));
   EXPECT_EQ(with_model(R"({"type":"WordLevel","unk_token":"a","vocab":{"a":1,"b":2,"a":3}})")->encode("a"), (Ids{3}));
   EXPECT_EQ(with_model(R"({"vocab":{"a":1,"b":2,"a":3,"ab":4},"merges":["a b"]})")->encode("aab"), (Ids{3, 4}));
 }

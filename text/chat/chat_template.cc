@@ -216,7 +216,7 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
       plain_marks_.push_back(std::move(token));
 }
 
-std::vector<std::string> ChatTemplate::remarks() const {
+std::vector<std::string> ChatTemplate::notes() const {
   if (plain_marks_.empty()) return {};
   return {fmt::format("{} writes {}, which {} of the tokenizer {}: read as plain text", name_,
                       fmt::join(plain_marks_, ", "), plain_marks_.size() == 1 ? "is not a token" : "are not tokens",

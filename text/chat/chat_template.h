@@ -38,7 +38,7 @@ class ChatTemplate {
   // Whether the conversation has tools, or calls them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
   // A note for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.
-  std::vector<std::string> remarks() const;
+  std::vector<std::string> notes() const;
   // Renders the first `turns` of a conversation. Throws Error{usage} as jinja::Template::render does, and if none of
   // the templates fits the conversation.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;

@@ -108,7 +108,7 @@ void Dialogue::look_at_contents(const std::string& name) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
   }
   if (!roles.empty())
-    remarks_.push_back(
+    notes_.push_back(
         fmt::format("{}: roles whose turns {} does not write: {}", name, made_.name(), listed(roles, "turn")));
 }
 

@@ -20,7 +20,7 @@ class Dialogue {
   // assistant's.
   void read(std::string_view json, const std::string& name);
   // Sentences for the user about turns that the template does not write.
-  const std::vector<std::string>& remarks() const { return remarks_; }
+  const std::vector<std::string>& notes() const { return notes_; }
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }
 
@@ -36,7 +36,7 @@ class Dialogue {
 
   ChatTemplate made_;
   const Tokenizer* tokenizer_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> notes_;
   Conversation conversation_{.messages = jinja::Value::list({})};
 };
 

@@ -18,7 +18,7 @@ namespace strata::text {
 namespace {
 
 using jinja::Rendered;
-using jinja::Stretch;
+using jinja::TextSpan;
 
 constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kTrainOnNames = {{{"assistant", TrainOn::assistant},
                                                                                 {"last", TrainOn::last},
@@ -50,7 +50,7 @@ class Turns {
       : made_(made), conversation_(conversation), whole_(whole) {}
 
   // Renders the turns before it, and those up to and including it. Asked for turns in order.
-  Stretch by_prefixes(std::size_t turn) {
+  TextSpan by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
     std::erase_if(prefixes_, [&](const auto& known) { return known.first.first < turn; });
     std::erase_if(changed_, [&](const auto& known) { return known.first.first + 1 < turn; });
@@ -75,13 +75,13 @@ class Turns {
   // The number of answers that by_prefixes found although the template writes them otherwise when they are the last
   // turn.
   std::size_t written_differently() const { return written_differently_; }
-  // The stretches that {% generation %} marks in the turns `wanted`.
-  std::vector<Stretch> by_marks(const std::vector<bool>& wanted) const {
+  // The spans that {% generation %} marks in the turns `wanted`.
+  std::vector<TextSpan> by_marks(const std::vector<bool>& wanted) const {
     const auto& marks = whole_.generated;
     const auto& answers = conversation_.answers;
     const auto count = static_cast<std::size_t>(std::count(answers.begin(), answers.end(), true));
     const bool all = std::equal(wanted.begin(), wanted.end(), answers.begin());
-    std::vector<Stretch> out;
+    std::vector<TextSpan> out;
     std::size_t mark = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (!answers[i]) continue;
@@ -223,10 +223,10 @@ class Turns {
 };
 
 // In order, without empty ones; adjoining ones are joined.
-std::vector<Stretch> joined(std::vector<Stretch> stretches) {
-  std::sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
-  std::vector<Stretch> out;
-  for (const Stretch& one : stretches) {
+std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
+  std::sort(spans.begin(), spans.end(), [](const TextSpan& a, const TextSpan& b) { return a.begin < b.begin; });
+  std::vector<TextSpan> out;
+  for (const TextSpan& one : spans) {
     if (one.begin >= one.end) continue;
     if (!out.empty() && one.begin <= out.back().end)
       out.back().end = std::max(out.back().end, one.end);
@@ -245,10 +245,10 @@ bool ends_openly(const Conversation& conversation, std::string_view rendered) {
   return !text.empty() && rendered.ends_with(text);
 }
 
-std::vector<Stretch> complement(const std::vector<Stretch>& stretches, std::size_t size) {
-  std::vector<Stretch> out;
+std::vector<TextSpan> complement(const std::vector<TextSpan>& spans, std::size_t size) {
+  std::vector<TextSpan> out;
   std::size_t at = 0;
-  for (const Stretch& one : stretches) {
+  for (const TextSpan& one : spans) {
     out.push_back({at, one.begin});
     at = one.end;
   }
@@ -272,7 +272,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
   Rendered whole = made.render(conversation, conversation.answers.size(), false);
   Turns turns(made, conversation, whole);
   std::vector<bool> wanted = wanted_turns(conversation, on);
-  std::vector<Stretch> labels;
+  std::vector<TextSpan> labels;
   if (on == TrainOn::all) {
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (!wanted[i]) labels.push_back(turns.by_prefixes(i));
@@ -296,7 +296,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
 
 namespace {
 
-using jinja::Stretch;
+using jinja::TextSpan;
 constexpr std::size_t kMaxCharacterTokens = 8;  // the most tokens of one character, with their neighbours
 
 // The place in the text after `surface`, which begins at `at`. The surface may have, or lack, the space that a
@@ -356,11 +356,11 @@ std::optional<std::size_t> TokenPlaces::tokens_before(std::string_view text, std
   return is ? std::optional(beginning_.size()) : std::nullopt;
 }
 
-bool TokenPlaces::mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const Stretch> labels,
+bool TokenPlaces::mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const TextSpan> labels,
                        std::vector<std::uint8_t>& counts) {
   counts.assign(ids.size(), 0);
   if (labels.empty()) return true;
-  if (labels.size() == 1 && labels[0] == Stretch{0, text.size()}) {
+  if (labels.size() == 1 && labels[0] == TextSpan{0, text.size()}) {
     counts.assign(ids.size(), 1);
     return true;
   }
@@ -373,7 +373,7 @@ bool TokenPlaces::mark(std::string_view text, std::span<const std::uint32_t> ids
     }
     return true;
   }
-  for (const Stretch& label : labels) {
+  for (const TextSpan& label : labels) {
     const auto begin = tokens_before(text, label.begin, ids), end = tokens_before(text, label.end, ids);
     if (!begin || !end) return false;
     std::fill(counts.begin() + static_cast<std::ptrdiff_t>(*begin), counts.begin() + static_cast<std::ptrdiff_t>(*end),

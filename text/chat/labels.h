@@ -23,18 +23,18 @@ enum class TrainOn {
 std::optional<TrainOn> train_on(std::string_view name);
 std::string_view name_of(TrainOn on);
 
-// A document's text, and the stretches of it that count as labels, in order and disjoint.
+// A document's text, and the spans of it that count as labels, in order and disjoint.
 struct LabelledText {
   std::string text;
-  std::vector<jinja::Stretch> labels;
+  std::vector<jinja::TextSpan> labels;
   std::size_t written_differently = 0;  // answers that the template writes differently when they are the last turn
   bool open_end = false;  // whether the text ends with an answer that counts, without a token that ends it
 };
 
-// Renders a conversation with its template. The stretches of a turn are those that {% generation %} marks. If the
+// Renders a conversation with its template. The spans of a turn are those that {% generation %} marks. If the
 // template marks nothing, they follow from two renderings: one with the turns before this one (with
 // add_generation_prompt, if that is a prefix of the whole text), and one with this turn added. If the template writes
-// this turn or the one before it differently when it is the last, the stretch begins with the turn's text, after its
+// this turn or the one before it differently when it is the last, the span begins with the turn's text, after its
 // prompt, and ends with what follows the text in such a rendering. A turn's `train` and `weight` take precedence over
 // `on`. Throws RecordFault if neither way finds the turn, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
@@ -48,7 +48,7 @@ class TokenPlaces {
 
   // For each of `ids`, the tokens of `text`: whether it covers a byte of `labels` (in order and disjoint), as
   // transformers' char_to_token does. False if that cannot be determined.
-  bool mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const jinja::Stretch> labels,
+  bool mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const jinja::TextSpan> labels,
             std::vector<std::uint8_t>& counts);
 
  private:
@@ -65,7 +65,7 @@ class TokenPlaces {
   std::vector<std::uint32_t> anchor_;  // precedes a token that is decoded, so that it is not the first
   std::string anchor_text_;
   std::vector<std::optional<std::string>> surfaces_;  // indexed by id
-  std::vector<jinja::Stretch> places_;
+  std::vector<jinja::TextSpan> places_;
   std::vector<std::uint32_t> beginning_;
 };
 

@@ -208,15 +208,18 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
 
 // Finds the fields of turns that the template does not name. Tool calls have a message of their own.
 void PartTokenizer::find_unread_in_turns(const Conversation& conversation, UnreadFields& out) {
-  constexpr std::array<std::string_view, 3> kThoughts = {"reasoning_content", "thinking", "reasoning"};
+  constexpr std::array<std::string_view, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
   const auto names = [&](std::string_view field) { return rules_.made->names(field); };
   for (const std::string& field : conversation.turn_fields) {
     if (field == "tool_calls") continue;
     auto known = named_.find(field);
     if (known == named_.end()) {
-      const bool thought = std::find(kThoughts.begin(), kThoughts.end(), field) != kThoughts.end();
-      known =
-          named_.emplace(field, thought ? std::any_of(kThoughts.begin(), kThoughts.end(), names) : names(field)).first;
+      const bool reasoning =
+          std::find(kReasoningFields.begin(), kReasoningFields.end(), field) != kReasoningFields.end();
+      known = named_
+                  .emplace(field, reasoning ? std::any_of(kReasoningFields.begin(), kReasoningFields.end(), names)
+                                            : names(field))
+                  .first;
     }
     if (!known->second) count_unread(out, field);
   }
@@ -262,7 +265,7 @@ void RecordCounts::add(const RecordCounts& more) {
   roles.insert(more.roles.begin(), more.roles.end());
 }
 
-std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uint64_t documents) const {
+std::vector<std::string> RecordCounts::notes(const std::string& made, std::uint64_t documents) const {
   std::vector<std::string> out;
   const auto some = [&](std::uint64_t n) {
     return fmt::format("{} of {} {}", n, counted(documents, "document"), for_count(n, "has", "have"));

@@ -42,7 +42,7 @@ struct RecordCounts {
 
   void add(const RecordCounts& more);
   // Sentences for the user about all of them but `unlabelled`. `made`: the template's name.
-  std::vector<std::string> remarks(const std::string& made, std::uint64_t documents) const;
+  std::vector<std::string> notes(const std::string& made, std::uint64_t documents) const;
 };
 
 // How each record is tokenized.

@@ -83,7 +83,7 @@ void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::op
 
 void ClassTokenizer::cut(std::vector<std::uint32_t>& ids, std::size_t length) const {
   const auto excess = static_cast<std::ptrdiff_t>(ids.size() - length);
-  if (tokenizer_.text_template().cuts_front)
+  if (tokenizer_.text_template().truncates_left)
     ids.erase(ids.begin(), ids.begin() + excess);
   else
     ids.resize(length);
@@ -120,7 +120,7 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
               ? std::string("--truncation do_not_truncate cuts nothing")
               : fmt::format("--truncation {} cannot cut enough: use longest_first", name_of(rules_.truncation)))};
     if (kept->sum() < lengths.sum()) ++out.cut;
-    if (made.cuts_front && of_tokens.size() > kept->first)
+    if (made.truncates_left && of_tokens.size() > kept->first)
       of_tokens.erase(of_tokens.begin(), of_tokens.end() - static_cast<std::ptrdiff_t>(kept->first));
     cut(first_, kept->first);
     cut(second_, kept->second);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "text/split/border.h"
 #include "text/split/pre_tokenizers.h"
+#include "text/split/word_boundary.h"
 
 namespace strata::text {
 namespace {
@@ -86,8 +86,8 @@ ClassComponents components_of_class(const FolderSettings& settings) {
   return {"null", metaspace(each ? "always" : "first", false)};
 }
 
-std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
-                                                const std::optional<Json>& pre_tokenizer) {
+std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
+                                              const std::optional<Json>& pre_tokenizer) {
   // transformers leaves a byte-level tokenizer.json unchanged, even if its class is Llama's.
   if (settings.is_llama() && has_byte_level(pre_tokenizer)) return std::nullopt;
   const ClassComponents made = components_of_class(settings);
@@ -115,7 +115,7 @@ std::optional<std::string> remark_on_components(const FolderSettings& settings, 
 }
 
 std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
-                                               std::vector<std::string>& remarks) {
+                                               std::vector<std::string>& notes) {
   if (settings.is_llama() && settings.prefix_space == false) {
     std::string kept;
     const std::vector<Json> parts = parts_of(own);
@@ -123,7 +123,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
       if (one.type() != "Prepend") kept += (kept.empty() ? "" : ",") + one.minified();
     if (std::none_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "Prepend"; }))
       return std::nullopt;
-    remarks.emplace_back(
+    notes.emplace_back(
         "add_prefix_space = false of tokenizer_config.json is used, as in transformers, although "
         "tokenizer.json says true");
     return fmt::format(R"({{"type":"Sequence","normalizers":[{}]}})", kept);
@@ -135,9 +135,8 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
   const bool own_strips = own.flag_or("strip_accents", own_lower);
   const auto differs = [&](bool wanted, bool its, const char* key, bool given) {
     if (wanted == its) return;
-    remarks.push_back(fmt::format("{} = {}{} is used, as in transformers, although tokenizer.json says {}", key, wanted,
-                                  given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)",
-                                  its));
+    notes.push_back(fmt::format("{} = {}{} is used, as in transformers, although tokenizer.json says {}", key, wanted,
+                                given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", its));
   };
   differs(lower, own_lower, "do_lower_case", settings.lowercase.has_value());
   if (settings.strip_accents || lower == own_lower)
@@ -148,7 +147,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
 }
 
 std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
-                                                  std::vector<std::string>& remarks) {
+                                                  std::vector<std::string>& notes) {
   std::string text = own.minified();
   const auto replace = [&](std::string_view from, std::string_view to) {
     bool done = false;
@@ -170,7 +169,7 @@ std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings
     changed = replace(R"("add_prefix_space":true)", R"("add_prefix_space":false)") || changed;
   }
   if (!changed) return std::nullopt;
-  remarks.push_back(fmt::format(
+  notes.push_back(fmt::format(
       "add_prefix_space = {}{} is used, as in transformers, although tokenizer.json says {}", wanted,
       settings.prefix_space ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", !wanted));
   return text;

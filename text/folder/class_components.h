@@ -16,9 +16,9 @@ namespace strata::text {
 // The components of a tokenizer.json that the class rebuilds from the settings: JSON for the "normalizer" or the
 // "pre_tokenizer" if it differs from `own`, with a note for the user.
 std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
-                                               std::vector<std::string>& remarks);
+                                               std::vector<std::string>& notes);
 std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
-                                                  std::vector<std::string>& remarks);
+                                                  std::vector<std::string>& notes);
 
 // The components that transformers 5 builds for a class instead of those in tokenizer.json, as JSON; "null" if it
 // builds none. nullopt: it keeps the file's.
@@ -29,8 +29,8 @@ ClassComponents components_of_class(const FolderSettings& settings);
 
 // A note if transformers 4 and 5 use different components: version 4 uses those of the file, as Strata does, and 5
 // replaces them for some classes. The arguments are the components in use.
-std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
-                                                const std::optional<Json>& pre_tokenizer);
+std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
+                                              const std::optional<Json>& pre_tokenizer);
 
 // The class's template around a text, for folders without a tokenizer.json that has one.
 TextTemplate template_of_class(const FolderSettings& settings,

@@ -105,14 +105,15 @@ std::string type_of(const Value* model) {
       if (c != '-' && c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return out;
   };
-  static constexpr std::string_view kEndings[] = {"For", "LMHead", "Model", "DoubleHeads"};
+  static constexpr std::string_view kSuffixes[] = {"For", "LMHead", "Model", "DoubleHeads"};
   static constexpr std::string_view kWithoutClass[] = {"modernbert", "mistral", "llama"};
   for (const Value& one : architectures->items()) {
     if (!one.is(Kind::text)) continue;
     const std::string name = one.text();
     const auto begins_name = [&](std::string_view candidate) {
-      return std::ranges::any_of(
-          kEndings, [&](std::string_view ending) { return plain(name).starts_with(plain(candidate) + plain(ending)); });
+      return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) {
+        return plain(name).starts_with(plain(candidate) + plain(suffix));
+      });
     };
     for (const TypeClass& entry : kClasses)
       if (begins_name(entry.type)) return std::string(entry.type);
@@ -245,7 +246,7 @@ FolderSettings settings_of(const FolderFiles& files) {
     out.strip_accents = flag(*config, "strip_accents");
     out.splits_chinese = flag(*config, "tokenize_chinese_chars");
     out.splits_special = flag(*config, "split_special_tokens").value_or(false);
-    out.cuts_front = text_or(&*config, "truncation_side", "") == "left";
+    out.truncates_left = text_or(&*config, "truncation_side", "") == "left";
   }
   if (map && !out.has_decoder) take_tokens(out, *map);
   if (out.has_decoder) {
@@ -293,7 +294,7 @@ std::string save_command(const fs::path& folder) {
 
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
-                                          std::uint32_t size, std::vector<std::string>& remarks) {
+                                          std::uint32_t size, std::vector<std::string>& notes) {
   // The folder's flags replace the file's. A token that is special in the file stays special unless the class rebuilds
   // all tokens.
   const bool anew = settings.is_bert() || settings.is_byte_level();
@@ -317,9 +318,9 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     const auto known = id_of(token.content);
     const std::uint32_t id = known ? *known : next;
     if (token.id != kNextId && token.id != id)
-      remarks.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
-                                    token.content, id, token.id,
-                                    settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
+      notes.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
+                                  token.content, id, token.id,
+                                  settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
     token.id = id;
     next = std::max(next, id + 1);
     own.push_back(std::move(token));

@@ -28,7 +28,7 @@ struct FolderSettings {
   std::vector<AddedToken> listed;  // added_tokens_decoder, otherwise added_tokens.json, by ascending id
   bool has_decoder = false;        // `listed` comes from added_tokens_decoder
   std::optional<bool> add_bos, add_eos, prefix_space, legacy, lowercase, strip_accents, splits_chinese;
-  bool cuts_front = false;      // truncation_side
+  bool truncates_left = false;  // truncation_side
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;
@@ -61,6 +61,6 @@ std::string save_command(const std::filesystem::path& folder);
 // vocabulary entries.
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
-                                          std::uint32_t size, std::vector<std::string>& remarks);
+                                          std::uint32_t size, std::vector<std::string>& notes);
 
 }  // namespace strata::text

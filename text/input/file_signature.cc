@@ -17,15 +17,15 @@ namespace {
 
 using namespace std::string_view_literals;
 
-std::string without_ending(std::string_view name) {
+std::string without_extension(std::string_view name) {
   const std::size_t slash = name.rfind('/'), dot = name.rfind('.');
   const bool has = dot != name.npos && dot > 0 && (slash == name.npos || dot > slash + 1);
   return std::string(has ? name.substr(0, dot) : name);
 }
 
-// A command that converts the file `name` to one with another ending. Paths are arguments, not part of the code.
-std::string conversion(std::string_view code, std::string_view name, std::string_view ending) {
-  return python_command(code, {name, without_ending(name) + std::string(ending)}) + " converts it";
+// A command that converts the file `name` to one with another extension. Paths are arguments, not part of the code.
+std::string conversion(std::string_view code, std::string_view name, std::string_view extension) {
+  return python_command(code, {name, without_extension(name) + std::string(extension)}) + " converts it";
 }
 
 // Nulls are left out: a table writes all fields of all records, and the arguments of one tool would appear in the calls
@@ -73,7 +73,8 @@ std::string zip(std::string_view head, std::string_view name) {
   if (has("epub+zip")) return "is an EPUB: pandoc -t plain makes text of it";
   if (has("data.pkl")) return "is a PyTorch file (torch.save), not text";
   if (has(".npy")) return "contains NumPy arrays (.npz), not text";
-  if (std::string out = kind_of_ending(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name); !out.empty())
+  if (std::string out = kind_of_extension(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name);
+      !out.empty())
     return out;
   return "is a zip archive: unzip it, and give the files in it";
 }
@@ -147,17 +148,17 @@ bool is_safetensors(std::string_view head) {
 
 }  // namespace
 
-std::string kind_of_ending(std::string_view ending, std::string_view name) {
-  if (ending == "parquet") return parquet(name);
-  if (ending == "feather") return feather(name);
-  if (ending == "arrow") return arrow(name, "open_stream");
-  if (ending == "xlsx" || ending == "xlsm") return workbook("an Excel workbook", name);
-  if (ending == "ods") return workbook("an OpenDocument spreadsheet", name);
-  if (ending == "xls") return workbook("an old Excel workbook", name);
-  if (ending == "docx") return std::string(kDocx);
-  if (ending == "pdf") return "is a PDF: pdftotext makes text of it";
-  if (ending == "pkl" || ending == "pickle") return "is a Python pickle: write its records as JSONL";
-  if (ending == "safetensors") return "contains model weights (safetensors), not text";
+std::string kind_of_extension(std::string_view extension, std::string_view name) {
+  if (extension == "parquet") return parquet(name);
+  if (extension == "feather") return feather(name);
+  if (extension == "arrow") return arrow(name, "open_stream");
+  if (extension == "xlsx" || extension == "xlsm") return workbook("an Excel workbook", name);
+  if (extension == "ods") return workbook("an OpenDocument spreadsheet", name);
+  if (extension == "xls") return workbook("an old Excel workbook", name);
+  if (extension == "docx") return std::string(kDocx);
+  if (extension == "pdf") return "is a PDF: pdftotext makes text of it";
+  if (extension == "pkl" || extension == "pickle") return "is a Python pickle: write its records as JSONL";
+  if (extension == "safetensors") return "contains model weights (safetensors), not text";
   return {};
 }
 

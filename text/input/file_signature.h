@@ -12,8 +12,8 @@ inline constexpr std::size_t kSignatureBytes = 4096;
 // The kind of a file that is not text, by its first bytes, and what to do with it: "is a PDF: pdftotext makes text of
 // it". Empty if the kind is unknown. `name` is for the commands.
 std::string file_kind(std::string_view head, std::string_view name);
-// The same for files whose kind is clear from their endings ("parquet", in lower case).
-std::string kind_of_ending(std::string_view ending, std::string_view name);
+// The same for files whose kind is clear from their extensions ("parquet", in lower case).
+std::string kind_of_extension(std::string_view extension, std::string_view name);
 
 enum class Encoding : std::uint8_t { utf8, utf16_little, utf16_big, utf32_little, utf32_big };
 std::string_view name_of(Encoding encoding);

@@ -20,19 +20,19 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
-struct Ending {
-  std::string_view ending;
+struct CompressionExtension {
+  std::string_view extension;
   Compression compression;
 };
-constexpr auto kEndings = std::to_array<Ending>({{"gz", Compression::gzip},
-                                                 {"bgz", Compression::gzip},
-                                                 {"zst", Compression::zstd},
-                                                 {"zstd", Compression::zstd},
-                                                 {"xz", Compression::xz},
-                                                 {"bz2", Compression::bzip2}});
+constexpr auto kExtensions = std::to_array<CompressionExtension>({{"gz", Compression::gzip},
+                                                                  {"bgz", Compression::gzip},
+                                                                  {"zst", Compression::zstd},
+                                                                  {"zstd", Compression::zstd},
+                                                                  {"xz", Compression::xz},
+                                                                  {"bz2", Compression::bzip2}});
 
-// Removes the last ending from a name, and returns it in lower case.
-std::string take_ending(std::string_view& name) {
+// Removes the last extension from a name, and returns it in lower case.
+std::string take_extension(std::string_view& name) {
   const std::size_t slash = name.rfind('/'), dot = name.rfind('.');
   if (dot == name.npos || (slash != name.npos && dot < slash)) return {};
   std::string out(name.substr(dot + 1));
@@ -43,21 +43,21 @@ std::string take_ending(std::string_view& name) {
 }
 
 Compression compression_of_name(std::string_view name) {
-  const std::string ending = take_ending(name);
-  for (const Ending& known : kEndings)
-    if (known.ending == ending) return known.compression;
+  const std::string extension = take_extension(name);
+  for (const CompressionExtension& known : kExtensions)
+    if (known.extension == extension) return known.compression;
   return Compression::none;
 }
 
 }  // namespace
 
-std::string content_ending(std::string_view name) {
-  if (compression_of_name(name) != Compression::none) (void)take_ending(name);
-  return take_ending(name);
+std::string content_extension(std::string_view name) {
+  if (compression_of_name(name) != Compression::none) (void)take_extension(name);
+  return take_extension(name);
 }
 
 InputBytes::InputBytes(const std::string& name)
-    : name_(name == "-" ? "standard input" : name), standard_(name == "-"), ending_(content_ending(name)) {
+    : name_(name == "-" ? "standard input" : name), standard_(name == "-"), extension_(content_extension(name)) {
   if (standard_) return;
   InputFile input(name, Pipes::handed_over);
   if (input.error == ENOENT) refuse_broken_link(name);
@@ -153,7 +153,7 @@ void InputBytes::look_at_head() {
   // Some audio and video formats begin like a UTF-16 mark, but a text has its first character there.
   if (mark.bytes == 0) {
     std::string kind = file_kind(head_, name_);
-    if (kind.empty()) kind = kind_of_ending(ending_, name_);
+    if (kind.empty()) kind = kind_of_extension(extension_, name_);
     if (!kind.empty()) refuse(kind);
     if (compression_of(head_) != Compression::none)
       refuse(fmt::format("is compressed twice, the second time by {}: decompress it first",

@@ -38,9 +38,9 @@ class Decompressor {
 // `compression` must not be Compression::none.
 std::unique_ptr<Decompressor> make_decompressor(Compression compression);
 
-// The kind of content that a file's name suggests: its last ending in lower case, without that of a compression:
+// The kind of content that a file's name suggests: its last extension in lower case, without that of a compression:
 // "jsonl" for "A.JSONL.gz". Empty if there is none.
-std::string content_ending(std::string_view name);
+std::string content_extension(std::string_view name);
 
 // The text of an input, front to back. It is decompressed if it begins like gzip, zstd, xz or bzip2; converted from
 // UTF-16 and UTF-32 to UTF-8 if it has a byte order mark; and loses the mark. Throws Error{usage} if the file is
@@ -69,7 +69,7 @@ class InputBytes {
   std::string name_;
   bool standard_ = false;
   Descriptor file_;  // none for standard input
-  std::string ending_;
+  std::string extension_;
   bool opened_ = false, raw_ended_ = false, at_end_ = false;
   Compression compression_ = Compression::none;
   Encoding encoding_ = Encoding::utf8;

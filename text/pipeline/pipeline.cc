@@ -9,7 +9,7 @@
 #include "base/quantity.h"
 #include "text/folder/class_components.h"
 #include "text/json/json.h"
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 #include "text/subwords/model.h"
 #include "text/unicode/utf8.h"
 
@@ -76,7 +76,7 @@ std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::stri
     made->template_ = template_of_class(settings, [&](std::string_view token) { return made->id_of(token); });
   else
     made->compare_template(settings);
-  made->template_.cuts_front = settings.cuts_front;
+  made->template_.truncates_left = settings.truncates_left;
   return made;
 }
 
@@ -90,14 +90,14 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   std::optional<JsonDocument> of_class[2];
   const auto component = [&](const char* key, auto&& made_of, std::optional<JsonDocument>& kept) {
     std::optional<Json> found = json.find(key);
-    if (const auto made = found ? made_of(settings, *found, remarks_) : std::nullopt)
+    if (const auto made = found ? made_of(settings, *found, notes_) : std::nullopt)
       found = kept.emplace(*made, kPlace, "a component").root();
     return found;
   };
   const auto normalizer = component("normalizer", normalizer_of_class, of_class[0]);
   const auto pre_tokenizer = component("pre_tokenizer", pre_tokenizer_of_class, of_class[1]);
   if (!vocabulary_only)
-    if (auto remark = remark_on_components(settings, normalizer, pre_tokenizer)) remarks_.push_back(*std::move(remark));
+    if (auto note = note_on_components(settings, normalizer, pre_tokenizer)) notes_.push_back(*std::move(note));
   if (normalizer) {
     normalizers_ = make_normalizers(*normalizer);
     letters_of_ascii_ = normalizer->type() != "NFC";
@@ -107,7 +107,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   const Vocabulary& vocabulary = model_->vocabulary();
   vocab_size_ = vocabulary.limit();
   if (const std::string* twice = vocabulary.repeated())
-    remarks_.push_back(
+    notes_.push_back(
         fmt::format("the vocabulary has {} twice: the last counts, as in transformers",
                     vocabulary.repetitions() == 1
                         ? fmt::format("\"{}\"", shortened(*twice))
@@ -116,7 +116,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
     // A token that occurs twice may share only the id that does not count.
     const auto id = vocabulary.find(*sharing);
     if (const auto* earlier = id ? vocabulary.token(*id) : nullptr)
-      remarks_.push_back(fmt::format(
+      notes_.push_back(fmt::format(
           "the vocabulary gives {} an id that an earlier one has (\"{}\" has {}, as \"{}\" has): such an id "
           "is decoded as the earlier one, by transformers as either",
           counted(vocabulary.shared_ids(), "token"), shortened(*sharing), *id, shortened(*earlier)));
@@ -158,7 +158,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   }
   added_ = with_added_tokens(
       std::move(added_), settings, [&](std::string_view token) { return model_->vocabulary().find(token); },
-      static_cast<std::uint32_t>(model_->vocabulary().count()), remarks_);
+      static_cast<std::uint32_t>(model_->vocabulary().count()), notes_);
   std::vector<AddedTokenFinder::Pattern> raw, normalized;
   RegexMatcher matcher;
   for (const bool special : {true, false}) {  // the order in which the first of two equal ones is found
@@ -189,7 +189,7 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     if (!wanted || !id) return;
     const bool adds = piece.kind == TextTemplate::Kind::token && piece.id == *id;
     if (adds != *wanted)
-      remarks_.push_back(
+      notes_.push_back(
           fmt::format("{} = {} of tokenizer_config.json changes nothing, as for transformers 5: the "
                       "template in tokenizer.json counts, which adds {}",
                       name, *wanted, adds ? "it" : "none"));
@@ -205,8 +205,8 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     if (TextTemplate::added(of_class.single) == 0 ||
         (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
       return;
-    remarks_.push_back(fmt::format("the template of {} is used, as in transformers; that of tokenizer.json differs",
-                                   settings.tokenizer_class));
+    notes_.push_back(fmt::format("the template of {} is used, as in transformers; that of tokenizer.json differs",
+                                 settings.tokenizer_class));
     template_ = std::move(of_class);
     return;
   }
@@ -358,7 +358,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
 }
 
 Tokenizer::TextCut Pipeline::safe_cut(std::string_view text, std::size_t limit) const {
-  const std::size_t at = last_border(text, limit, separators_, letters_of_ascii_);
+  const std::size_t at = last_word_boundary(text, limit, separators_, letters_of_ascii_);
   return {at, at == 0 || !drops_space_ ? at : at + 1};
 }
 

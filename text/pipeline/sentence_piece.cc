@@ -9,7 +9,7 @@
 #include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/pipeline.h"
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 #include "text/subwords/vocabulary.h"
 #include "text/unicode/utf8.h"
 
@@ -151,7 +151,7 @@ class SentencePiece final : public Tokenizer {
       if (settings.token_text(key).empty()) named.named.emplace_back(key, AddedToken{.content = text});
     template_ = template_of_class(named, [&](std::string_view token) { return id_of(token); });
     if (!settings.is_given) template_.pair.clear();
-    template_.cuts_front = settings.cuts_front;
+    template_.truncates_left = settings.truncates_left;
   }
 
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(special_.size()); }
@@ -230,7 +230,7 @@ class SentencePiece final : public Tokenizer {
     return out;
   }
   TextCut safe_cut(std::string_view text, std::size_t limit) const override {
-    const std::size_t at = limit < least_part_ ? 0 : last_border(text, limit, separators_, true);
+    const std::size_t at = limit < least_part_ ? 0 : last_word_boundary(text, limit, separators_, true);
     return {at, at == 0 || !drops_space_ ? at : at + 1};
   }
 
@@ -292,7 +292,7 @@ class SentencePiece final : public Tokenizer {
         added_.push_back({.id = id, .content = processor_.IdToPiece(piece), .special = special_[id]});
     }
     added_ = with_added_tokens(
-        std::move(added_), settings, [&](std::string_view token) { return id_of(token); }, vocab_size(), remarks_);
+        std::move(added_), settings, [&](std::string_view token) { return id_of(token); }, vocab_size(), notes_);
     std::vector<AddedTokenFinder::Pattern> patterns;
     for (const bool special : {true, false})
       for (const AddedToken& token : added_) {

@@ -22,7 +22,7 @@ template <typename T, typename TileOf, typename None>
 __device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
   unsigned next = window;
   for (;;) {
-    TileWalk at(c.documents + batch * c.seq, c.seq, window, kTileRows, next);
+    TileIterator at(c.documents + batch * c.seq, c.seq, window, kTileRows, next);
     if (!at.next()) return;
     const auto row = static_cast<unsigned>(at.row);
     if (at.document.end == 0) {

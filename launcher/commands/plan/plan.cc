@@ -77,16 +77,16 @@ TaskCounts count_tasks(const runtime::StepPlan& plan) {
 // How many of the run's ranks share one machine like this one, or like the machine file's: as many as it has cores, or
 // GPUs if the run uses them; as many as the file says, if the file has a network.
 int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
-                    runtime::Seat& seat) {
+                    runtime::RankDevice& rank_device) {
   const auto found = device::find_gpus().gpus;
   const auto usable = [](const device::Gpu& gpu) { return gpu.problem.empty(); };
   const auto gpus = static_cast<int>(std::count_if(found.begin(), found.end(), usable));
-  const bool on_gpus = seat.device.kind != device::Kind::cpu && gpus > 0;
+  const bool on_gpus = rank_device.device.kind != device::Kind::cpu && gpus > 0;
   const bool has_nodes = machine && (machine->gpu || machine->network);
   const int cores = !machine ? cores_here() : has_nodes ? machine->ranks : machine->ranks * machine->threads;
   const int most = options.ranks_per_node ? *options.ranks_per_node : on_gpus ? gpus : cores;
   const int here = std::min(ranks, most);
-  if (on_gpus) seat.sharing = (here + gpus - 1) / gpus;
+  if (on_gpus) rank_device.sharing = (here + gpus - 1) / gpus;
   return here;
 }
 
@@ -289,9 +289,9 @@ int plan(const PlanOptions& options) {
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   runtime::Workload workload = runtime::open_workload(std::move(asked));
   runtime::Recipe& recipe = workload.recipe;
-  runtime::settle_objective(workload);
+  runtime::resolve_objective(workload);
   std::string said;
-  runtime::OpenedData data = settle_as_far_as_seen(workload, [&](const std::string& text) {
+  runtime::OpenedData data = resolve_visible_data(workload, [&](const std::string& text) {
     said += text;
     note(text);
   });
@@ -299,9 +299,9 @@ int plan(const PlanOptions& options) {
   if (options.machine) machine = runtime::read_machine(*options.machine);
   plan_for(machine, recipe);
   if (options.html) require_own({"--html", *options.html}, Content::page, options.force);
-  runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
-  const int per_node = ranks_on_a_node(options, ranks, machine, seat);
-  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
+  runtime::RankDevice rank_device = runtime::planned_rank_device(recipe.device.kind);
+  const int per_node = ranks_on_a_node(options, ranks, machine, rank_device);
+  const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, rank_device);
   if (per_node < ranks)
     for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
   (void)runtime::take_shards(recipe, runtime::resumed_shards(recipe));
@@ -311,7 +311,7 @@ int plan(const PlanOptions& options) {
     largest = find_max_batch(setup);
     recipe.training.micro_batch_size = largest->largest.size();
   } else {
-    settle_batch(workload, ranks, seat.device);
+    resolve_batch(workload, ranks, rank_device.device);
   }
   if (options.rank && *options.rank >= ranks)
     fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,

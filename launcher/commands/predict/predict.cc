@@ -116,7 +116,7 @@ struct Classifier {
     if (options.max_length.value_or(0) > room)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
            room);
-    settle_limit(options, config, room);
+    resolve_limit(options, config, room);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;
     if (config.bool_or(pairs, false) && !options.pair)
@@ -128,7 +128,7 @@ struct Classifier {
 
  private:
   // Texts are cut as in the training, unless the options say otherwise.
-  void settle_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
+  void resolve_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
     constexpr std::int64_t kOtherwise = 512;
     const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
     const std::int64_t in_training = config.has(length) ? config.require_int(length) : kOtherwise;
@@ -159,7 +159,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     if (options.tokenizer || error.code() != Exit::usage) throw;
     fail(Exit::usage, "{}: name the tokenizer of the training data with --tokenizer (byte, or a folder)", error.what());
   }
-  print_remarks(tokenizer->remarks(), where.string());
+  print_notes(tokenizer->notes(), where.string());
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, but {} has {}: name the tokenizer of its training data",
@@ -172,7 +172,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
 std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource& weights,
                            const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
-  for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.fingerprint;
+  for (const comm::FileFingerprint& one : weights.fingerprints()) all += "\n" + one.name + " " + one.fingerprint;
   std::istringstream lines(runtime::to_text(job.recipe));
   for (std::string line; std::getline(lines, line);)
     for (const char* room : {"model.", "data.", "training.", "device.kind"})
@@ -287,13 +287,13 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
-  const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity&) {
-    settled.data.validation_loss_rows = rows_of_loss;
+  const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity&) {
+    resolved.data.validation_loss_rows = rows_of_loss;
   };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
-  if (prints) print_remarks(job.notes);
+  if (prints) print_notes(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
   // A checkpoint of an adapter has the seed of the parameters that its base lacks.
   if (!weights->initialised().empty() && !folder.has_adapter())

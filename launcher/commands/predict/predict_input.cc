@@ -38,9 +38,9 @@ fs::path PredictInput::path_of(const fs::path& out) {
 
 std::vector<fs::path> PredictInput::paths_of(const fs::path& out) {
   std::vector<fs::path> paths;
-  for (const char* ending : {"", ".json", ".documents", ".mask", ".types"}) {
+  for (const char* suffix : {"", ".json", ".documents", ".mask", ".types"}) {
     fs::path path = path_of(out);
-    paths.push_back(path += ending);
+    paths.push_back(path += suffix);
   }
   return paths;
 }

@@ -104,7 +104,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
   if (format == "tsv") return {name, InputKind::tab_table};
   const auto named = text::kind_of_name(name);
   if (named == InputKind::comma_table || named == InputKind::tab_table) return {name, *named};
-  if (name != "-" && text::content_ending(name) == "json" && format != "text") {
+  if (name != "-" && text::content_extension(name) == "json" && format != "text") {
     if (begins_with_object_in_line(head)) return {name, InputKind::lines};
     refuse_json(name, head);
   }
@@ -286,7 +286,7 @@ int tokenize(const TokenizeOptions& options) {
   // The number of bytes to tokenize; 0 if unknown.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  print_remarks(tokenizer->remarks(), options.tokenizer);
+  print_notes(tokenizer->notes(), options.tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
   // A template is put around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
@@ -307,7 +307,7 @@ int tokenize(const TokenizeOptions& options) {
   TokenWriter& writer = output.open(*tokenizer, whole ? end : std::nullopt, masked);
   if (rules.templated()) {
     output.written_by(*rules.made);
-    print_remarks(rules.made->remarks());
+    print_notes(rules.made->notes());
   }
   text::RecordCounts seen;
   OrderedPipeline<PartTokens> pipeline(reader, bytes, [&](const PartTokens& tokens) {
@@ -323,7 +323,7 @@ int tokenize(const TokenizeOptions& options) {
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: it separates documents, and the input is a single one", *options.eot));
-  for (const std::string& sentence : seen.remarks(rules.made ? rules.made->name() : "", writer.documents()))
+  for (const std::string& sentence : seen.notes(rules.made ? rules.made->name() : "", writer.documents()))
     note(sentence);
   if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))
     if (const std::string first = written_before(*tokenizer); !first.empty())

@@ -14,9 +14,9 @@ namespace strata::launcher {
 namespace {
 
 // Rounds between two checks of whether a rank was asked to stop.
-constexpr std::uint64_t kLook = 16;
+constexpr std::uint64_t kRoundsPerCheck = 16;
 // An evaluation shorter than this prints only its result.
-constexpr std::chrono::seconds kSay{10};
+constexpr std::chrono::seconds kStatusInterval{10};
 
 // The metrics that fit on a line, including `asked`, which decides which evaluation is best.
 std::string metrics_text(const runtime::EvaluationReport& report, std::string_view asked) {
@@ -87,13 +87,13 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
 bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64_t all) {
   round_();
   const auto now = std::chrono::steady_clock::now();
-  if (world_.rank() == 0 && done < all && now - said_ > kSay) {
+  if (world_.rank() == 0 && done < all && now - said_ > kStatusInterval) {
     const std::chrono::duration<double> took = now - began_;
     said_ = now;
     say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step, done * data_ranks_, all * data_ranks_,
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
-  if (done % kLook != 0 || done == all) return true;
+  if (done % kRoundsPerCheck != 0 || done == all) return true;
   const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
   std::uint64_t any = 0;
   for (const std::uint64_t asked : comm::exchange_value(world_, own)) any |= asked;

@@ -120,8 +120,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (prints) describe_run(job, planned.seat, world, ranks_threads);
-  if (prints && prompts) print_remarks(prompts->remarks);
+  if (prints) describe_run(job, planned.rank_device, world, ranks_threads);
+  if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
@@ -150,7 +150,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (prints && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
-  if (!job.evaluation && runtime::comes_to_evaluation(recipe, {trainer.steps_done(), true}))
+  if (!job.evaluation && runtime::will_evaluate(recipe, {trainer.steps_done(), true}))
     throw AgreedError(Exit::failed, fmt::format("a checkpoint newer than {} was damaged or removed while the run was "
                                                 "planned from it: run the same command again",
                                                 resumed ? resumed->string() : "the beginning"));
@@ -177,7 +177,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   });
   if (prints && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts are not kept: set report.jsonl or report.dir");
-  if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
+  if (recipe.checkpoint.dir && !control.write_address(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);
   Training training({job, world, stop, trainer, checkpoints, evaluations, control, reports ? &*reports : nullptr,

@@ -121,7 +121,7 @@ void Training::record(const runtime::StepReport& report) {
   if (!end_) end_ = RunEnd{.first = report};
   end_->last = report;
   if (p_.reports) p_.reports->step(report, p_.trainer.executor().measured_memory());
-  if (progress_ && !report.remark.empty()) progress_->remark(report.remark);
+  if (progress_ && !report.note.empty()) progress_->print_note(report.note);
   if (progress_) progress_->show(report);
   p_.control.stepped(report, p_.trainer.executor());
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::seconds kAnswer{10};  // the limit for calls that are answered at once
 
 // Whether the other end accepted the connection and closed it before it sent anything.
-bool turned_away(const std::string& words) {
+bool was_refused(const std::string& words) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   return says("failed to connect") && (says("Socket closed") || says("Broken pipe") || says("Connection reset"));
 }
@@ -30,7 +30,7 @@ const char* advice(const std::string& words, const Target& target) {
   if (says("is not in peer certificate"))
     return "its certificate is for another name: use a name that it contains (openssl x509 -noout -ext subjectAltName)";
   if (says("wrong version number")) return "it does not use TLS: leave out --ca, --cert and --key";
-  if (turned_away(words) && !target.plain)
+  if (was_refused(words) && !target.plain)
     return target.tls
                ? "connection closed. If the run sets control.tls_client_ca, pass a client certificate (--cert, --key); "
                  "otherwise it is ending or has too many connections: retry in 10 s"
@@ -47,7 +47,7 @@ const char* advice(const std::string& words, const Target& target) {
     case grpc::StatusCode::CANCELLED:  // the run ended meanwhile: a client never cancels such a call
     case grpc::StatusCode::UNAVAILABLE:
       if (const char* to_do = advice(status.error_message(), target)) fail(Exit::usage, "{}: {}", address, to_do);
-      if (target.plain && turned_away(status.error_message()))
+      if (target.plain && was_refused(status.error_message()))
         throw Unavailable(
             Exit::failed,
             fmt::format("{}: connection closed: the run is ending or has too many connections; retry in 10 s",
@@ -89,9 +89,9 @@ class Client::Impl {
   }
 
   template <typename Reply, typename Call, typename Request>
-  Reply ask(Call call, const Request& request, std::chrono::seconds patience = kAnswer) {
+  Reply ask(Call call, const Request& request, std::chrono::seconds timeout = kAnswer) {
     grpc::ClientContext context;
-    prepare(context, patience);
+    prepare(context, timeout);
     Reply reply;
     if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
       refused(status, target_);
@@ -134,9 +134,9 @@ class Client::Impl {
     watched_ = context;
     if (watched_ && cancelled_.load()) watched_->TryCancel();
   }
-  void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
+  void prepare(grpc::ClientContext& context, std::chrono::seconds timeout) const {
     if (!target_.token.empty()) context.AddMetadata("authorization", "Bearer " + target_.token);
-    if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
+    if (timeout.count() > 0) context.set_deadline(std::chrono::system_clock::now() + timeout);
   }
 
   const Target target_;

@@ -27,15 +27,15 @@ namespace {
 constexpr std::size_t kMaxBytes = 1 << 20;
 
 template <auto Free>
-struct Freer {
+struct FreeWith {
   template <typename T>
   void operator()(T* p) const {
     Free(p);
   }
 };
-using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
+using Bio = std::unique_ptr<BIO, FreeWith<BIO_free>>;
+using Key = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, FreeWith<X509_free>>;
 
 // The file's text and status.
 std::pair<std::string, struct stat> read_file(const std::string& path, std::string_view name) {
@@ -156,7 +156,7 @@ Credentials make_credentials() {
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, cert.get(), cert.get(), nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>> names(
+  const std::unique_ptr<X509_EXTENSION, FreeWith<X509_EXTENSION_free>> names(
       X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, "DNS:strata-run"));
   require(names && X509_add_ext(cert.get(), names.get(), -1) == 1);
   require(X509_sign(cert.get(), key.get(), EVP_sha256()) != 0);

@@ -36,7 +36,7 @@ constexpr int kListenLook = 200;      // ms between checks of who has left or pr
 constexpr std::size_t kLeaving = 16;  // connections that were shut down but whose owner has not noticed yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
-  Found found = look_up(address.host, address.port, AI_NUMERICSERV);
+  AddressLookup found = look_up(address.host, address.port, AI_NUMERICSERV);
   if (!found.addresses)
     fail(Exit::usage, "{}: the host {} is not found ({}): give an address, or a name that this machine knows", key,
          address.host, found.why);
@@ -164,7 +164,7 @@ bool ConnectionLimiter::Connection::here() const {
   return fstat(descriptor, &now) == 0 && now.st_ino == inode;
 }
 
-void ConnectionLimiter::Connection::show_out() {
+void ConnectionLimiter::Connection::shut_down() {
   (void)shutdown(unproven.get(), SHUT_RDWR);
   unproven = Descriptor();
   leaving = true;
@@ -176,7 +176,7 @@ ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take t
       take_(std::move(take)),
       proof_(std::move(proof)),
       wake_(eventfd(0, EFD_CLOEXEC)) {
-  thread_ = start_background_thread("strata-door", [this](const std::stop_token& stop) {
+  thread_ = start_background_thread("strata-accept", [this](const std::stop_token& stop) {
     pollfd waits[] = {{listener_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     while (!stop.stop_requested()) {
       const bool waiting = std::any_of(connections_.begin(), connections_.end(),
@@ -184,7 +184,7 @@ ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take t
       const int ready = poll(waits, 2, waiting ? kListenLook : -1);
       if (stop.stop_requested()) break;
       look();
-      if (ready > 0 && waits[0].revents != 0) let_in();
+      if (ready > 0 && waits[0].revents != 0) accept_connection();
     }
   });
 }
@@ -202,7 +202,7 @@ void ConnectionLimiter::look() {
     if (proof_.given(connection.port))
       connection.unproven = Descriptor();
     else if (now >= connection.until)
-      connection.show_out();
+      connection.shut_down();
   }
 }
 
@@ -220,11 +220,11 @@ bool ConnectionLimiter::make_place() {
   const auto oldest = std::find_if(connections_.begin(), connections_.end(),
                                    [](const Connection& connection) { return connection.unproven.get() >= 0; });
   if (oldest == connections_.end()) return false;
-  oldest->show_out();
+  oldest->shut_down();
   return true;
 }
 
-void ConnectionLimiter::let_in() {
+void ConnectionLimiter::accept_connection() {
   Descriptor connection(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (connection.get() < 0) {
     // No descriptor is free: the connection stays in the queue, and the sleep keeps this from becoming a busy loop.

@@ -83,9 +83,9 @@ class ConnectionLimiter {
     std::chrono::steady_clock::time_point until{};
     bool leaving = false;  // it was shut down
     bool here() const;
-    void show_out();
+    void shut_down();
   };
-  void let_in();
+  void accept_connection();
   void look();
   bool make_place();
 

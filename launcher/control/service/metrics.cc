@@ -34,7 +34,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 constexpr std::size_t kMaxHeadBytes = 8 << 10;
-constexpr auto kScrapePatience = std::chrono::seconds(1);
+constexpr auto kScrapeTimeout = std::chrono::seconds(1);
 constexpr std::size_t kMaxScrapes = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -223,7 +223,7 @@ class Connection {
   Connection(Descriptor socket, SSL_CTX* tls)
       : socket_(std::move(socket)),
         port_(port_of_peer(socket_.get())),
-        until_(std::chrono::steady_clock::now() + kScrapePatience) {
+        until_(std::chrono::steady_clock::now() + kScrapeTimeout) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
     if (!ssl_ || SSL_set_fd(ssl_.get(), socket_.get()) != 1) throw std::bad_alloc();
@@ -317,10 +317,10 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapePatience, has_asked});
+    limiter_.emplace(std::move(listener), kMaxScrapes, take, Proof{kScrapeTimeout, has_asked});
   }
   ~Impl() {
-    door_.reset();
+    limiter_.reset();
     thread_.request_stop();
     wake();
     thread_.join();
@@ -375,7 +375,7 @@ class MetricsServer::Impl {
   std::mutex mutex_;
   std::vector<Descriptor> accepted_;  // accepted, but not looked at yet
   std::set<int> asked_;               // ports of peers that are being answered
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   std::jthread thread_;
 };
 

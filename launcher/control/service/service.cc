@@ -88,14 +88,14 @@ class Service::Impl final : public pb::Run::CallbackService {
   void adopt(Descriptor connection) {
     {
       const std::lock_guard lock(mutex_);
-      believed_.reset(static_cast<std::size_t>(port_of_peer(connection.get())));
+      authenticated_.reset(static_cast<std::size_t>(port_of_peer(connection.get())));
     }
     hand_over(*acceptor_, std::move(connection));
   }
 
   bool is_authenticated(int port) const {
     const std::lock_guard lock(mutex_);
-    return believed_.test(static_cast<std::size_t>(port));
+    return authenticated_.test(static_cast<std::size_t>(port));
   }
 
   void pump() {
@@ -108,7 +108,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   bool may_ask(const CallbackServerContext& context) {
     if (!has_token(context, token_)) return false;
     const std::lock_guard lock(mutex_);
-    believed_.set(static_cast<std::size_t>(port_of(context.peer())));
+    authenticated_.set(static_cast<std::size_t>(port_of(context.peer())));
     return true;
   }
 
@@ -340,7 +340,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   mutable std::mutex mutex_;
   // Ports of connections that have shown the token. Two hosts may use the same port, which lets one stay as long as the
   // other.
-  std::bitset<0x10000> believed_;
+  std::bitset<0x10000> authenticated_;
   std::condition_variable no_calls_;
   std::list<std::shared_ptr<Watcher>> watchers_;
   std::list<std::shared_ptr<SaveCall>> saves_;

@@ -17,10 +17,10 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr double kToTell = 5;  // seconds that ranks have to answer; one that can answer does so sooner
+constexpr double kDumpTimeout = 5;  // seconds that ranks have to answer; one that can answer does so sooner
 constexpr double kDumpEvery = 2;
-constexpr double kLookEvery = 0.5;
-constexpr double kLooks = 5;  // if look() was not called for so long, its thread hangs
+constexpr double kLookInterval = 0.5;
+constexpr double kHangTimeout = 5;  // if look() was not called for so long, its thread hangs
 
 // Runs in a thread that outlives the caller, because a drive may never answer.
 std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
@@ -74,13 +74,14 @@ void Hub::open() {
                                                                  const std::lock_guard lock(mutex_);
                                                                  watch_.broke(node, steady_seconds());
                                                                }});
-  door_ = std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
-                                              [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+  limiter_ =
+      std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
+                                          [this](Descriptor connection) { server_->adopt(std::move(connection)); });
   setup_.listener.reset();
 }
 
 Hub::~Hub() {
-  door_.reset();
+  limiter_.reset();
   server_.reset();
 }
 
@@ -107,7 +108,7 @@ void Hub::receive(const pb::NodeReport& report) {
 }
 
 bool Hub::is_looking() const {
-  return steady_seconds() - looked_.load() < kLooks;
+  return steady_seconds() - looked_.load() < kHangTimeout;
 }
 
 void Hub::look(bool resumed) {
@@ -120,7 +121,7 @@ void Hub::look(bool resumed) {
     const std::lock_guard lock(mutex_);
     if (resumed) watch_.resume(now);
     if (ending_ || now < next_look_) return;
-    next_look_ = now + kLookEvery;
+    next_look_ = now + kLookInterval;
     findings = watch_.look(now);
   }
   for (const Watch::Finding& finding : findings) {
@@ -232,7 +233,7 @@ void Hub::finish_dump(double now) {
     const std::lock_guard lock(mutex_);
     begin_dump(now);
     if (!collection_ ||
-        (collection_->answers.size() < memory_.map().nodes.size() && now - collection_->since <= kToTell))
+        (collection_->answers.size() < memory_.map().nodes.size() && now - collection_->since <= kDumpTimeout))
       return;
     ended = std::exchange(collection_, std::nullopt);
     askers = std::exchange(askers_, {});

@@ -97,7 +97,7 @@ class Hub {
   std::atomic<double> looked_;
   MessageThread messages_;
   std::unique_ptr<NodeServer> server_;
-  std::unique_ptr<ConnectionLimiter> door_;
+  std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
 // Seconds on the steady clock.

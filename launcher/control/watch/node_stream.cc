@@ -72,7 +72,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
       if (!well)
         return end(left_ ? grpc::Status::OK
                          : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                        "a message is not a report, or the farewell is missing"));
+                                        "a message is not a report, or the closing report is missing"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
       const bool is_heard = owner_.callbacks_.received(report_);

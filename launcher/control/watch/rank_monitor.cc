@@ -27,12 +27,12 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
-constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
+constexpr std::int64_t kVerdictDelay = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMaxTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 // How long ranks have to unwind by themselves: to drain their lanes and close their files.
-constexpr std::chrono::seconds kToUnwind{6};
+constexpr std::chrono::seconds kUnwindTimeout{6};
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -61,7 +61,7 @@ std::uint64_t moved_mib() {
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     enter_background("strata-end");
-    std::this_thread::sleep_for(kToUnwind);
+    std::this_thread::sleep_for(kUnwindTimeout);
     // Not exit(): other threads still use what it would destroy.
     std::_Exit(static_cast<int>(Exit::failed));
   };
@@ -86,7 +86,7 @@ RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
     : memory_(memory),
       setup_(std::move(setup)),
       rank_(memory.ranks()[static_cast<std::size_t>(memory.index())]),
-      rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLife::State::present : NodeLife::State::unreached),
+      rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLiveness::State::present : NodeLiveness::State::unreached),
       last_(now_ns()) {
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
@@ -157,7 +157,7 @@ bool RankMonitor::ended() {
   // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
   // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMaxTurns) : 0;
-  if (now - verdict->given < kTogether + turn * kTurn) return false;
+  if (now - verdict->given < kVerdictDelay + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
   const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))
                                           : verdict->rank == -1 && is_reporter(now);
@@ -229,7 +229,7 @@ void RankMonitor::send_report(std::int64_t now) {
 void RankMonitor::apply(const pb::NodeOrder& order) {
   {
     const std::lock_guard lock(mutex_);
-    rank0_.hear(seconds(now_ns()));
+    rank0_.record_contact(seconds(now_ns()));
     if (order.ended()) rank0_.leave();
   }
   dump_number_.store(order.dump_number());
@@ -247,10 +247,10 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
     const std::lock_guard lock(mutex_);
     // A rank that becomes its node's reporter has not received anything yet.
     if (memory_.node() == 0)
-      rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
+      rank0_.record_contact(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)
       rank0_.resume(seconds(now));
-    if (rank0_.look(seconds(now), setup_.timeout) != NodeLife::Change::silent) return;
+    if (rank0_.look(seconds(now), setup_.timeout) != NodeLiveness::Change::silent) return;
     silent = seconds(now) - rank0_.heard();
     place = view_of(report_of(rank_, memory_.places(), now)).text(names_);
   }

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/abort.h"
-#include "launcher/control/watch/node_life.h"
+#include "launcher/control/watch/node_liveness.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
 #include "launcher/control/watch/rank_view.h"
@@ -52,7 +52,7 @@ class RankMonitor {
   const int rank_;
   std::mutex mutex_;
   TaskNames names_;
-  NodeLife rank0_;  // as seen from this rank; left: rank 0 no longer watches
+  NodeLiveness rank0_;  // as seen from this rank; left: rank 0 no longer watches
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far

@@ -59,7 +59,7 @@ Watch::Watch(const Limits& limits, NodeMap map, double now)
       map_(std::move(map)),
       ranks_(map_.node_of.size()),
       reported_(ranks_.size(), now),
-      nodes_(map_.nodes.size(), NodeLife(now)),
+      nodes_(map_.nodes.size(), NodeLiveness(now)),
       still_(ranks_.size()) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     ranks_[rank].rank = static_cast<int>(rank);
@@ -69,7 +69,7 @@ Watch::Watch(const Limits& limits, NodeMap map, double now)
 
 void Watch::heard(int node, std::span<const RankView> ranks, double now) {
   if (node < 0 || index(node) >= nodes_.size()) return;
-  nodes_[index(node)].hear(now);
+  nodes_[index(node)].record_contact(now);
   for (const RankView& rank : ranks) {
     if (rank.rank < 0 || index(rank.rank) >= ranks_.size() || map_.node_of[index(rank.rank)] != node) continue;
     Still& still = still_[index(rank.rank)];
@@ -92,7 +92,7 @@ void Watch::broke(int node, double now) {
 }
 
 void Watch::resume(double now) {
-  for (NodeLife& node : nodes_) node.resume(now);
+  for (NodeLiveness& node : nodes_) node.resume(now);
   std::fill(reported_.begin(), reported_.end(), now);
   for (Still& still : still_) still.since = now;
   for (RankView& rank : ranks_) {
@@ -113,16 +113,16 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   int first = -1;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     const Node& known = map_.nodes[node];
-    const NodeLife::Change change = nodes_[node].look(now, limits_.timeout);
-    if (change == NodeLife::Change::unreachable) {
+    const NodeLiveness::Change change = nodes_[node].look(now, limits_.timeout);
+    if (change == NodeLiveness::Change::unreachable) {
       unreachable.push_back(known.name);
       if (first < 0) first = known.ranks.front();
     }
-    if (change != NodeLife::Change::silent && change != NodeLife::Change::ended) continue;
-    // Names the node's rank that has made the least progress.
+    if (change != NodeLiveness::Change::silent && change != NodeLiveness::Change::ended) continue;
+    // Names the node's rank that is furthest behind.
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
-    const std::string why = change == NodeLife::Change::ended
+    const std::string why = change == NodeLiveness::Change::ended
                                 ? "its processes have ended without a message"
                                 : fmt::format("not heard from for {} s, so it is down, or its network is",
                                               seconds_text(now - nodes_[node].heard()));
@@ -260,7 +260,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
   if (auto returned = find_returned()) out.push_back(std::move(*returned));
   const auto all_reported = [&] {  // a node that is silent reports nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const NodeLife& node) { return !node.is_known() || now - node.heard() < kStopped; });
+                       [&](const NodeLiveness& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };
   if (!all_reported()) return out;
   const std::optional<Stalled> found = stalled_rank(now);

@@ -1,7 +1,7 @@
 #pragma once
 // launcher/control/watch/ finds lost nodes and stalled ranks (here). Every rank's rank_monitor.h sends its place
-// through node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end of a stream knows
-// about the other.
+// through node_stream.h to rank 0's hub.h, which gives the verdict. node_liveness.h holds what one end of a stream
+// knows about the other.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/control/watch/node_life.h"
+#include "launcher/control/watch/node_liveness.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/rank_view.h"
 
@@ -82,7 +82,7 @@ class Watch {
   TaskNames names_;
   std::vector<RankView> ranks_;
   std::vector<double> reported_;  // by rank: when it last reported
-  std::vector<NodeLife> nodes_;
+  std::vector<NodeLiveness> nodes_;
   std::vector<Still> still_;
 };
 

@@ -51,17 +51,17 @@ class Agent {
   explicit Agent(const AgentOptions& options) : options_(options) {}
 
   int run() {
-    LineReader input([this](std::string_view line) { hear(std::string(line)); });
+    LineReader input([this](std::string_view line) { handle_line(std::string(line)); });
     input.open(Descriptor(::dup(STDIN_FILENO)));
     end_older_agents(options_.run, options_.host);
     end_ranks(options_.run, kToClear);
     replies_.say(to_json(facts_here(options_.folders)));
     heard_ = Clock::now();
-    while (!dismissed_) {
+    while (!done_) {
       LineReader* readers[] = {&input};
       read_lines(readers, 200);
       const bool cut_off = options_.timeout > 0 && seconds_since(heard_) > options_.timeout;
-      if (!dismissed_ && (input.fd() < 0 || cut_off)) {
+      if (!done_ && (input.fd() < 0 || cut_off)) {
         end_ranks(options_.run, 0);
         return static_cast<int>(Exit::failed);
       }
@@ -70,13 +70,13 @@ class Agent {
   }
 
  private:
-  void hear(const std::string& line) {
+  void handle_line(const std::string& line) {
     heard_ = Clock::now();
     std::istringstream words(line);
     std::string number, word;
     words >> number >> word;
     if (word == "bye") {
-      dismissed_ = true;
+      done_ = true;
     } else if (word == "ping") {
       reply(number, JsonObject().add("time", Decimals{seconds_since_epoch(), 6}));
     } else if (word == "clear") {
@@ -141,7 +141,7 @@ class Agent {
   AgentOptions options_;
   Replies replies_;
   Clock::time_point heard_;
-  bool dismissed_ = false;
+  bool done_ = false;
   std::deque<std::jthread> threads_;  // declared last, so that they end before what they use
 };
 

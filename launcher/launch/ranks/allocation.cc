@@ -116,7 +116,7 @@ std::vector<int> per_node(std::string_view text) {
 
 Allocation find_allocation(const std::optional<std::string>& hosts) {
   Allocation out;
-  double patience = 0;
+  double timeout = 0;
   if (!variable("SLURM_JOB_ID").empty() && !variable("SLURM_JOB_NODELIST").empty()) {
     out = slurm_allocation();
     if (hosts) narrow(out, read_hosts(*hosts));
@@ -128,7 +128,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.hosts = read_hosts(file);
     const bool job = !variable("K_MPI_JOB_ROLE").empty();
     out.origin = job ? "the MPIJob's hostfile" : set;
-    if (job) patience = 60;  // its workers get their names while they start
+    if (job) timeout = 60;  // its workers get their names while they start
   } else if (const auto [queue, list] = first_set({"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}); !list.empty()) {
     out.hosts = read_hosts(list);
     out.origin = queue;
@@ -147,7 +147,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.starter = starter_of(run_program({{"mpirun", "--version"}}, 20).out);
   }
   if (!out.in_slurm) require_network_names(out.hosts, out.origin);
-  if (out.origin != "this machine") require_addresses(out.hosts, out.origin, patience);
+  if (out.origin != "this machine") require_addresses(out.hosts, out.origin, timeout);
   return out;
 }
 

@@ -80,8 +80,8 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 
 // Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
 // last sentence, if it is a cause.
-void settle_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
-                  Starter starter, int code) {
+void find_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
+                Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
   out.printed = out.cause.empty() && !failure.empty();
@@ -166,7 +166,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     readers.push_back(&child.out());
     readers.push_back(&child.errors());
     read_lines(readers, 100);
-    agents.ask_for_life();
+    agents.ping();
     // SIGINT only: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
@@ -225,7 +225,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     out.lost.clear();
     out.cause.clear();
   }
-  settle_cause(out, failure, output, start, allocation.starter, child.exit_code().value_or(-1));
+  find_cause(out, failure, output, start, allocation.starter, child.exit_code().value_or(-1));
   return out;
 }
 

@@ -78,7 +78,7 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
 }
 
 constexpr std::size_t kQueue = 4 << 20;       // bytes that are buffered for a blocked screen or folder
-constexpr double kPatience = 10;              // seconds that the end waits for the folder
+constexpr double kDrainTimeout = 10;          // seconds that the end waits for the folder
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
 constexpr std::size_t kLongestPiece = 64 << 10;
@@ -115,7 +115,7 @@ RankOutput::RankOutput(Starter starter, LaunchScreen& screen, const std::optiona
   const auto write = [files, failure = log_failure_](int rank, const std::string& line) {
     failure->set(files->at(rank).write(line));
   };
-  logs_.emplace("the logs of launch", write, kQueue, kPatience);
+  logs_.emplace("the logs of launch", write, kQueue, kDrainTimeout);
 }
 
 RankOutput::~RankOutput() {
@@ -239,14 +239,14 @@ std::string cause_in(const std::vector<std::string>& of_starter, const std::vect
   return {};
 }
 
-LineWriter::LineWriter(std::string name, Write write, std::size_t most, double patience)
-    : queue_(std::make_shared<Queue>()), most_(most), patience_(patience) {
+LineWriter::LineWriter(std::string name, Write write, std::size_t most, double timeout)
+    : queue_(std::make_shared<Queue>()), most_(most), timeout_(timeout) {
   queue_->write = std::move(write);
   start_thread(name, [queue = queue_] { queue->work(); }).detach();
 }
 
 LineWriter::~LineWriter() {
-  (void)drain(patience_);
+  (void)drain(timeout_);
   const std::lock_guard lock(queue_->mutex);
   queue_->over = true;
   queue_->changed.notify_all();

@@ -29,9 +29,9 @@ class LineWriter {
  public:
   using Write = std::function<void(int to, const std::string& text)>;
 
-  // most: bytes that may wait. patience: seconds that the destructor waits for queued lines. After that it leaves the
+  // most: bytes that may wait. timeout: seconds that the destructor waits for queued lines. After that it leaves the
   // thread running, possibly in a call of `write` that never returns, so `write` must own what it uses.
-  LineWriter(std::string name, Write write, std::size_t most, double patience);
+  LineWriter(std::string name, Write write, std::size_t most, double timeout);
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
@@ -61,7 +61,7 @@ class LineWriter {
 
   std::shared_ptr<Queue> queue_;
   std::size_t most_;
-  double patience_;
+  double timeout_;
 };
 
 // Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB are buffered while the screen

@@ -226,13 +226,13 @@ int bench_kernels(const BenchOptions& options) {
   std::vector<std::string> sets = options.sets;
   if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
-  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
+  const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
   const auto bytes = runtime::parse_size(options.size);
   if (!bytes || *bytes < (std::size_t{16} << 20))
     fail(Exit::usage, "--size {}: it takes a size of 16MiB or more, such as 2GiB", options.size);
   const int threads = options.threads.value_or(bind_cores(0, 1).cores);
 
-  Kernels kernels(threads, seat.device, *bytes);
+  Kernels kernels(threads, rank_device.device, *bytes);
   kernels.copies();
   for (const std::size_t width : kNormWidths) kernels.norms(width, width == kNormWidths[0]);
   kernels.activations();
@@ -243,7 +243,7 @@ int bench_kernels(const BenchOptions& options) {
   kernels.sums();
   kernels.copies();
 
-  const std::string name = runtime::describe(seat);
+  const std::string name = runtime::describe(rank_device);
   const double copy = kernels.rows()[0].rate();
   fmt::print("{}, {} bytes a kernel, read and written; median of {}\n", name, *bytes, kRounds);
   JsonArray rows_json;

@@ -134,7 +134,7 @@ RandomLabels labels_for(const runtime::Job& job) {
 }
 
 // Uses the recipe's data, or writes random documents to `folder`, enough for all steps.
-void settle_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
+void resolve_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
   if (!recipe.data.train.empty()) return;
   const fs::path file = folder / "random.bin";
   // Rows into which shorter documents are packed stay partly empty; sequences that are left over are not read.
@@ -200,22 +200,22 @@ int bench_memory(const BenchOptions& options) {
     say("a step has {} (training.global_batch_size says otherwise)",
         counted(static_cast<std::uint64_t>(batch), "sequence"));
 
-  const runtime::Seat seat = runtime::choose_seat(recipe.device.kind, 0);
-  const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, seat);
-  const MemoryOf of = seat.device.kind == device::Kind::cpu ? MemoryOf::cpu : MemoryOf::gpu;
+  const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
+  const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, rank_device);
+  const MemoryOf of = rank_device.device.kind == device::Kind::cpu ? MemoryOf::cpu : MemoryOf::gpu;
   const TemporaryFolder folder;
   std::vector<MemoryRow> rows;
   std::vector<Recipe> recipes;
   std::string title;
-  const std::string device = runtime::describe(seat);
+  const std::string device = runtime::describe(rank_device);
   runtime::Workload workload = runtime::open_workload(recipe);
   for (const MemorySetting& setting : settings) {
     if (recipes.empty()) {
       const runtime::Job job =
           runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
-      settle_documents(workload.recipe, job, batch, options.steps, folder.path());
+      resolve_documents(workload.recipe, job, batch, options.steps, folder.path());
       // The data's classes are those of the configuration (labels_for); every run finds them again.
-      runtime::settle(workload, false);
+      runtime::resolve_workload(workload, false);
       workload.recipe.model.config = recipe.model.config;
       title = title_of(job, batch);
     }

@@ -9,8 +9,8 @@
 namespace strata::models {
 
 // How a vocabulary table is cut into tiles of rows. Sums over the vocabulary are ordered by these tiles, whether or not
-// they are gathered one by one, so their borders depend only on the table's shape, the kind of device and the number of
-// virtual shards. A shard has the next `shard_words` words, fewer if the vocabulary ends, in tiles of its own. Tiles
+// they are gathered one by one, so their boundaries depend only on the table's shape, the kind of device and the number
+// of virtual shards. A shard has the next `shard_words` words, fewer if the vocabulary ends, in tiles of its own. Tiles
 // are counted over the shards of this rank.
 class TableTiles {
  public:

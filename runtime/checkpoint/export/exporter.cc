@@ -101,7 +101,7 @@ struct TensorSource {
 };
 
 void write_tensor(Sequential& file, const WeightSource& weights, const TensorSource& source, std::size_t size,
-                  device::DType dtype, Advancing& advancing) {
+                  device::DType dtype, ProgressCounter& progress) {
   std::vector<float> values(std::min(size, kPiece));
   std::vector<std::byte> stored(values.size() * size_of(dtype));
   weights.prefetch(source.unit, source.parameter, 0, values.size());
@@ -116,7 +116,7 @@ void write_tensor(Sequential& file, const WeightSource& weights, const TensorSou
       for (std::size_t i = 0; i < piece.size(); ++i) out[i] = device::from_float<T>(piece[i]);
     });
     file.write(std::span(stored).first(piece.size() * size_of(dtype)));
-    advancing.add(piece.size() * size_of(dtype));
+    progress.add(piece.size() * size_of(dtype));
   }
 }
 
@@ -141,7 +141,7 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
   const models::ShardPlan plan = models::plan_shards(tensors, options.shard_bytes);
   std::uint64_t bytes = 0;
   for (const models::TensorSpec& tensor : tensors) bytes += tensor.bytes();
-  Advancing advancing(options.advance, bytes);
+  ProgressCounter progress(options.advance, bytes);
   for (const models::ShardPlan::File& shard : plan.files) {
     std::vector<models::TensorSpec> in_file;
     for (const std::size_t i : shard.tensors) in_file.push_back(tensors[i]);
@@ -152,10 +152,10 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
       if (quantised && source.tensor)
         quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
           file.write(piece);
-          advancing.add(piece.size());
+          progress.add(piece.size());
         });
       else
-        write_tensor(file, weights, source, tensors[i].bytes() / size_of(options.dtype), options.dtype, advancing);
+        write_tensor(file, weights, source, tensors[i].bytes() / size_of(options.dtype), options.dtype, progress);
     }
     file.close();
   }
@@ -304,7 +304,7 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
   models::Config config = folder.config();
   if (!folder.is_checkpoint()) {
     untie_what_differs(config, folder.path(), std::nullopt);
-    remark_adapter(config, folder.path());
+    add_adapter_note(config, folder.path());
   }
   if (folder.has_adapter()) {
     const auto adapted = adapted_model(folder, config),
@@ -316,11 +316,11 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
                   ? without_adapter(quantised_weights(folder.base_weights(*adapted), *adapted), *adapted, *plain)
                   : merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
     export_model(config, *weights, folder.hugging_face(), to, options);
-    return config.remarks();
+    return config.notes();
   }
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
-  return config.remarks();
+  return config.notes();
 }
 
 std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {
@@ -367,11 +367,11 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());
   write_text(*system, out.path() / kPeftConfigName, peft_config_json(peft, task_of(model->objective)));
-  Advancing advancing(advance, bytes);
+  ProgressCounter progress(advance, bytes);
   Sequential file(*system, out.path() / kPeftWeightsName);
   file.write(models::safetensors_header(tensors));
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, advancing);
+    write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, progress);
   file.close();
   out.put((to / "").parent_path());
   std::vector<std::string> notes;

@@ -38,7 +38,7 @@ std::vector<std::string> export_merged(const Workload& workload, const models::M
   const std::filesystem::path& folder = *workload.recipe.adapter.path;
   require_peft(folder);
   std::unique_ptr<WeightSource> weights = peft_weights(base.weights(adapted), folder, adapted);
-  std::vector<std::string> notes = config.remarks();
+  std::vector<std::string> notes = config.notes();
   if (const auto initialised = weights->initialised(); !initialised.empty())
     notes.push_back(
         fmt::format("neither {} nor {} has {}, for which {} has random values: train it before it is used, or write "

@@ -42,7 +42,9 @@ class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
                    bool new_head)
       : OpenCheckpoint{std::move(checkpoint)}, ForwardedWeights(checkpoint_weights(*opened, model, seed, new_head)) {}
   // The manifest contains the checksums of all other files.
-  std::vector<comm::Seen> seen() const override { return {comm::look_at(opened->path() / kManifestName, "weights")}; }
+  std::vector<comm::FileFingerprint> fingerprints() const override {
+    return {comm::fingerprint_file(opened->path() / kManifestName, "weights")};
+  }
 };
 
 // Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.
@@ -157,15 +159,15 @@ Workload open_workload(Recipe recipe) {
   models::Config description =
       model.path ? ModelFolder(*model.path).config()
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
-  if (!of_base.empty()) description.remark(of_base);
+  if (!of_base.empty()) description.add_note(of_base);
   if (recipe.adapter.path)
     for (std::string& note : take_peft_keys(recipe, Workload{recipe, description}.config()))
-      description.remark(std::move(note));
+      description.add_note(std::move(note));
   if (model.path && model.init == Init::pretrained) {
     const ModelFolder folder(*model.path);
     if (!folder.is_checkpoint()) {
       untie_what_differs(description, folder.path(), recipe.training.objective);
-      if (!recipe.adapter.path) remark_adapter(description, folder.path());
+      if (!recipe.adapter.path) add_adapter_note(description, folder.path());
     } else if (recipe.adapter.path && folder.has_adapter()) {
       fail(Exit::usage,
            "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
@@ -276,7 +278,7 @@ std::optional<fs::path> ModelFolder::began_with() const {
   return model.empty() ? std::nullopt : std::optional(place_of(model, manifest, path_).path);
 }
 
-std::string ModelFolder::remark_of_base() const {
+std::string ModelFolder::base_note() const {
   if (!checkpoint_) return {};
   const Manifest manifest = this->manifest();
   const fs::path model = stored_path(manifest, "model.path");
@@ -333,7 +335,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
                                   recipe.model.path.value_or("")));
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
-  if (const std::string remark = world.rank() == 0 ? folder.remark_of_base() : ""; !remark.empty()) note(remark);
+  if (const std::string text = world.rank() == 0 ? folder.base_note() : ""; !text.empty()) note(text);
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)

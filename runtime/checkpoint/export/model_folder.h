@@ -40,7 +40,7 @@ class ModelFolder {
   std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
   // A sentence if the manifest has that path as older ones do, relative to the folder in which the run was started, and
   // nothing says which folder that was; else empty.
-  std::string remark_of_base() const;
+  std::string base_note() const;
   // Thread-safe. A checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
                                         bool new_head = false) const;

@@ -65,7 +65,7 @@ std::vector<TensorSpec> QuantisedExport::tensors(std::size_t unit, std::size_t p
 
 void QuantisedExport::write(std::size_t unit, std::size_t parameter, std::size_t tensor, const Sink& sink) const {
   const TensorSpec spec = tensors(unit, parameter)[tensor];
-  const auto ends = [&](const char* ending) { return spec.name == parameter_of(unit, parameter).name + ending; };
+  const auto ends = [&](const char* suffix) { return spec.name == parameter_of(unit, parameter).name + suffix; };
   if (ends(".quant_map")) return sink(std::as_bytes(std::span(device::kNf4Values)));
   if (ends(".quant_state.bitsandbytes__nf4")) {
     const std::string state = state_of(unit, parameter);

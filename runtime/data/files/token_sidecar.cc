@@ -24,31 +24,31 @@ constexpr std::size_t kMaxLevels = 8;
   fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
 }
 
-fs::path with_ending(fs::path token_file, const char* ending) {
-  token_file += ending;
+fs::path with_suffix(fs::path token_file, const char* suffix) {
+  token_file += suffix;
   return token_file;
 }
 
 }  // namespace
 
 fs::path sidecar_path(const fs::path& token_file) {
-  return with_ending(token_file, ".json");
+  return with_suffix(token_file, ".json");
 }
 
 fs::path documents_path(const fs::path& token_file) {
-  return with_ending(token_file, ".documents");
+  return with_suffix(token_file, ".documents");
 }
 
 fs::path mask_path(const fs::path& token_file) {
-  return with_ending(token_file, ".mask");
+  return with_suffix(token_file, ".mask");
 }
 
 fs::path types_path(const fs::path& token_file) {
-  return with_ending(token_file, ".types");
+  return with_suffix(token_file, ".types");
 }
 
 fs::path labels_path(const fs::path& token_file) {
-  return with_ending(token_file, ".labels.jsonl");
+  return with_suffix(token_file, ".labels.jsonl");
 }
 
 std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {

@@ -199,9 +199,9 @@ std::uint64_t TokenFile::count_outside(std::uint64_t begin, std::uint64_t count,
 }
 
 bool TokenFile::any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const {
-  constexpr std::uint64_t kLook = 8;  // most texts have a word among their first tokens
-  for (std::uint64_t at = 0; at < count; at += kLook)
-    if (count_outside(begin + at, std::min(kLook, count - at), sets) > 0) return true;
+  constexpr std::uint64_t kAtOnce = 8;  // most texts have a word among their first tokens
+  for (std::uint64_t at = 0; at < count; at += kAtOnce)
+    if (count_outside(begin + at, std::min(kAtOnce, count - at), sets) > 0) return true;
   return false;
 }
 
@@ -222,7 +222,7 @@ void TokenFile::check_all() const {
   }
 }
 
-comm::Seen TokenFile::seen(const std::string& key) const {
+comm::FileFingerprint TokenFile::fingerprint(const std::string& key) const {
   std::string companion;  // their hashes are compared with the sidecar's when they are opened
   if (sidecar_ && sidecar_->documents) companion += ", documents " + sidecar_->documents->hash;
   if (sidecar_ && sidecar_->mask) companion += ", mask " + sidecar_->mask->hash;
@@ -261,9 +261,9 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
     constexpr std::array<std::string_view, 5> kCompanions = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
     std::vector<std::string> files;
     for (const std::string& name : names) {
-      const bool companion = std::any_of(kCompanions.begin(), kCompanions.end(), [&](std::string_view ending) {
-        return name.ends_with(ending) &&
-               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - ending.size()));
+      const bool companion = std::any_of(kCompanions.begin(), kCompanions.end(), [&](std::string_view suffix) {
+        return name.ends_with(suffix) &&
+               std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - suffix.size()));
       });
       if (!companion) files.push_back(name);
     }
@@ -273,18 +273,19 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   return out;
 }
 
-void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen) {
+void check_token_files(std::span<const TokenFile> files, const char* key,
+                       std::vector<comm::FileFingerprint>& fingerprints) {
   for (const TokenFile& file : files) {
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
-    seen.push_back(file.seen(key));  // now, because what was checked is still in the page cache
+    fingerprints.push_back(file.fingerprint(key));  // now, because what was checked is still in the page cache
   }
 }
 
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<comm::Seen>& seen) {
+                                        std::vector<comm::FileFingerprint>& fingerprints) {
   std::vector<TokenFile> out;
   for (const fs::path& path : expand_patterns(patterns, key)) out.emplace_back(path, vocab_size);
-  check_token_files(out, key, seen);
+  check_token_files(out, key, fingerprints);
   return out;
 }
 

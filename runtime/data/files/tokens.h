@@ -53,7 +53,7 @@ class TokenFile {
 
   // The file and how it is read, for comparison between ranks: all of its bytes if it has at most 1 GiB, otherwise
   // samples.
-  comm::Seen seen(const std::string& key) const;
+  comm::FileFingerprint fingerprint(const std::string& key) const;
 
  private:
   [[noreturn]] void outside(std::uint64_t index, std::uint64_t value) const;
@@ -75,10 +75,11 @@ class TokenFile {
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 
 // Checks files below 1 GiB completely (larger ones are checked when they are read). Appends this rank's view of each to
-// `seen`.
-void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen);
+// `fingerprints`.
+void check_token_files(std::span<const TokenFile> files, const char* key,
+                       std::vector<comm::FileFingerprint>& fingerprints);
 // Opens and checks all of them in this way.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
-                                        std::vector<comm::Seen>& seen);
+                                        std::vector<comm::FileFingerprint>& fingerprints);
 
 }  // namespace strata::runtime

@@ -91,7 +91,7 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
     if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
   };
   // Moves state back to the device, in case it is the host's memory that is too small.
-  const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
+  const auto move_to_device = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
     if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
   };
   if (purpose == Purpose::train) offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
@@ -102,11 +102,11 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
   if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::none)
     offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
   if (purpose == Purpose::train) {
-    bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
-    bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-    bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+    move_to_device("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+    move_to_device("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+    move_to_device("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
   }
-  bring_back("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  move_to_device("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
   if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)

@@ -84,7 +84,7 @@ class MicroBatchSearch {
   // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
   // well. Sizes are multiples of one, and counted in it.
   void among_all() {
-    constexpr std::int64_t kLook = 8;
+    constexpr std::int64_t kLookAhead = 8;
     const std::int64_t one = multiple_of_sequences(recipe_), largest = std::max<std::int64_t>(1, most() / one);
     const auto fits_with = [&](std::int64_t size) { return this->fits_with(size * one); };
     std::int64_t fitting = 0, above = 1;
@@ -94,7 +94,7 @@ class MicroBatchSearch {
       const std::int64_t middle = fitting + (above - fitting) / 2;
       (fits_with(middle) ? fitting : above) = middle;
     }
-    for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLook, largest); ++size)
+    for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLookAhead, largest); ++size)
       if (fits_with(size)) fitting = size;
     if (fitting < largest) (void)fits_with(fitting + 1);  // fills too_large
   }
@@ -147,7 +147,7 @@ std::string resume_micro_batch(Recipe& recipe) {
   return {};
 }
 
-std::string settle_micro_batch(Workload& workload, int ranks, device::Device device) {
+std::string resolve_micro_batch(Workload& workload, int ranks, device::Device device) {
   Recipe& recipe = workload.recipe;
   std::int64_t& size = recipe.training.micro_batch_size;
   if (size != kAutomaticBatch) return {};

@@ -34,8 +34,8 @@ LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capa
 // caller then refuses like any recipe. The memory that is free at the moment does not count, so that the number is
 // reproducible. Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as
 // largest_micro_batch(), and if a checkpoint cannot be read.
-std::string settle_micro_batch(Workload& workload, int ranks, device::Device device);
-// As settle_micro_batch(), but needs no model: only takes the number of the checkpoint that the run resumes from. If
+std::string resolve_micro_batch(Workload& workload, int ranks, device::Device device);
+// As resolve_micro_batch(), but needs no model: only takes the number of the checkpoint that the run resumes from. If
 // there is none, it changes nothing and returns an empty string.
 std::string resume_micro_batch(Recipe& recipe);
 

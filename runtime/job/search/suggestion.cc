@@ -92,7 +92,7 @@ class Search {
     std::vector<Suggestion> found = few_changes(1);
     if (!keeps_the_bits(found)) {
       found.clear();
-      if (is_hopeless()) return found;
+      if (cannot_fit()) return found;
       const auto everything = all_at_once();
       if (!everything) return found;
       allow(kMaxTasks);
@@ -156,7 +156,7 @@ class Search {
   }
 
   // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
-  bool is_hopeless() {
+  bool cannot_fit() {
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
         for (const bool one_by_one : {true, false}) {

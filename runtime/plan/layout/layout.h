@@ -34,7 +34,7 @@ struct TensorRange {
   device::StorageFormat moments;
   // The part of the tensor that these elements are, row-major; none: all of it.
   std::optional<Box> box = {};
-  models::Piece piece = {};  // the same of a virtual shard, as stretches of the tensor
+  models::Piece piece = {};  // the same of a virtual shard, as blocks of the tensor
   // The end of the memory reserved for the piece: at least `end`, and larger if other shards' pieces are.
   std::size_t reserved_end = 0;
 

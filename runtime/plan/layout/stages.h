@@ -71,7 +71,7 @@ double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceT
 // The parts of segments that lie in one of the ranges, each segment in one.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
 
-// A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of the piece's borders.
+// A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of its boundaries.
 struct StageStep {
   enum class What : std::uint8_t {
     forward,

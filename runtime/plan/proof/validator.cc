@@ -76,18 +76,18 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   return std::nullopt;
 }
 
-// The set of occasions (When) whose tasks run in a step, as bits.
-using Occasions = unsigned;
-constexpr Occasions bit(When when) {
+// The values of When whose tasks run in a step, as bits.
+using WhenSet = unsigned;
+constexpr WhenSet bit(When when) {
   return 1u << static_cast<unsigned>(when);
 }
 
 // A sequence of steps in which every kind follows every kind that may precede it in a run. F: no pending update, as in
 // the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone.
 // F and P may also begin a checkpoint, after a drain or not; C reads the last checkpoint alone.
-std::vector<Occasions> steps_of(const StepPlan& plan) {
-  constexpr Occasions kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
-  Occasions present = 0;
+std::vector<WhenSet> steps_of(const StepPlan& plan) {
+  constexpr WhenSet kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
+  WhenSet present = 0;
   for (const Task& task : plan.tasks) present |= bit(task.when);
   const bool pending = present & kD, checkpoint = present & kC;
   if (pending && checkpoint) return {kF, kP, kP, kP | kC, kP, kF, kF | kC, kP, kD, kF | kC, kF | kC, kP, kD, kC};
@@ -115,15 +115,15 @@ class Sweep {
     issued_.fill(kNone);
   }
 
-  std::optional<std::string> step(Occasions occasions) {
+  std::optional<std::string> step(WhenSet set) {
     ++step_;
-    // Tasks of an occasion that run alone are issued after everything before them has ended, and are waited for.
-    const bool alone = !(occasions & bit(When::always));
-    if (alone) settle();
+    // Tasks that run alone, without a step, are issued after everything before them has ended, and are waited for.
+    const bool alone = !(set & bit(When::always));
+    if (alone) synchronize();
     for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
-      if (occasions & bit(plan_.tasks[index(t)].when))
+      if (set & bit(plan_.tasks[index(t)].when))
         if (auto violation = run(t)) return violation;
-    if (alone) settle();
+    if (alone) synchronize();
     return std::nullopt;
   }
 
@@ -161,7 +161,7 @@ class Sweep {
     return clock;
   }
 
-  void settle() {
+  void synchronize() {
     for (const Clock& clock : lanes_) merge(issued_, clock);
   }
 
@@ -277,15 +277,15 @@ class Sweep {
     return {root.buffer, origin.run, root.step, root.begin + origin.begin - cells_.begin_of(tier, first)};
   }
   // Bytes that are copied back to their origin make the two equal again, so the copy is up to date.
-  void note_return(const Origin& origin, const Origin& home, std::size_t bytes) {
+  void note_return(const Origin& origin, const Origin& target, std::size_t bytes) {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
     const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
     for (int p = first; p < last; ++p) {
       Cell& cell = memory_[index(p)];
       if (cell.buffer != origin.buffer || cell.origin == kNone) continue;
-      const std::size_t back = home.begin + cells_.begin_of(tier, p) - origin.begin;
-      if (const Origin& known = origins_[index(cell.origin)]; known.buffer == home.buffer && known.begin == back)
-        cell.origin = add_origin({home.buffer, home.run, home.step, back});
+      const std::size_t back = target.begin + cells_.begin_of(tier, p) - origin.begin;
+      if (const Origin& known = origins_[index(cell.origin)]; known.buffer == target.buffer && known.begin == back)
+        cell.origin = add_origin({target.buffer, target.run, target.step, back});
     }
   }
   int add_origin(const Origin& origin) {
@@ -314,8 +314,8 @@ class Sweep {
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity) {
   if (auto misplaced = find_misplaced(plan, capacity)) return misplaced;
   Sweep sweep(plan);
-  for (const Occasions occasions : steps_of(plan))
-    if (auto violation = sweep.step(occasions)) return violation;
+  for (const WhenSet set : steps_of(plan))
+    if (auto violation = sweep.step(set)) return violation;
   if (auto violation = find_unsummed(plan)) return violation;
   return find_miscounted(plan);
 }

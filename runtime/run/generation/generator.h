@@ -78,7 +78,7 @@ struct Prompts {
   };
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::vector<Prompt> all;
-  std::vector<std::string> remarks;  // about the tokenizer and the template, for the user
+  std::vector<std::string> notes;  // about the tokenizer and the template, for the user
 };
 
 // The prompts of the job's recipe, as tokens of its model. Throws AgreedError on all ranks if the file cannot be read,

@@ -40,9 +40,9 @@ class Reader {
     std::istringstream file(read_input(path_, "evaluation.prompts: " + path_.string(), kMaxBytes));
     const auto sidecars = sidecars_of(job_.recipe);
     const fs::path where = tokenizer_of(sidecars);
-    Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}, .remarks = {}};
-    for (const std::string& remark : out.tokenizer->remarks())
-      out.remarks.push_back(fmt::format("{}: {}", where.string(), remark));
+    Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}, .notes = {}};
+    for (const std::string& note : out.tokenizer->notes())
+      out.notes.push_back(fmt::format("{}: {}", where.string(), note));
     if (out.tokenizer->vocab_size() > job_.model->vocabulary)
       fail(Exit::usage, "evaluation.prompts: the tokenizer {} has {} tokens, but the model has {}",
            out.tokenizer->name(), out.tokenizer->vocab_size(), job_.model->vocabulary);
@@ -51,7 +51,7 @@ class Reader {
     const bool records = path_.extension() == ".jsonl";
     const auto made = template_of(where, *out.tokenizer, sidecars, records);
     if (made)
-      for (std::string& remark : made->remarks()) out.remarks.push_back(std::move(remark));
+      for (std::string& note : made->notes()) out.notes.push_back(std::move(note));
     int number = 0;
     for (std::string line; std::getline(file, line);) {
       ++number;
@@ -126,8 +126,8 @@ class Reader {
 Prompts read_prompts(const Job& job, comm::World& world) {
   Prompts out;
   comm::agree(world, [&] { out = Reader(job).read(); });
-  const comm::Seen seen = comm::look_at(*job.recipe.evaluation.prompts, "evaluation.prompts");
-  comm::require_same({&seen, 1}, world);
+  const comm::FileFingerprint prompts = comm::fingerprint_file(*job.recipe.evaluation.prompts, "evaluation.prompts");
+  comm::require_same({&prompts, 1}, world);
   return out;
 }
 

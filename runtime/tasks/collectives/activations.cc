@@ -87,28 +87,29 @@ void Exchange::add(Draft& draft) const {
            (rounded > 0 ? levels.gathered(rounded) : 0));
 }
 
-void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
-  comm::Communicator& over = site.over.tensor;
-  const auto ranks = static_cast<std::size_t>(over.size());
-  const View partial = site.view(task, Role::partial, DType::fp32), staging = site.view(task, Role::staging);
-  const View total = site.view(task, Role::total);
+void Exchange::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  comm::Communicator& communicator = context.communicators.tensor;
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const View partial = context.view(task, Role::partial, DType::fp32), staging = context.view(task, Role::staging);
+  const View total = context.view(task, Role::total);
   const std::size_t own = task.at_once, elements = own * ranks;
   if (!staging) {  // the seam gathers
     const auto range = range_of(elements, ranks, device::StorageFormat::fp32);
-    return over.all_gather(range, partial.data, total.data);
+    return communicator.all_gather(range, partial.data, total.data);
   }
   device::ConstView bias;
   if (task.end > task.begin)
-    bias = site.view(task, task.pool == PoolKind::frozen ? Role::frozen : Role::parameters)
+    bias = context.view(task, task.pool == PoolKind::frozen ? Role::frozen : Role::parameters)
                .sub(task.begin, task.end - task.begin);
-  auto& pieces = site.received[static_cast<std::size_t>(&task - site.plan.tasks.data())];
+  auto& pieces = context.received[static_cast<std::size_t>(&task - context.plan.tasks.data())];
   pieces.resize(ranks);
-  over.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data, pieces.data());
-  const View sum = total.sub(task.own_rows ? 0 : static_cast<std::size_t>(over.rank()) * own, own);
+  communicator.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data,
+                          pieces.data());
+  const View sum = total.sub(task.own_rows ? 0 : static_cast<std::size_t>(communicator.rank()) * own, own);
   tree_sum_of_pieces(lane, pieces, bias, sum);
-  over.release();
+  communicator.release();
   if (task.own_rows) return;
-  over.all_gather(range_of(elements, ranks, format_of(site.plan.dtype)), sum.data, total.data);
+  communicator.all_gather(range_of(elements, ranks, format_of(context.plan.dtype)), sum.data, total.data);
 }
 
 std::size_t GatherRows::rows_bytes(const Draft& draft, std::size_t matrices) {
@@ -137,15 +138,16 @@ void GatherRows::add(Draft& draft) const {
   draft.plan.comm_bytes.between_nodes += between;
 }
 
-void GatherRows::run(Site& site, const Task& task, device::Lane&) {
+void GatherRows::run(TaskContext& context, const Task& task, device::Lane&) {
   const bool of_seam = task.stretch >= 0;
-  const device::View rows = site.view(task, of_seam ? Role::partial : Role::source);
-  const device::View whole = site.view(task, of_seam ? Role::total : Role::target);
-  comm::Communicator& over = site.over.tensor;
-  const std::size_t own = own_elements(site.plan, site.model), all = own * static_cast<std::size_t>(over.size());
+  const device::View rows = context.view(task, of_seam ? Role::partial : Role::source);
+  const device::View whole = context.view(task, of_seam ? Role::total : Role::target);
+  comm::Communicator& communicator = context.communicators.tensor;
+  const std::size_t own = own_elements(context.plan, context.model),
+                    all = own * static_cast<std::size_t>(communicator.size());
   for (std::size_t i = 0; i < task.at_once; ++i) {
     const device::View matrix = whole.sub(i * all, all);
-    over.all_gather({own * size_of(rows.dtype), 0, matrix.bytes()}, rows.sub(i * own, own).data, matrix.data);
+    communicator.all_gather({own * size_of(rows.dtype), 0, matrix.bytes()}, rows.sub(i * own, own).data, matrix.data);
   }
 }
 
@@ -156,10 +158,10 @@ void TakeRows::add(Draft& draft) const {
   task.cost.bytes = static_cast<double>(2 * GatherRows::rows_bytes(draft));
 }
 
-void TakeRows::run(Site& site, const Task& task, device::Lane& lane) {
-  const std::size_t own = own_elements(site.plan, site.model);
-  const std::size_t first = own * static_cast<std::size_t>(site.rank.tensor);
-  cast(lane, site.view(task, Role::source).sub(first, own), site.view(task, Role::target).sub(0, own));
+void TakeRows::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const std::size_t own = own_elements(context.plan, context.model);
+  const std::size_t first = own * static_cast<std::size_t>(context.rank.tensor);
+  cast(lane, context.view(task, Role::source).sub(first, own), context.view(task, Role::target).sub(0, own));
 }
 
 }  // namespace strata::runtime

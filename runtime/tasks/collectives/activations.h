@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -21,7 +21,7 @@ struct Exchange {
   static std::size_t partial_bytes(const Draft& draft, const models::Seam& seam);
   static std::size_t total_bytes(const Draft& draft, const models::Seam& seam);
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // If the ranks that share a layer divide the rows of the residual stream (parallel.sequence), these tasks convert
@@ -39,7 +39,7 @@ struct GatherRows {
   static std::size_t rows_bytes(const Draft& draft, std::size_t matrices = 1);
   static std::size_t whole_bytes(const Draft& draft, std::size_t matrices = 1);
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Copies this rank's rows of what a unit made of all rows.
@@ -48,7 +48,7 @@ struct TakeRows {
   int whole, rows;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

@@ -18,8 +18,8 @@ void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat forma
 }
 
 // All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.
-void put_together(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
-                  device::StorageFormat format) {
+void gather_in_place(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own,
+                     std::byte* data, device::StorageFormat format) {
   communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},
                           data + stored_bytes(format, own.begin - whole.begin), data);
 }
@@ -38,10 +38,11 @@ void Gather::add(Draft& draft) const {
   count(draft, task, draft.plan.parameters_of(index(which.unit), which.pool), draft.plan.stored_in(which.pool));
 }
 
-void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const Cut cut = site.plan.parameters_of(index(task.unit), task.pool);
-  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, site.plan.stored_in(task.pool)),
-                                  site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
+void Gather::run(TaskContext& context, const Task& task, device::Lane&) {
+  const Cut cut = context.plan.parameters_of(index(task.unit), task.pool);
+  context.communicators.parameters.all_gather(range_of(cut, {task.begin, task.end}, context.plan.stored_in(task.pool)),
+                                              context.view(task, Role::shard).data,
+                                              context.view(task, Role::parameters).data);
 }
 
 void Spread::add(Draft& draft) const {
@@ -52,11 +53,11 @@ void Spread::add(Draft& draft) const {
   count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.computed);
 }
 
-void Spread::run(Site& site, const Task& task, device::Lane&) {
-  const StepPlan& plan = site.plan;
-  put_together(site.over.updates, plan.parameters_of(index(task.unit)).piece(site.rank),
-               plan.parts_of(index(task.unit)).piece(site.rank), site.view(task, Role::parameters).data,
-               format_of(plan.dtype));
+void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
+  const StepPlan& plan = context.plan;
+  gather_in_place(context.communicators.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
+                  plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,
+                  format_of(plan.dtype));
 }
 
 void GatherSums::add(Draft& draft) const {
@@ -67,10 +68,10 @@ void GatherSums::add(Draft& draft) const {
   count(draft, task, {part.copies, 1, part.size()}, device::StorageFormat::fp32);
 }
 
-void GatherSums::run(Site& site, const Task& task, device::Lane&) {
-  put_together(site.over.sums, site.plan.sums_of(index(task.unit)).piece(site.rank),
-               site.layout(task).shards.piece(site.rank), site.view(task, Role::sum, device::DType::fp32).data,
-               device::StorageFormat::fp32);
+void GatherSums::run(TaskContext& context, const Task& task, device::Lane&) {
+  gather_in_place(context.communicators.sums, context.plan.sums_of(index(task.unit)).piece(context.rank),
+                  context.layout(task).shards.piece(context.rank),
+                  context.view(task, Role::sum, device::DType::fp32).data, device::StorageFormat::fp32);
 }
 
 }  // namespace strata::runtime

@@ -1,6 +1,6 @@
 #pragma once
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -11,7 +11,7 @@ struct Gather {
   int parameters;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // In-place all-gather of a unit's updated parameters among the ranks that hold the same parameters. Each rank has
@@ -20,7 +20,7 @@ struct Spread {
   int unit, parameters;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // In-place all-gather of a unit's fp32 gradient sums among the ranks that hold the same sums. Each rank has summed its
@@ -29,7 +29,7 @@ struct GatherSums {
   int unit, sum;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

@@ -17,10 +17,10 @@ std::size_t up(std::size_t n, std::size_t multiple) {
 }
 
 // The first element in the task's sum buffer: the start of the rank's piece; for shared elements, of those it owns.
-std::size_t start_of_sum(const Site& site, const Task& task) {
-  const UnitLayout& layout = site.layout(task);
-  if (task.shared) return owned(site, layout.shared->elements, holder_of(site, task)).begin;
-  return site.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
+std::size_t start_of_sum(const TaskContext& context, const Task& task) {
+  const UnitLayout& layout = context.layout(task);
+  if (task.shared) return owned(context, layout.shared->elements, holder_of(context, task)).begin;
+  return context.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(context.rank).begin;
 }
 
 // A holder's flat buffer in as many pieces as a node has ranks.
@@ -57,15 +57,16 @@ std::size_t at_once(const CallGradient& gradient, int ranks) {
 
 // The runs of micro-batches to which the task adds these elements. The run's buffer begins with the rank's own
 // elements.
-device::GradientRuns runs_of(const Site& site, const Task& task, const ElementRange& elements) {
-  const auto length = static_cast<std::size_t>(site.plan.reduce_group);
+device::GradientRuns runs_of(const TaskContext& context, const Task& task, const ElementRange& elements) {
+  const auto length = static_cast<std::size_t>(context.plan.reduce_group);
   const auto g = static_cast<std::uint64_t>(task.micro_batch);
-  const std::size_t before = site.plan.layout.mesh.micro_batch(0, g, {}) % length;
+  const std::size_t before = context.plan.layout.mesh.micro_batch(0, g, {}) % length;
   if (task.buffer(Role::run_sum) < 0) return {length, before};
-  const UnitLayout& holder = holder_of(site, task);
+  const UnitLayout& holder = holder_of(context, task);
   const ElementRange own =
-      task.shared ? owned(site, site.layout(task).shared->elements, holder) : holder.shards.piece(site.rank);
-  return {length, before, site.view(task, Role::run_sum, DType::fp32).sub(elements.begin - own.begin, elements.size())};
+      task.shared ? owned(context, context.layout(task).shared->elements, holder) : holder.shards.piece(context.rank);
+  return {length, before,
+          context.view(task, Role::run_sum, DType::fp32).sub(elements.begin - own.begin, elements.size())};
 }
 
 }  // namespace
@@ -79,30 +80,30 @@ bool holds_tile(const StepPlan& plan, const Task& task) {
   return task.part >= 0 && sums_in_tiles(plan, task.unit);
 }
 
-ElementRange also_in_shared_gradients(const Site& site, const Task& task) {
+ElementRange also_in_shared_gradients(const TaskContext& context, const Task& task) {
   if (task.buffer(Role::shared_gradients) < 0) return {0, 0};
-  const UnitLayout& layout = site.layout(task);
+  const UnitLayout& layout = context.layout(task);
   STRATA_CHECK_EQ(layout.sharers.size(), 1u);
-  return site.layout(layout.sharers[0]).shared->elements;
+  return context.layout(layout.sharers[0]).shared->elements;
 }
 
-const UnitLayout& holder_of(const Site& site, const Task& task) {
-  const UnitLayout& layout = site.layout(task);
-  return task.shared ? site.layout(layout.shared->unit) : layout;
+const UnitLayout& holder_of(const TaskContext& context, const Task& task) {
+  const UnitLayout& layout = context.layout(task);
+  return task.shared ? context.layout(layout.shared->unit) : layout;
 }
 
-ElementRange owned(const Site& site, const ElementRange& elements, const UnitLayout& holder) {
-  return holder.shards.piece_of(elements, site.rank);
+ElementRange owned(const TaskContext& context, const ElementRange& elements, const UnitLayout& holder) {
+  return holder.shards.piece_of(elements, context.rank);
 }
 
-View own_part_of_sum(const Site& site, const Task& task) {
-  const UnitLayout& holder = holder_of(site, task);
+View own_part_of_sum(const TaskContext& context, const Task& task) {
+  const UnitLayout& holder = holder_of(context, task);
   if (task.shared)
-    return site.view(task, Role::shared_sum, DType::fp32)
-        .sub(0, owned(site, site.layout(task).shared->elements, holder).size());
-  const View sum = site.view(task, Role::sum, DType::fp32);
-  const ElementRange own = holder.shards.piece(site.rank);
-  return sum.sub(own.begin - start_of_sum(site, task), own.size());
+    return context.view(task, Role::shared_sum, DType::fp32)
+        .sub(0, owned(context, context.layout(task).shared->elements, holder).size());
+  const View sum = context.view(task, Role::sum, DType::fp32);
+  const ElementRange own = holder.shards.piece(context.rank);
+  return sum.sub(own.begin - start_of_sum(context, task), own.size());
 }
 
 int NodeSum::add(Draft& draft) const {
@@ -135,29 +136,30 @@ int NodeSum::add(Draft& draft) const {
   return sum;
 }
 
-void NodeSum::run(Site& site, const Task& task, device::Lane& lane) {
-  const StepPlan& plan = site.plan;
-  const Cut cut = node_pieces(plan, holder_of(site, task));
+void NodeSum::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const StepPlan& plan = context.plan;
+  const Cut cut = node_pieces(plan, holder_of(context, task));
   const device::StorageFormat format = format_of(plan.dtype);
-  const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
-  const View staging = site.view(task, Role::staging), out = site.view(task, Role::node_sum);
-  const std::size_t start = cut.piece_of({task.begin, task.end}, site.rank).begin;
-  auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
+  const std::byte* gradients = context.view(task, CallGradient::role_of(task.shared)).data;
+  const View staging = context.view(task, Role::staging), out = context.view(task, Role::node_sum);
+  const std::size_t start = cut.piece_of({task.begin, task.end}, context.rank).begin;
+  auto& pieces = context.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   pieces.resize(static_cast<std::size_t>(cut.pieces));
   for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
     const std::size_t to = std::min(task.end, at + task.at_once);
-    const ElementRange own = cut.piece_of({at, to}, site.rank);
+    const ElementRange own = cut.piece_of({at, to}, context.rank);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);
-    site.over.node.all_to_all(range_of(cut, {at, to}, format), gradients + stored_bytes(format, at - task.begin),
-                              staging.data, pieces.data());
+    context.communicators.node.all_to_all(range_of(cut, {at, to}, format),
+                                          gradients + stored_bytes(format, at - task.begin), staging.data,
+                                          pieces.data());
     if (own.size() > 0) {
       const View rounded = out.sub(own.begin - start, own.size());
       const View sum =
-          plan.dtype == DType::fp32 ? rounded : site.view(task, Role::workspace, DType::fp32).sub(0, own.size());
+          plan.dtype == DType::fp32 ? rounded : context.view(task, Role::workspace, DType::fp32).sub(0, own.size());
       gradient_sum(lane, pieces, plan.dtype, sum, true);
       if (plan.dtype != DType::fp32) cast(lane, sum, rounded);
     }
-    site.over.node.release();
+    context.communicators.node.release();
   }
 }
 
@@ -199,34 +201,35 @@ void ReduceGradient::add(Draft& draft) const {
   if (run_sum.buffer >= 0) task.cost.bytes += static_cast<double>(range.size() * 8 / ranks);
 }
 
-void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
-  const StepPlan& plan = site.plan;
-  const UnitLayout& holder = holder_of(site, task);
+void ReduceGradient::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  const StepPlan& plan = context.plan;
+  const UnitLayout& holder = holder_of(context, task);
   const device::StorageFormat format = format_of(plan.dtype);
   const bool after_nodes = plan.sums_in_nodes();
-  const std::byte* gradients = site.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
-  auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
-  const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(site, task);
-  const View sum = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
+  const std::byte* gradients =
+      context.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
+  auto& pieces = context.received[static_cast<std::size_t>(&task - plan.tasks.data())];
+  const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(context, task);
+  const View sum = context.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
   if (holder.shards.pieces == 1) {
     pieces.assign(1, gradients);
     return gradient_sum(lane, pieces, plan.dtype, sum.sub(task.begin - start, task.end - task.begin), task.first,
-                        runs_of(site, task, {task.begin, task.end}));
+                        runs_of(context, task, {task.begin, task.end}));
   }
-  const View staging = site.view(task, Role::staging);
-  const GradientExchange exchange(plan, holder, {task.begin, task.end}, site.rank);
+  const View staging = context.view(task, Role::staging);
+  const GradientExchange exchange(plan, holder, {task.begin, task.end}, context.rank);
   pieces.resize(static_cast<std::size_t>(exchange.cut.pieces));
   for (std::size_t at = exchange.range.begin; at < exchange.range.end; at += task.at_once) {
     const std::size_t to = std::min(exchange.range.end, at + task.at_once);
-    const ElementRange own = owned(site, {at + exchange.origin, to + exchange.origin}, holder);
+    const ElementRange own = owned(context, {at + exchange.origin, to + exchange.origin}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // in shared memory an overrun would go unnoticed
-    site.over.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
-                                   gradients + stored_bytes(format, at - exchange.range.begin), staging.data,
-                                   pieces.data());
+    context.communicators.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
+                                               gradients + stored_bytes(format, at - exchange.range.begin),
+                                               staging.data, pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
-                   after_nodes ? device::GradientRuns{} : runs_of(site, task, own));
-    site.over.gradients.release();
+                   after_nodes ? device::GradientRuns{} : runs_of(context, task, own));
+    context.communicators.gradients.release();
   }
 }
 
@@ -244,14 +247,15 @@ void Combine::add(Draft& draft) const {
   task.cost.bytes = static_cast<double>(3 * device::fp32_bytes(portions.most));
 }
 
-void Combine::run(Site& site, const Task& task, device::Lane& lane) {
-  if (holds_tile(site.plan, task))
-    return device::add(lane, site.view(task, Role::shared_sum, DType::fp32), site.view(task, Role::sum, DType::fp32));
-  const UnitLayout& layout = site.layout(task);
-  const ElementRange own = owned(site, {task.begin, task.end}, layout);
+void Combine::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  if (holds_tile(context.plan, task))
+    return device::add(lane, context.view(task, Role::shared_sum, DType::fp32),
+                       context.view(task, Role::sum, DType::fp32));
+  const UnitLayout& layout = context.layout(task);
+  const ElementRange own = owned(context, {task.begin, task.end}, layout);
   if (own.size() == 0) return;
-  device::add(lane, site.view(task, Role::shared_sum, DType::fp32).sub(0, own.size()),
-              own_part_of_sum(site, task).sub(own.begin - layout.shards.piece(site.rank).begin, own.size()));
+  device::add(lane, context.view(task, Role::shared_sum, DType::fp32).sub(0, own.size()),
+              own_part_of_sum(context, task).sub(own.begin - layout.shards.piece(context.rank).begin, own.size()));
 }
 
 namespace {
@@ -270,11 +274,11 @@ Task& add_task(Draft& draft, TaskKind kind, const CallGradient& gradient, bool f
   return task;
 }
 
-View gradients_of(const Site& site, const Task& task) {
-  return site.view(task, CallGradient::role_of(task.shared)).sub(0, task.end - task.begin);
+View gradients_of(const TaskContext& context, const Task& task) {
+  return context.view(task, CallGradient::role_of(task.shared)).sub(0, task.end - task.begin);
 }
-View sum_of(const Site& site, const Task& task) {
-  return site.view(task, Role::local_sum, device::DType::fp32).sub(0, task.end - task.begin);
+View sum_of(const TaskContext& context, const Task& task) {
+  return context.view(task, Role::local_sum, device::DType::fp32).sub(0, task.end - task.begin);
 }
 
 }  // namespace
@@ -286,9 +290,9 @@ void Accumulate::add(Draft& draft) const {
   Draft::use(task, sum, Role::local_sum);
 }
 
-void Accumulate::run(Site& site, const Task& task, device::Lane& lane) {
-  if (task.first) return cast(lane, gradients_of(site, task), sum_of(site, task));
-  device::add(lane, gradients_of(site, task), sum_of(site, task));
+void Accumulate::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  if (task.first) return cast(lane, gradients_of(context, task), sum_of(context, task));
+  device::add(lane, gradients_of(context, task), sum_of(context, task));
 }
 
 void Round::add(Draft& draft) const {
@@ -297,8 +301,8 @@ void Round::add(Draft& draft) const {
   Draft::use(task, sum.buffer, Role::local_sum, Access::read);
 }
 
-void Round::run(Site& site, const Task& task, device::Lane& lane) {
-  cast(lane, sum_of(site, task), gradients_of(site, task));
+void Round::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  cast(lane, sum_of(context, task), gradients_of(context, task));
 }
 
 }  // namespace strata::runtime

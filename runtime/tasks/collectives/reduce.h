@@ -3,7 +3,7 @@
 // gathered (gather.h), and what ranks exchange that share a layer (activations.h).
 #include "comm/communicator.h"
 #include "runtime/plan/draft.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
@@ -35,20 +35,20 @@ struct NodeSum {
 
   // Also adds the receive buffer. Returns the buffer of the rounded sum.
   int add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order. After
 // a NodeSum, the pieces are those of nodes.
 struct ReduceGradient {
   CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
-  Written sum;
-  bool first;            // nothing has been added to these elements yet
-  Written run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
+  OutputBuffer sum;
+  bool first;                 // nothing has been added to these elements yet
+  OutputBuffer run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
 
   // Also adds the receive buffer.
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Adds a unit's sum for its shared tensor to the sum of the unit that holds it.
@@ -61,7 +61,7 @@ struct Combine {
   int chunk = -1;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Whether the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
@@ -73,15 +73,15 @@ bool holds_tile(const StepPlan& plan, const Task& task);
 
 // The elements of the task's unit for which the task also reads the gradient of another unit that shares them; empty:
 // none.
-ElementRange also_in_shared_gradients(const Site& site, const Task& task);
+ElementRange also_in_shared_gradients(const TaskContext& context, const Task& task);
 
 // The layout in whose flat buffer the task's elements count: the holder's if the task is `shared`, else the unit's own.
-const UnitLayout& holder_of(const Site& site, const Task& task);
+const UnitLayout& holder_of(const TaskContext& context, const Task& task);
 // Those of `elements`, in the holder's flat buffer, that this rank owns.
-ElementRange owned(const Site& site, const ElementRange& elements, const UnitLayout& holder);
+ElementRange owned(const TaskContext& context, const ElementRange& elements, const UnitLayout& holder);
 // The elements of the task's sum that this rank owns. A sum buffer may hold more than the rank's shard, if sums are
 // sharded over fewer ranks; a shared sum holds only what the rank owns.
-device::View own_part_of_sum(const Site& site, const Task& task);
+device::View own_part_of_sum(const TaskContext& context, const Task& task);
 
 // With training.reduce = "fast", each rank sums its micro-batches' gradients locally, and ranks exchange the rounded
 // sums.
@@ -89,19 +89,19 @@ device::View own_part_of_sum(const Site& site, const Task& task);
 // Adds the gradient of one micro-batch to the fp32 sum of the earlier ones.
 struct Accumulate {
   CallGradient gradient;
-  Written sum;
+  OutputBuffer sum;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Rounds the sum into the buffer of the last micro-batch's gradient.
 struct Round {
   CallGradient gradient;
-  Written sum;
+  OutputBuffer sum;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

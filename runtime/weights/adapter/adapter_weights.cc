@@ -91,8 +91,8 @@ class MergedWeights final : public ForwardedWeights {
     weights_.read_block(place.unit, place.parameter, begin, block);
   }
   // Merged weights are in no file, and have no base.
-  std::vector<comm::Seen> seen() const override { return {}; }
-  std::vector<comm::Seen> seen_as_read() const override { return {}; }
+  std::vector<comm::FileFingerprint> fingerprints() const override { return {}; }
+  std::vector<comm::FileFingerprint> fingerprints_as_read() const override { return {}; }
   Base base() const override { return {}; }
 
  private:

@@ -156,8 +156,8 @@ class PeftWeights final : public WeightSource {
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights must be finite", tensor.file.string(),
              tensor.name, out[i], begin + i);
   }
-  std::vector<comm::Seen> seen() const override {
-    std::vector<comm::Seen> all;
+  std::vector<comm::FileFingerprint> fingerprints() const override {
+    std::vector<comm::FileFingerprint> all;
     for (const auto& tensors : tensors_)
       for (const models::StoredTensor* tensor : tensors)
         if (tensor)
@@ -224,10 +224,10 @@ class JoinedWeights final : public ForwardedWeights {
                   std::span<std::byte> block) const override {
     source_of(unit, parameter).read_block(unit, parameter, begin, block);
   }
-  std::vector<comm::Seen> seen() const override {
-    std::vector<comm::Seen> all = weights_.seen();
+  std::vector<comm::FileFingerprint> fingerprints() const override {
+    std::vector<comm::FileFingerprint> all = weights_.fingerprints();
     if (!trained_) return all;
-    const std::vector<comm::Seen> more = trained_->seen();
+    const std::vector<comm::FileFingerprint> more = trained_->fingerprints();
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -270,11 +270,11 @@ std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, c
   return joined_weights(std::move(base), std::make_unique<PeftWeights>(folder, model), model);
 }
 
-void remark_adapter(const models::Config& config, const fs::path& folder) {
+void add_adapter_note(const models::Config& config, const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / kPeftConfigName, ignored))
-    config.remark(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
-                              folder.string(), kPeftConfigName));
+    config.add_note(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
+                                folder.string(), kPeftConfigName));
 }
 
 }  // namespace strata::runtime

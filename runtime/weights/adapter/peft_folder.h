@@ -47,7 +47,7 @@ std::unique_ptr<WeightSource> joined_weights(std::unique_ptr<WeightSource> base,
 std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights, WeightSource::Base wanted,
                                            const models::Model& model);
 
-// Remarks to the model's description that its Hugging Face directory also holds an adapter, which is not read.
-void remark_adapter(const models::Config& config, const std::filesystem::path& folder);
+// Adds a note to the model's description that its Hugging Face directory also holds an adapter, which is not read.
+void add_adapter_note(const models::Config& config, const std::filesystem::path& folder);
 
 }  // namespace strata::runtime

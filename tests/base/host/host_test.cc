@@ -19,7 +19,7 @@ TEST(HostName, IsTheKernelsHostName) {
   EXPECT_EQ(host_name(), name.nodename);
 }
 
-sockaddr_in first_of(const Found& found) {
+sockaddr_in first_of(const AddressLookup& found) {
   sockaddr_in out{};
   if (found.addresses && found.addresses->ai_addrlen == sizeof out)
     std::memcpy(&out, found.addresses->ai_addr, sizeof out);
@@ -27,7 +27,7 @@ sockaddr_in first_of(const Found& found) {
 }
 
 TEST(LookUp, FindsStreamAddresses) {
-  const Found found = look_up("127.0.0.2", 4711);
+  const AddressLookup found = look_up("127.0.0.2", 4711);
   ASSERT_TRUE(found.addresses);
   EXPECT_EQ(found.why, "");
   EXPECT_EQ(found.addresses->ai_socktype, SOCK_STREAM);
@@ -39,7 +39,7 @@ TEST(LookUp, FindsStreamAddresses) {
 
 // With this flag no resolver is asked, so a name is not an address.
 TEST(LookUp, GivesTheReasonIfThereIsNoAddress) {
-  const Found found = look_up("localhost", 80, AI_NUMERICHOST);
+  const AddressLookup found = look_up("localhost", 80, AI_NUMERICHOST);
   EXPECT_FALSE(found.addresses);
   EXPECT_EQ(found.why, gai_strerror(EAI_NONAME));
 }

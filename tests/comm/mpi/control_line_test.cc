@@ -58,8 +58,8 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
           failed.come();
           if (number == 1) return;
           if (!at_the_end) {
-            for (int looks = 0; looks < 3; ++looks) EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "");
-            EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "rank 1 failed: the disk is full");
+            for (int looks = 0; looks < 3; ++looks) EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "");
+            EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "rank 1 failed: the disk is full");
           }
           EXPECT_FALSE(rank.line.leave_together());
           expect_failure(rank.line.failure(), 1, "rank 1 failed: the disk is full");
@@ -198,7 +198,7 @@ TEST(ControlLine, TheEndWaitsForALateFarewell) {
       3,
       [&](int number) {
         LineEnd rank(1s);
-        if (number == 1) std::this_thread::sleep_for(1500ms);  // longer than the patience with other nodes
+        if (number == 1) std::this_thread::sleep_for(1500ms);  // longer than the timeout with other nodes
         EXPECT_TRUE(rank.line.leave_together());
         EXPECT_EQ(fake_mpi::calls(1, "Isend"), 2U);
         expect_failure(rank.line.failure(), -1, "");

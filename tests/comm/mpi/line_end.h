@@ -14,7 +14,7 @@ namespace strata::comm {
 
 // A rank with its end of the control line.
 struct LineEnd {
-  explicit LineEnd(std::chrono::seconds patience = std::chrono::minutes(10)) : line(session, token, patience) {}
+  explicit LineEnd(std::chrono::seconds timeout = std::chrono::minutes(10)) : line(session, token, timeout) {}
   // The cause of a call's failure; "" if the call succeeds.
   template <typename F>
   static std::string cause_of(F&& f) {

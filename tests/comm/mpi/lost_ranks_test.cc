@@ -54,7 +54,7 @@ TEST(LostRanks, ANeighbourThatLeftAtTheLastMomentIsNotDead) {
             wait_for_notices(1, 1);
             rank.session.neighbours = {ended_process(1)};
             if (!at_the_end) {
-              EXPECT_EQ(LineEnd::cause_of([&] { rank.line.look_after(); }), "");
+              EXPECT_EQ(LineEnd::cause_of([&] { rank.line.check(); }), "");
             }
           }
           EXPECT_TRUE(rank.line.leave_together());
@@ -74,7 +74,7 @@ TEST(LostRanks, RanksThatWaitForADepartedRankReportIt) {
       return;
     }
     const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() < start + 4s) rank.line.look_after();
+    while (std::chrono::steady_clock::now() < start + 4s) rank.line.check();
     EXPECT_EQ(LineEnd::cause_of([&] { rank.line.poll(); }), "") << "its wait has just begun";
     const auto begin = std::chrono::steady_clock::now();
     rank.poll_until_failed();
@@ -160,7 +160,7 @@ TEST(LostRanks, OneRankPerNodePrintsALoss) {
                        LineEnd rank(2s);
                        if (number == 4) {
                          for (const int other : {0, 1, 2, 3}) wait_for_notices(other, 4);
-                         std::this_thread::sleep_for(500ms);  // the farewells have arrived; what follows does not
+                         std::this_thread::sleep_for(500ms);  // the leave notices have arrived; what follows does not
                          for (const int from : {0, 1, 2, 3})
                            for (const int to : {0, 1, 2, 3}) fake_mpi::delay_notices(from, to, fake_mpi::kAll);
                        } else {

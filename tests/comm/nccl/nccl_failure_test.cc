@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kShort = 200ms, kLongPatience = 60000ms;
+constexpr auto kShort = 200ms, kLongTimeout = 60000ms;
 constexpr ShardedRange kRange{1000, 0, 2000};
 
 class NcclFailure : public ::testing::Test {
@@ -53,9 +53,9 @@ struct Gather {
 };
 
 // The message of the first rank's exception.
-std::string failure(std::chrono::milliseconds patience, const std::function<void(Rank&)>& f) {
+std::string failure(std::chrono::milliseconds timeout, const std::function<void(Rank&)>& f) {
   try {
-    run_ranks(2, patience, f);
+    run_ranks(2, timeout, f);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -69,7 +69,7 @@ void wait_for_abort(Rank& rank) {
 
 TEST_F(NcclFailure, AnAsynchronousErrorEndsTheRunWithItsText) {
   fake_nccl::set(1, Fault::kernel_fails, 2);
-  const std::string text = failure(kLongPatience, [](Rank& rank) {
+  const std::string text = failure(kLongTimeout, [](Rank& rank) {
     Gather gather(rank, "gather");
     for (int i = 0; i < 5; ++i) gather.issue();
     gather.lane.synchronize();
@@ -79,7 +79,7 @@ TEST_F(NcclFailure, AnAsynchronousErrorEndsTheRunWithItsText) {
 
 TEST_F(NcclFailure, AnErrorBetweenTwoCallsIsNoticedByTheWatch) {
   fake_nccl::set(1, Fault::kernel_fails);
-  const std::string text = failure(kLongPatience, [](Rank& rank) {
+  const std::string text = failure(kLongTimeout, [](Rank& rank) {
     Gather gather(rank, "gather");
     if (rank.world.rank() == 1) gather.issue();
     wait_for_abort(rank);
@@ -111,23 +111,23 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForQueueSpace) {
 
 // The time limit applies to each collective, not to all collectives that were issued together.
 TEST_F(NcclFailure, ManyQueuedCollectivesAreNotAHang) {
-  constexpr auto kPatience = 500ms;
+  constexpr auto kTimeout = 500ms;
   const auto slow = [](void*) { std::this_thread::sleep_for(120ms); };
-  const std::string text = failure(kPatience, [&](Rank& rank) {
+  const std::string text = failure(kTimeout, [&](Rank& rank) {
     Gather gather(rank, "gather");
     for (int i = 0; i < 8; ++i) {
       cudaLaunchHostFunc(device::cuda::stream_of(gather.lane), slow, nullptr);
       gather.issue();
     }
     gather.lane.synchronize();
-    std::this_thread::sleep_for(3 * kPatience / 2);  // with none under way
+    std::this_thread::sleep_for(3 * kTimeout / 2);  // with none under way
     rank.world.abort_token().throw_if_set();
   });
   EXPECT_EQ(text, "");
 }
 
 TEST_F(NcclFailure, ARankThatUnwindsDoesNotWaitForTheOthers) {
-  EXPECT_EQ(failure(kLongPatience,
+  EXPECT_EQ(failure(kLongTimeout,
                     [](Rank& rank) {
                       Gather gather(rank, "gather");
                       gather.issue();
@@ -147,7 +147,7 @@ TEST_F(NcclFailure, ConnectingThatNeverEndsIsNoticed) {
 
 TEST_F(NcclFailure, AnAbortWhileItConnectsLeavesNothingBehind) {
   fake_nccl::set(1, Fault::connect_hangs);
-  const std::string text = failure(kLongPatience, [](Rank& rank) {
+  const std::string text = failure(kLongTimeout, [](Rank& rank) {
     const std::jthread other([&] {
       std::this_thread::sleep_for(20ms);
       rank.world.abort_token().set({rank.world.rank(), "told to stop", Exit::failed});
@@ -179,7 +179,7 @@ TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
 
 // This happens before the watch's first check.
 TEST_F(NcclFailure, ADestructorAbortsTwoHungCommunicatorsTogether) {
-  const std::string text = failure(kLongPatience, [](Rank& rank) {
+  const std::string text = failure(kLongTimeout, [](Rank& rank) {
     std::optional<Gather> gather(std::in_place, rank, "gather"), reduce(std::in_place, rank, "reduce");
     if (rank.world.rank() == 1) wait_for_abort(rank);
     gather->issue();
@@ -196,7 +196,7 @@ TEST_F(NcclFailure, ADestructorAbortsTwoHungCommunicatorsTogether) {
 TEST_F(NcclFailure, NothingIsUsedAfterTheAbort) {
   fake_nccl::slow_down(300);
   for (int round = 0; round < 12; ++round) {
-    const std::string text = failure(kLongPatience, [&](Rank& rank) {
+    const std::string text = failure(kLongTimeout, [&](Rank& rank) {
       const Arena in(2000, rank.device), staging(2000, rank.device);
       Gather gather(rank, "gather");
       std::vector<const std::byte*> pieces(2);
@@ -220,7 +220,7 @@ TEST_F(NcclFailure, NothingIsUsedAfterTheAbort) {
 
 TEST_F(NcclFailure, ARefusedCallIsNamedAndLeavesNoGroupOpen) {
   fake_nccl::set(0, Fault::call_is_refused, 2);
-  const std::string text = failure(kLongPatience, [](Rank& rank) {
+  const std::string text = failure(kLongTimeout, [](Rank& rank) {
     Gather gather(rank, "gather");
     for (int i = 0; i < 5; ++i) gather.issue();
     gather.lane.synchronize();

@@ -183,7 +183,7 @@ class Lent final : public World {
   AbortToken& abort_token() override { return world_.abort_token(); }
   std::unique_ptr<Communicator> open(Lane& lane, const Group& group) override { return world_.open(lane, group); }
   std::vector<std::string> exchange(const std::string& mine) override { return world_.exchange(mine); }
-  void look_after_peers() override { world_.look_after_peers(); }
+  void check_peers() override { world_.check_peers(); }
   void report_failure(const std::string& cause, Exit code) override { world_.report_failure(cause, code); }
 
  protected:

@@ -14,8 +14,8 @@ namespace strata::comm {
 // One rank, a thread with its own GPU: the NCCL objects of a world, as separate parts that a test can control.
 class Rank {
  public:
-  Rank(World& of, std::chrono::milliseconds patience)
-      : world(of), device{device::Kind::cuda, of.rank()}, watch(of, device, patience) {}
+  Rank(World& of, std::chrono::milliseconds timeout)
+      : world(of), device{device::Kind::cuda, of.rank()}, watch(of, device, timeout) {}
 
   std::unique_ptr<Communicator> open(device::Lane& lane) {
     ncclUniqueId id{};
@@ -31,9 +31,9 @@ class Rank {
   NcclWatch watch;
 };
 
-inline void run_ranks(int ranks, std::chrono::milliseconds patience, const std::function<void(Rank&)>& f) {
+inline void run_ranks(int ranks, std::chrono::milliseconds timeout, const std::function<void(Rank&)>& f) {
   run_threads(ranks, [&](World& world) {
-    Rank rank(world, patience);
+    Rank rank(world, timeout);
     f(rank);
   });
 }

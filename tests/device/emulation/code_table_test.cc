@@ -31,7 +31,7 @@ void expect_same() {
   constexpr std::uint32_t kOne = 0x3f800000;
   for (std::uint32_t bits = 0; bits <= kOne; bits += 1u << 23) around(bits);
   for (std::uint32_t bits = 0; bits <= kOne; bits += 4099) expect_same_bytes<kSigned>(std::bit_cast<float>(bits));
-  // Each border, by bisection: bytes without a sign rise with the number.
+  // Each threshold, by bisection: bytes without a sign rise with the number.
   for (int byte = 0; byte < (kSigned ? 128 : 255); ++byte) {
     std::uint32_t below = 0, above = kOne;
     while (above - below > 1) {

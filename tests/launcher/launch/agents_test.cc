@@ -90,8 +90,8 @@ TEST_F(AgentsOfTwo, ANodeWithoutMeasurementsIsRefusedByName) {
   const std::vector<NodeCheck> nodes = look_at(agents, {kFirst, kSecond}, {}, {}, std::nullopt,
                                                {.files = 0.2, .products = 0.2, .port = 0.2, .link = 0.2});
   std::vector<std::string> refused;
-  for (const PreflightFinding& remark : find_problems(nodes, {}, "", std::nullopt))
-    if (remark.refuses) refused.push_back(remark.text);
+  for (const PreflightFinding& finding : find_problems(nodes, {}, "", std::nullopt))
+    if (finding.refuses) refused.push_back(finding.text);
   EXPECT_THAT(refused,
               testing::IsSupersetOf({testing::StartsWith("198.51.100.1: it did not complete a second of products in"),
                                      testing::StartsWith("198.51.100.2: it did not complete a second of products in"),

@@ -34,7 +34,7 @@ struct Preflight : testing::Test {
   runtime::Recipe recipe;
   std::optional<std::string> interface;
 
-  std::vector<PreflightFinding> remarks() const { return find_problems(nodes, recipe, "1234", interface); }
+  std::vector<PreflightFinding> findings() const { return find_problems(nodes, recipe, "1234", interface); }
   static auto refusal(const testing::Matcher<std::string>& text) {
     return AllOf(Field(&PreflightFinding::text, text), Field(&PreflightFinding::refuses, true));
   }
@@ -44,31 +44,31 @@ struct Preflight : testing::Test {
 };
 
 TEST_F(Preflight, AcceptsIdenticalNodes) {
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
   nodes.resize(1);
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
 }
 
 TEST_F(Preflight, RefusesADifferentBuild) {
   nodes[2].facts.program = "5678";
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n3 has a different build"), HasSubstr("install")))));
+  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n3 has a different build"), HasSubstr("install")))));
 }
 
 TEST_F(Preflight, RefusesASecondNameOfANode) {
   nodes[0].facts.machine = nodes[2].facts.machine = "a boot and a network";
   nodes[1].facts.machine = "another network";
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of one node"),
-                                                   HasSubstr("use one name"), HasSubstr("--no-preflight")))));
+  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of one node"),
+                                                    HasSubstr("use one name"), HasSubstr("--no-preflight")))));
   // Virtual machines restored from one snapshot.
   nodes[2].facts.interfaces = {{"eth0", "10.0.0.3"}};
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
 }
 
 TEST_F(Preflight, WarnsOfDifferencesThatAffectBits) {
   nodes[0].facts.processor = "an older one";
   nodes[1].facts.libraries = "another library";
   nodes[3].facts.gpus = {"a GPU"};
-  EXPECT_THAT(remarks(),
+  EXPECT_THAT(findings(),
               ElementsAre(warning(AllOf(HasSubstr("n1 has a different kind of processor"), HasSubstr("an older one"))),
                           warning(HasSubstr("n2 has a different library")),
                           warning(HasSubstr("n4 has a different set of GPUs"))));
@@ -79,11 +79,11 @@ TEST_F(Preflight, NamesSlowNodes) {
   nodes[1].gflop_per_s = 81;
   nodes[2].gbit_per_s = 8.1;
   nodes[3].facts.memory = std::uint64_t{52} << 30;
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
   nodes[1].gflop_per_s = 79;
   nodes[2].gbit_per_s = 7.9;
   nodes[3].facts.memory = std::uint64_t{51} << 30;
-  EXPECT_THAT(remarks(),
+  EXPECT_THAT(findings(),
               ElementsAre(warning(AllOf(HasSubstr("n4 has 51.0 GiB of memory, 80% of the median"))),
                           warning(AllOf(HasSubstr("n2 has 79.0 GFLOP/s of products, 79%"), HasSubstr("throttled"))),
                           warning(AllOf(HasSubstr("n3 has 7.9 Gbit/s over its links, 79%"), HasSubstr("cable")))));
@@ -91,46 +91,48 @@ TEST_F(Preflight, NamesSlowNodes) {
 
 TEST_F(Preflight, WarnsOfWrongClocks) {
   for (NodeCheck& one : nodes) one.clock_ahead = 100;  // this machine's own clock is the wrong one
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
   nodes[1].clock_ahead = 97;
-  EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
+  EXPECT_THAT(findings(), ElementsAre(warning(AllOf(HasSubstr("n2's clock is 3.0 s behind"), HasSubstr("chrony")))));
 }
 
 TEST_F(Preflight, RefusesUnusableDrivesGpusAndLinks) {
   nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is not a folder", "", 0}};
   nodes[1].problems = {"no connection to 10.0.0.1 port 5: refused"};
-  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is not a folder")),
-                                     refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
+  EXPECT_THAT(findings(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is not a folder")),
+                                      refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
   nodes = {node("n1"), node("n2")};
   for (NodeCheck& one : nodes) one.facts.gpus = {"a GPU"};
   nodes[1].facts.gpus.clear();
   recipe.device.kind = runtime::DeviceKind::cuda;
-  EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
+  EXPECT_THAT(findings(),
+              ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
 }
 
 // A file that no node sees does not exist. A file that only some nodes see is not shared.
 TEST_F(Preflight, RefusesFilesThatANodeCannotSee) {
   nodes[1].unseen = {"data.train: no file matches a", "model.path: no file matches m"};
   nodes[3].unseen = {"data.train: no file matches a"};
-  EXPECT_THAT(remarks(),
+  EXPECT_THAT(findings(),
               ElementsAre(refusal(AllOf(HasSubstr("on n2, n4, data.train: no file matches a (other nodes see it"),
                                         HasSubstr("a file system that all share"))),
                           refusal(HasSubstr("on n2, model.path: no file matches m"))));
   for (NodeCheck& one : nodes) one.unseen = {"data.train: no file matches a"};
-  EXPECT_THAT(remarks(), ElementsAre(refusal("data.train: no file matches a")));
+  EXPECT_THAT(findings(), ElementsAre(refusal("data.train: no file matches a")));
 }
 
 TEST_F(Preflight, WarnsOfALowLockedMemoryLimit) {
   nodes[1].facts.memlock = 65536;
-  EXPECT_THAT(remarks(), IsEmpty());
+  EXPECT_THAT(findings(), IsEmpty());
   recipe.memory.nvme = {"/scratch"};
-  EXPECT_THAT(remarks(), ElementsAre(warning(AllOf(HasSubstr("n2 lets a process lock"), HasSubstr("ulimit -l")))));
+  EXPECT_THAT(findings(), ElementsAre(warning(AllOf(HasSubstr("n2 lets a process lock"), HasSubstr("ulimit -l")))));
 }
 
 TEST_F(Preflight, RefusesAMissingInterface) {
   interface = "eth0";
   nodes[3].facts.interfaces = {{"eno1", "10.0.0.4"}, {"ib0", "10.1.0.4"}};
-  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
+  EXPECT_THAT(findings(),
+              ElementsAre(refusal(HasSubstr("n4 has no interface eth0 with an address: it has eno1, ib0"))));
 }
 
 TEST_F(Preflight, PrintsALinePerNode) {

@@ -161,16 +161,16 @@ TEST(ResumeSets, ResumeFromThisLaunchsCheckpoints) {
 
 TEST(FrontSets, ReplaceAddressesOfASingleNode) {
   Recipe recipe;
-  EXPECT_THAT(front_sets(recipe), IsEmpty());
+  EXPECT_THAT(control_sets(recipe), IsEmpty());
   for (const char* everywhere : {"0.0.0.0:9000", "[::]:9000", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"}) {
     recipe.control.listen = recipe.control.metrics = everywhere;
-    EXPECT_THAT(front_sets(recipe), IsEmpty()) << everywhere;
+    EXPECT_THAT(control_sets(recipe), IsEmpty()) << everywhere;
   }
   recipe.control.listen = "unix:/tmp/a:1";
   recipe.control.metrics = "10.0.0.1:9000";
-  EXPECT_THAT(front_sets(recipe), ElementsAre("control.metrics=off"));
+  EXPECT_THAT(control_sets(recipe), ElementsAre("control.metrics=off"));
   recipe.control.listen = "n1:9000";
-  EXPECT_THAT(front_sets(recipe), ElementsAre("control.listen=auto", "control.metrics=off"));
+  EXPECT_THAT(control_sets(recipe), ElementsAre("control.listen=auto", "control.metrics=off"));
 }
 
 }  // namespace

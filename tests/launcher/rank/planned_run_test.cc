@@ -95,10 +95,10 @@ TEST(AgreeOnSeat, CpuRanksShareNoDevice) {
   runtime::Recipe recipe;
   recipe.device.kind = runtime::DeviceKind::cpu;
   comm::run_threads(2, [&](comm::World& world) {
-    const runtime::Seat seat = agree_on_seat(recipe, world);
-    EXPECT_EQ(seat.device.kind, device::Kind::cpu);
-    EXPECT_EQ(seat.gpu, "");
-    EXPECT_EQ(seat.sharing, 1);
+    const runtime::RankDevice rank_device = agree_on_rank_device(recipe, world);
+    EXPECT_EQ(rank_device.device.kind, device::Kind::cpu);
+    EXPECT_EQ(rank_device.gpu, "");
+    EXPECT_EQ(rank_device.sharing, 1);
   });
 }
 
@@ -136,10 +136,10 @@ class PlannedRunTest : public testing::Test {
 
 TEST_F(PlannedRunTest, PlansTheSettledRecipe) {
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
-    runtime::Workload settled = runtime::open_workload(recipe());
-    (void)runtime::settle(settled, purpose == Purpose::evaluate);
-    const runtime::Capacity capacity = runtime::capacity_of(settled.recipe.memory, 2);
-    const runtime::Job job = runtime::make_job(settled, 2, capacity, purpose);
+    runtime::Workload resolved = runtime::open_workload(recipe());
+    (void)runtime::resolve_workload(resolved, purpose == Purpose::evaluate);
+    const runtime::Capacity capacity = runtime::capacity_of(resolved.recipe.memory, 2);
+    const runtime::Job job = runtime::make_job(resolved, 2, capacity, purpose);
     const PlannedRun run = planned(recipe(), {purpose});
     EXPECT_EQ(runtime::hash_of(run.job.plan), runtime::hash_of(job.plan));
     EXPECT_EQ(run.capacity.together, capacity.together);
@@ -173,28 +173,28 @@ TEST_F(PlannedRunTest, ReportsMissingDataFirst) {
   EXPECT_NO_THROW(looked({"data.train=" + path("gone.bin")}, false)) << "an evaluation reads none";
 }
 
-TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
+TEST_F(PlannedRunTest, AdjustsWhatWasResolvedBeforeItIsPlanned) {
   std::mutex mutex;
   int calls = 0;
-  const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity& capacity) {
+  const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity& capacity) {
     const std::lock_guard lock(mutex);
     ++calls;
-    EXPECT_EQ(settled.recipe.data.packing, runtime::Packing::documents);
+    EXPECT_EQ(resolved.recipe.data.packing, runtime::Packing::documents);
     EXPECT_GT(capacity.together, 0u);
-    settled.recipe.training.micro_batch_size = 3;
+    resolved.recipe.training.micro_batch_size = 3;
   };
   EXPECT_EQ(planned(recipe(), {.adjust = adjust}).job.model->batch.tokens, 3u * 16);
   EXPECT_EQ(calls, 2);
 }
 
 // The number of a training depends on its data. An evaluation takes the training's number, as far as its data exist.
-TEST_F(PlannedRunTest, SettlesTheMicroBatch) {
+TEST_F(PlannedRunTest, ResolvesTheMicroBatch) {
   const std::vector<std::string> automatic = {"training.micro_batch_size=auto", "memory.device=100MB",
                                               "training.global_batch_size=64"};
-  runtime::Workload settled = runtime::open_workload(recipe(automatic));
-  (void)runtime::settle(settled, false);
-  (void)runtime::settle_micro_batch(settled, 2, {});
-  const std::int64_t size = settled.recipe.training.micro_batch_size;
+  runtime::Workload resolved = runtime::open_workload(recipe(automatic));
+  (void)runtime::resolve_workload(resolved, false);
+  (void)runtime::resolve_micro_batch(resolved, 2, {});
+  const std::int64_t size = resolved.recipe.training.micro_batch_size;
   ASSERT_GT(size, 1);
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate})
     EXPECT_EQ(planned(recipe(automatic), {purpose}).job.recipe.training.micro_batch_size, size);
@@ -261,11 +261,11 @@ TEST_F(PlannedRunTest, ReportsDataThatAreElsewhere) {
   std::vector<std::string> notes;
   runtime::Workload elsewhere =
       runtime::open_workload(recipe({"data.train=" + path("gone.bin"), "data.packing=documents"}));
-  settle_as_far_as_seen(elsewhere, [&](const std::string& text) { notes.push_back(text); });
+  resolve_visible_data(elsewhere, [&](const std::string& text) { notes.push_back(text); });
   EXPECT_THAT(notes, testing::ElementsAre(testing::AllOf(HasSubstr("not counted"), HasSubstr("gone.bin"))));
   notes.clear();
   runtime::Workload here = runtime::open_workload(recipe());
-  settle_as_far_as_seen(here, [&](const std::string& text) { notes.push_back(text); });
+  resolve_visible_data(here, [&](const std::string& text) { notes.push_back(text); });
   EXPECT_THAT(notes, testing::IsEmpty());
   EXPECT_GT(here.data.index_bytes, 0u);
 }

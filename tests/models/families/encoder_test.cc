@@ -155,7 +155,7 @@ TEST(EncoderFamiliesTest, RefuseUnsupportedKeysByName) {
   given.override_key("sinusoidal_pos_embds", "true");
   testing::expect_same(*make_model(sines, {1, 8, device::DType::fp32, 1}),
                        *make_model(given, {1, 8, device::DType::fp32, 1}));
-  EXPECT_THAT(given.remarks(), ::testing::Contains(HasSubstr("trained, as in transformers 5")));
+  EXPECT_THAT(given.notes(), ::testing::Contains(HasSubstr("trained, as in transformers 5")));
   // A head that is not supported is refused by name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
   for (const char* family : {"bert", "roberta", "distilbert"}) {

@@ -114,16 +114,15 @@ TEST(FamiliesTest, RefusesSizesWhoseProductsOverflow) {
                  AllOf(HasSubstr("training.micro_batch_size"), HasSubstr("data.seq_len=16777217")));
 }
 
-std::vector<std::string> remarks(const std::string& json) {
+std::vector<std::string> notes(const std::string& json) {
   const Config config = Config::parse(json, "config.json");
   (void)make_model(config, {1, testing::kSeq, device::DType::fp32, 1});
-  return config.remarks();
+  return config.notes();
 }
 TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
   for (const char* family : kFamilyNames) {
     SCOPED_TRACE(family);
-    const auto lines =
-        remarks(with(family, R"("unsloth_fixed":true,"_num_labels":5,"custom_metrics":{"a":1,"b":{"c":2}},
+    const auto lines = notes(with(family, R"("unsloth_fixed":true,"_num_labels":5,"custom_metrics":{"a":1,"b":{"c":2}},
       "transformers.js_config":{"dtype":"q4"},"temperature":0.6,"transformers_version":"4.1","n":null,"nan":NaN)"));
     const auto found = std::ranges::find_if(lines, [](const auto& line) { return line.find("unsloth") != line.npos; });
     ASSERT_NE(found, lines.end());
@@ -134,11 +133,11 @@ TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
     EXPECT_FAILURE(make(tiny(family), {{"unsloth_fixed", "true"}}), Exit::usage,
                    AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
     EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
-    EXPECT_THAT(remarks(with(family, R"("auto_map":{"AutoModel":"a.B"})")),
+    EXPECT_THAT(notes(with(family, R"("auto_map":{"AutoModel":"a.B"})")),
                 ::testing::Contains(AllOf(HasSubstr("auto_map"), HasSubstr("code of its own"))));
   }
   // A key of another family has no meaning here.
-  EXPECT_THAT(remarks(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));
+  EXPECT_THAT(notes(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));
   EXPECT_FAILURE(make(tiny("gpt2"), {{"rms_norm_eps", "1e-5"}}), Exit::usage, HasSubstr("rms_norm_eps"));
   EXPECT_FAILURE(make(with("llama", R"("rope_theta":Infinity)")), Exit::usage,
                  AllOf(HasSubstr("rope_theta"), HasSubstr("must be finite")));
@@ -148,8 +147,8 @@ TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
 TEST(FamiliesTest, AKeyWithADotIsNotANestedKey) {
   const std::string nested = R"("rope_scaling":{"rope_type":"linear","factor":2.0})";
   const std::string both = with("llama", nested + R"(,"rope_scaling.factor":4.0,"id2label.0":"x")");
-  EXPECT_THAT(remarks(both), ::testing::Contains(HasSubstr(R"(2 keys)")));
-  EXPECT_THAT(remarks(both),
+  EXPECT_THAT(notes(both), ::testing::Contains(HasSubstr(R"(2 keys)")));
+  EXPECT_THAT(notes(both),
               ::testing::Contains(HasSubstr(R"(: "rope_scaling.factor" (one key, whose name has a dot), id2label.0)")));
   expect_same(*make(both), *make(with("llama", nested)));
   EXPECT_EQ(constants(*make(both)), constants(*make(with("llama", nested))));
@@ -170,7 +169,7 @@ TEST(FamiliesTest, MissingKeysHaveTransformersDefaults) {
   const std::string qwen3 = R"({"model_type":"qwen3","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,
     "intermediate_size":48,"num_hidden_layers":1,"vocab_size":50})";
   EXPECT_EQ(make(qwen3)->head_dim, 128u);
-  EXPECT_THAT(remarks(qwen3),
+  EXPECT_THAT(notes(qwen3),
               ::testing::UnorderedElementsAre("config.json has no head_dim: it is 128, as in transformers",
                                               "config.json has no max_position_embeddings: it is 32768, as in "
                                               "transformers"));

@@ -201,10 +201,10 @@ TEST(EmbeddingUnitTest, StartsWithItsTable) {
 TEST(EmbeddingUnitTest, PartsAreTilesOfRowsAndThePositions) {
   const RunShape run{1, 4, DType::fp32, 1};
   const auto unit = make_embedding({"wte", "wpe", 8200, 13, 23, {}, 0}, run);
-  std::vector<std::size_t> borders;
-  for (const Part& part : unit->parts()) borders.insert(borders.end(), {part.begin, part.end});
+  std::vector<std::size_t> boundaries;
+  for (const Part& part : unit->parts()) boundaries.insert(boundaries.end(), {part.begin, part.end});
   const std::size_t tile = 4096 * 23, table = 188672;  // 8200 * 23, rounded up to the alignment
-  EXPECT_EQ(borders, (std::vector<std::size_t>{0, tile, tile, 2 * tile, 2 * tile, table, table, table + 512}));
+  EXPECT_EQ(boundaries, (std::vector<std::size_t>{0, tile, tile, 2 * tile, 2 * tile, table, table, table + 512}));
 }
 
 TEST(EmbeddingUnitTest, SharesItsTableInCompleteNormBlocks) {

@@ -25,26 +25,26 @@ class OpenDataTest : public testing::Test {
   }
   std::string path(const std::string& name) const { return (folder_.folder().path() / name).string(); }
   Batches open(const Recipe& from) {
-    return open_training_data(from, {60000, [](std::span<const TokenFile>) {}, seen_});
+    return open_training_data(from, {60000, [](std::span<const TokenFile>) {}, fingerprints_});
   }
   tests::TokenFolder folder_;
-  std::vector<comm::Seen> seen_;
+  std::vector<comm::FileFingerprint> fingerprints_;
 };
 
 TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   folder_.write("plain.bin", {9, 9});
   folder_.write("masked.bin", {9, 9}, "001000000001000000");
-  const auto settled = [&](const std::vector<std::string>& sets) {
+  const auto resolved = [&](const std::vector<std::string>& sets) {
     Recipe r = recipe(sets);
     DataFacts facts;
-    settle_data(r, facts, false, {});
+    resolve_data(r, facts, false, {});
     return r.data.packing;
   };
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin")}), Packing::stream);
-  EXPECT_EQ(settled({"data.train=" + path("masked.bin")}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
-  EXPECT_EQ(settled({"data.train=" + path("gone.bin")}), Packing::stream) << "opening the file reports that";
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin")}), Packing::stream);
+  EXPECT_EQ(resolved({"data.train=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin"), "data.validation=" + path("masked.bin")}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("plain.bin"), "data.packing=documents"}), Packing::documents);
+  EXPECT_EQ(resolved({"data.train=" + path("gone.bin")}), Packing::stream) << "opening the file reports that";
   EXPECT_FAILURE(open(recipe({"data.train=" + path("masked.bin"), "data.packing=stream"})), Exit::usage,
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }
@@ -59,7 +59,7 @@ TEST_F(OpenDataTest, CountsTheSequencesOfAnEpoch) {
         std::string("data.packing=") + packing};
     Recipe r = recipe(sets);
     DataFacts facts;
-    OpenedData opened = settle_data(r, facts, false, {});
+    OpenedData opened = resolve_data(r, facts, false, {});
     EXPECT_EQ(training_sequences(r, std::move(opened), 60000), open(r).sequences()) << packing;
   }
   EXPECT_EQ(training_sequences(recipe({"data.train=" + path("gone.bin")}), {}, 60000), std::nullopt);
@@ -73,7 +73,7 @@ TEST_F(OpenDataTest, MixesSourcesByWeight) {
       recipe({fmt::format("data.train=[{{files='{}', weight=3}}, {{files='{}'}}]", path("a.bin"), path("b.bin")),
               "data.packing=documents"});
   const Batches batches = open(r);
-  EXPECT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(fingerprints_.size(), 2u);
   EXPECT_EQ(batches.sequences(), 8u);
   std::vector<std::uint64_t> of_a, of_b;
   for (std::uint64_t position = 0; position < 24; ++position) {
@@ -154,15 +154,16 @@ TEST_F(OpenDataTest, ReadsOnlyEvaluatedSequences) {
       const MakeLabelling make = [&](std::span<const TokenFile>, std::uint64_t stream) {
         return std::make_shared<Counting>(stream == kValidationStream ? of_validation : of_training);
       };
-      auto opened = settle_data(r, facts, evaluates, make);
+      auto opened = resolve_data(r, facts, evaluates, make);
       EXPECT_LT(facts.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
-      const auto data =
-          open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}, std::move(opened.validation));
+      const auto data = open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_},
+                                             std::move(opened.validation));
       EXPECT_GT(of_validation, 0u);
       EXPECT_LE(of_validation, 3u * 8);
-      const DisjointSequences sequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_,
-                                                                 std::pmr::get_default_resource(), make}),
-                                        8, 2, most_validation_sequences(r));
+      const DisjointSequences sequences(
+          open_validation_data(
+              r, {60000, [](std::span<const TokenFile>) {}, fingerprints_, std::pmr::get_default_resource(), make}),
+          8, 2, most_validation_sequences(r));
       EXPECT_EQ(sequences.sequences(), 3u);
       EXPECT_LE(of_validation, 2 * 3u * 8);
     }
@@ -172,7 +173,8 @@ TEST_F(OpenDataTest, PacksValidationDataTheSameWay) {
   folder_.write("v.bin", {4, 5, 3}, "011111111111");
   const Recipe r = recipe({"data.validation=" + path("v.bin")});
   const auto first = [&](std::uint64_t most) {
-    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}), 8, 2, most);
+    return DisjointSequences(open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, fingerprints_}), 8, 2,
+                             most);
   };
   EXPECT_EQ(first(kAllSequences).sequences(), 2u);
   EXPECT_EQ(first(kAllSequences).labels(), 9u);

@@ -53,7 +53,7 @@ TEST(Queues, SettleWithoutWaitingForACheckpoint) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     ran = true;
   });
-  queues.settle();
+  queues.synchronize();
   EXPECT_TRUE(ran);
   EXPECT_FALSE(ended);
   may_end = true;
@@ -66,8 +66,8 @@ TEST(Queues, CountBytesOfBothCommunicators) {
     const device::Arena memory = world.allocate(3 * 4096, {});
     std::memset(memory.data(), 0, 3 * 4096);
     queues.gather->all_gather({2048, 0, 4096}, memory.data() + world.rank() * 2048, memory.data());
-    queues.over().gradients.exchange(memory.data() + 4096, 512, memory.data() + 8192);
-    queues.settle();
+    queues.communicators().gradients.exchange(memory.data() + 4096, 512, memory.data() + 8192);
+    queues.synchronize();
     EXPECT_EQ(queues.sent().all_gather, 2048u);
     EXPECT_EQ(queues.sent().consensus, 512u);
     EXPECT_EQ(queues.sent().total(), 2560u);
@@ -82,7 +82,7 @@ struct Step {
     task.kind = kind;
     task.lane = lane;
     task.unit = unit;
-    task.border = unit < 0;
+    task.boundary = unit < 0;
     task.waits = std::move(waits);
     return static_cast<int>(plan.tasks.size()) - 1;
   }
@@ -92,7 +92,7 @@ bool of(const std::array<bool, kLanes>& lanes, LaneId lane) {
 }
 
 // The host reads as soon as the ranks have agreed. The update and its uploads continue during the next step.
-TEST(LaneBorders, TasksThatTheHostDoesNotAwaitContinue) {
+TEST(LaneBoundaries, TasksThatTheHostDoesNotAwaitContinue) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int upload = step.add(TaskKind::upload, LaneId::upload, {write});
@@ -102,57 +102,58 @@ TEST(LaneBorders, TasksThatTheHostDoesNotAwaitContinue) {
   step.add(TaskKind::host_read, LaneId::host, {consensus}, -1);
   const int more = step.add(TaskKind::upload, LaneId::upload, {consensus});
   step.add(TaskKind::update, LaneId::compute, {consensus, more});
-  const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_TRUE(of(borders.continues, LaneId::compute));
-  EXPECT_TRUE(of(borders.continues, LaneId::upload));
-  EXPECT_FALSE(of(borders.continues, LaneId::reduce)) << "the consensus is its last task";
-  EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "it has none";
+  const LaneBoundaries boundaries = lane_boundaries(step.plan);
+  EXPECT_TRUE(of(boundaries.continues, LaneId::compute));
+  EXPECT_TRUE(of(boundaries.continues, LaneId::upload));
+  EXPECT_FALSE(of(boundaries.continues, LaneId::reduce)) << "the consensus is its last task";
+  EXPECT_FALSE(of(boundaries.continues, LaneId::gather)) << "it has none";
 }
 
 // When a task has ended, so have earlier tasks in its lane, and the tasks for which those waited.
-TEST(LaneBorders, WaitsReachThroughLanes) {
+TEST(LaneBoundaries, WaitsReachThroughLanes) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int gather = step.add(TaskKind::gather, LaneId::gather, {write});
   step.add(TaskKind::forward, LaneId::compute, {gather});
   const int backward = step.add(TaskKind::backward, LaneId::compute, {});
   step.add(TaskKind::host_read, LaneId::host, {backward}, -1);
-  const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_FALSE(of(borders.continues, LaneId::compute));
-  EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "a task before the one that the host waits for waited for it";
+  const LaneBoundaries boundaries = lane_boundaries(step.plan);
+  EXPECT_FALSE(of(boundaries.continues, LaneId::compute));
+  EXPECT_FALSE(of(boundaries.continues, LaneId::gather))
+      << "a task before the one that the host waits for waited for it";
 }
 
 // Flags that tell a GPU about the host's work are recycled when the lane is waited for.
-TEST(LaneBorders, TasksThatWaitForAHostLaneAreAwaited) {
+TEST(LaneBoundaries, TasksThatWaitForAHostLaneAreAwaited) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int update = step.add(TaskKind::update, LaneId::host_compute, {write});
   step.add(TaskKind::upload, LaneId::upload, {update});
   step.add(TaskKind::host_read, LaneId::host, {}, -1);
-  const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_FALSE(of(borders.continues, LaneId::upload));
-  EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
+  const LaneBoundaries boundaries = lane_boundaries(step.plan);
+  EXPECT_FALSE(of(boundaries.continues, LaneId::upload));
+  EXPECT_TRUE(of(boundaries.continues, LaneId::host_compute));
 }
 
 // A wait for the task itself or for a later one refers to the previous step, which has already ended.
-TEST(LaneBorders, WaitsForThePreviousStepDoNotCount) {
+TEST(LaneBoundaries, WaitsForThePreviousStepDoNotCount) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
   const int forward = step.add(TaskKind::forward, LaneId::compute, {write, 4});
   step.add(TaskKind::host_read, LaneId::host, {forward}, -1);
   step.add(TaskKind::gather, LaneId::gather, {forward});
   step.add(TaskKind::gather, LaneId::gather, {forward});
-  EXPECT_TRUE(of(lane_borders(step.plan).continues, LaneId::gather));
+  EXPECT_TRUE(of(lane_boundaries(step.plan).continues, LaneId::gather));
 }
 
-TEST(LaneBorders, TasksBeforeTheHostWritesBeginEarly) {
+TEST(LaneBoundaries, TasksBeforeTheHostWritesBeginEarly) {
   Step step;
   step.add(TaskKind::gather, LaneId::gather, {});
   step.add(TaskKind::host_write, LaneId::host, {}, -1);
   step.add(TaskKind::forward, LaneId::compute, {});
-  const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_TRUE(of(borders.begins_early, LaneId::gather));
-  EXPECT_FALSE(of(borders.begins_early, LaneId::compute));
+  const LaneBoundaries boundaries = lane_boundaries(step.plan);
+  EXPECT_TRUE(of(boundaries.begins_early, LaneId::gather));
+  EXPECT_FALSE(of(boundaries.begins_early, LaneId::compute));
 }
 
 constexpr std::size_t kBytes = 24;

@@ -28,45 +28,45 @@ class PlacesTest : public testing::Test {
 };
 
 TEST_F(PlacesTest, ReportsALanesCurrentTaskAndProgress) {
-  PlaceKeeper keeper(job_.plan, *places_, 10);
+  PlacePublisher publisher(job_.plan, *places_, 10);
   std::size_t task = 0;
   while (job_.plan.tasks[task].lane != LaneId::compute) ++task;
-  keeper.begin(task, 0, 1000);
+  publisher.begin(task, 0, 1000);
   EXPECT_EQ(of(LaneId::compute), (LanePlace{11, static_cast<int>(task), true}));
   EXPECT_EQ(places_->lanes[static_cast<std::size_t>(LaneId::compute)].since.load(), 1000);
-  keeper.end(task, 0, 1300);
+  publisher.end(task, 0, 1300);
   EXPECT_EQ(of(LaneId::compute), (LanePlace{11, static_cast<int>(task), false}));
   EXPECT_EQ(places_->done_count.load(), 1U);
   EXPECT_EQ(places_->done[0].end.load() - places_->done[0].begin.load(), 300);
-  keeper.stepped();
+  publisher.stepped();
   EXPECT_EQ(places_->step.load(), 11);
   EXPECT_EQ(places_->compute.load(), 300);
 }
 
 TEST_F(PlacesTest, LearnsATasksUsualTime) {
-  PlaceKeeper keeper(job_.plan, *places_, 0);
+  PlacePublisher publisher(job_.plan, *places_, 0);
   std::int64_t now = 1;
   const auto run = [&](std::int64_t takes) {
-    keeper.begin(0, 0, now);
-    keeper.end(0, 0, now += takes);
+    publisher.begin(0, 0, now);
+    publisher.end(0, 0, now += takes);
   };
   for (int i = 0; i < 200; ++i) run(i % 10 == 9 ? 1'000'000 : 1000);
-  keeper.begin(0, 0, now);
+  publisher.begin(0, 0, now);
   const auto lane = static_cast<std::size_t>(job_.plan.tasks[0].lane);
   EXPECT_GT(places_->lanes[lane].typical.load(), 700);
   EXPECT_LT(places_->lanes[lane].typical.load(), 1500);
 }
 
 TEST_F(PlacesTest, LearnsAStepsUsualTime) {
-  PlaceKeeper keeper(job_.plan, *places_, 0);
+  PlacePublisher publisher(job_.plan, *places_, 0);
   std::size_t write = 0;
   while (job_.plan.tasks[write].kind != TaskKind::host_write) ++write;
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
-  keeper.stepped();
+  publisher.stepped();
   EXPECT_EQ(places_->typical.load(), 0) << "no task was begun";
   for (int i = 0; i < 50; ++i) {
-    keeper.begin(write, i, now() - (i % 10 == 9 ? 1'000'000 : 1000) * std::int64_t{1'000'000});
-    keeper.stepped();
+    publisher.begin(write, i, now() - (i % 10 == 9 ? 1'000'000 : 1000) * std::int64_t{1'000'000});
+    publisher.stepped();
   }
   EXPECT_GT(places_->typical.load(), 700'000'000);
   EXPECT_LT(places_->typical.load(), 2'000'000'000);
@@ -78,7 +78,7 @@ TEST_F(PlacesTest, AnExecutorPublishesEveryTaskOfEveryLane) {
   executor.publish(*places_, 5);
   (void)executor.step({}, 0);
   (void)executor.step({}, 0);
-  executor.settle();
+  executor.synchronize();
   EXPECT_EQ(places_->step.load(), 7);
   EXPECT_GT(places_->compute.load(), 0);
   EXPECT_GT(places_->typical.load(), 0);

@@ -57,7 +57,7 @@ TEST(SimulatorOfStages, AMessageInFlightCountsAsCommunication) {
   const StepPlan* const plans[] = {&first, &second};
   const auto spans = simulate(plans, unit_speeds(0));
   const std::vector<SimulatedStage> stages = {{&first, spans[0]}, {&second, spans[1]}};
-  const auto departed = departures(stages, 1);
+  const auto departed = send_times(stages, 1);
   EXPECT_EQ(departed, (std::vector<std::int64_t>{2'000'000'000, 0, 4'000'000'000, 0}));
   const BoundSeconds path = critical_path(second, unit_speeds(0), spans[1], -1, departed);
   EXPECT_NEAR(path[static_cast<std::size_t>(Bound::stages)], 2.5, kClock);

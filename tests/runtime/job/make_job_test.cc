@@ -78,8 +78,8 @@ TEST(JobTest, AnEvaluationBeforeTheBeginningIsNotPlanned) {
   const Recipe recipe = load_recipe(
       {}, std::vector<std::string>{"model.preset=tiny-gpt2", "data.seq_len=16", "training.max_steps=10",
                                    "data.validation=none.bin", "evaluation.every=4", "evaluation.at_start=true"});
-  const auto evaluates = [&](const Beginning& from) {
-    const bool comes = comes_to_evaluation(recipe, from);
+  const auto evaluates = [&](const StartPoint& from) {
+    const bool comes = will_evaluate(recipe, from);
     const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::train, from);
     EXPECT_EQ(job.evaluation != nullptr, comes);
     return comes;

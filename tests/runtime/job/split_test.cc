@@ -74,7 +74,7 @@ double simulated_step(const std::vector<Job>& stages) {
 
 double step_of(const std::vector<std::string>& sets, int ranks) {
   const Recipe asked = load_recipe({}, sets);
-  const Capacity capacity = capacity_of(asked.memory, 1, planned_seat(asked.device.kind));
+  const Capacity capacity = capacity_of(asked.memory, 1, planned_rank_device(asked.device.kind));
   return simulated_step(jobs_of_stages(open_workload(asked), ranks, capacity));
 }
 

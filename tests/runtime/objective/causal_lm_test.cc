@@ -25,7 +25,7 @@ TEST(CausalLmTest, NotesFilesWithoutASidecar) {
     Workload workload = open_workload(load_recipe(
         std::nullopt, std::vector<std::string>{"model.preset=tiny-gpt2", "data.seq_len=4", "data.train=" + one.string(),
                                                "data.validation=" + other.string()}));
-    (void)settle(workload, false);
+    (void)resolve_workload(workload, false);
     return workload.data.notes;
   };
   EXPECT_THAT(notes(), IsEmpty());

@@ -76,11 +76,11 @@ TEST_F(ClassificationTest, AMissingLabelFileGivesAdvice) {
                  AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize again")));
 }
 
-// Settles a recipe for the file: the resulting classes, and the key num_labels.
-class SettledClassesTest : public ClassificationTest {
+// Resolves a recipe for the file: the resulting classes, and the key num_labels.
+class ResolvedClassesTest : public ClassificationTest {
  protected:
-  models::Classes settled(const std::vector<std::string>& names, const std::string& more = "",
-                          const std::string& problem = "single_label_classification") {
+  models::Classes resolved(const std::vector<std::string>& names, const std::string& more = "",
+                           const std::string& problem = "single_label_classification") {
     (void)file("{\"label\": 0}\n{\"label\": 0}\n", problem, names);
     folder_.write("m/config.json",
                   R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1)" +
@@ -91,7 +91,7 @@ class SettledClassesTest : public ClassificationTest {
     recipe.data.train = {{{(folder_.path() / "t.bin").string()}}};
     recipe.training.objective = models::Objective::sequence_classification;
     workload_ = open_workload(recipe);
-    settle_classes(workload_);
+    resolve_classes(workload_);
     return models::read_classes(workload_.config(), *recipe.training.objective);
   }
   Workload workload_;
@@ -99,49 +99,49 @@ class SettledClassesTest : public ClassificationTest {
 };
 
 // The recipe does not say what to train, and the model's own objective would ignore the labels, so they are refused.
-TEST_F(SettledClassesTest, RefusesLabelsThatTheModelsObjectiveIgnores) {
+TEST_F(ResolvedClassesTest, RefusesLabelsThatTheModelsObjectiveIgnores) {
   for (const char* architectures : {"[\"BertForMaskedLM\"]", "[\"BertModel\"]"})
     for (const bool validates : {false, true}) {
-      (void)settled({"a", "b"}, fmt::format("\"architectures\": {}", architectures));
+      (void)resolved({"a", "b"}, fmt::format("\"architectures\": {}", architectures));
       workload_.recipe.training.objective.reset();
       if (validates) workload_.recipe.data.validation = std::exchange(workload_.recipe.data.train, {})[0].files;
       workload_.recipe.model.config.clear();
-      EXPECT_FAILURE(settle_objective(workload_), Exit::usage,
+      EXPECT_FAILURE(resolve_objective(workload_), Exit::usage,
                      AllOf(HasSubstr("t.bin has labels"), HasSubstr("the recipe has no training.objective"),
                            HasSubstr("= \"sequence_classification\""), HasSubstr("\"masked_lm\" to ignore")));
       workload_.recipe.training.objective = models::Objective::masked_lm;
-      EXPECT_NO_THROW(settle_objective(workload_)) << "asked for";
+      EXPECT_NO_THROW(resolve_objective(workload_)) << "asked for";
     }
   // The labels fit a classifier's own objective.
-  (void)settled({"a", "b"}, "\"architectures\": [\"BertForSequenceClassification\"]");
+  (void)resolved({"a", "b"}, "\"architectures\": [\"BertForSequenceClassification\"]");
   workload_.recipe.training.objective.reset();
-  EXPECT_NO_THROW(settle_objective(workload_));
+  EXPECT_NO_THROW(resolve_objective(workload_));
   EXPECT_EQ(workload_.recipe.training.objective, models::Objective::sequence_classification);
 }
 
-TEST_F(SettledClassesTest, NamesTheObjectiveForTheLabels) {
-  EXPECT_FAILURE(settled({"a", "b"}, "", "token_classification"), Exit::usage,
+TEST_F(ResolvedClassesTest, NamesTheObjectiveForTheLabels) {
+  EXPECT_FAILURE(resolved({"a", "b"}, "", "token_classification"), Exit::usage,
                  AllOf(HasSubstr("t.bin has labels of words"), HasSubstr("set it to \"token_classification\"")));
 }
 
-TEST_F(SettledClassesTest, KeepsAnExistingClassifiersNumberOfClasses) {
+TEST_F(ResolvedClassesTest, KeepsAnExistingClassifiersNumberOfClasses) {
   const std::string names = R"("id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, "architectures": )";
   const std::string classifier = names + R"(["BertForSequenceClassification"])";
   init_ = Init::pretrained;
-  EXPECT_THAT(settled({"0", "2"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
-  EXPECT_THAT(settled({"LABEL_2", "LABEL_0"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
-  EXPECT_THAT(settled({"a", "b", "c"}, classifier).names, ElementsAre("a", "b", "c"));
-  EXPECT_FAILURE(settled({"a", "b"}, classifier), Exit::usage,
+  EXPECT_THAT(resolved({"0", "2"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_THAT(resolved({"LABEL_2", "LABEL_0"}, classifier).names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
+  EXPECT_THAT(resolved({"a", "b", "c"}, classifier).names, ElementsAre("a", "b", "c"));
+  EXPECT_FAILURE(resolved({"a", "b"}, classifier), Exit::usage,
                  AllOf(HasSubstr("has 3 classes (LABEL_0"), HasSubstr("model.new_head = true")));
-  EXPECT_FAILURE(settled({"0", "1", "2", "3"}, classifier), Exit::usage, HasSubstr("t.bin has 4 classes"));
+  EXPECT_FAILURE(resolved({"0", "1", "2", "3"}, classifier), Exit::usage, HasSubstr("t.bin has 4 classes"));
   // Placeholder names of a model that has no layer of classes yet.
-  EXPECT_THAT(settled({"a", "b"}, names + R"(["BertForMaskedLM"])").names, ElementsAre("a", "b"));
+  EXPECT_THAT(resolved({"a", "b"}, names + R"(["BertForMaskedLM"])").names, ElementsAre("a", "b"));
   init_ = Init::random;
-  EXPECT_THAT(settled({"a", "b"}, classifier).names, ElementsAre("a", "b"));
+  EXPECT_THAT(resolved({"a", "b"}, classifier).names, ElementsAre("a", "b"));
 }
 
 // The weights' scores are in the model's order, but the data sort their names by bytes: 0, 1, 10, 2.
-TEST_F(SettledClassesTest, KeepsTheOrderOfTheModelsScores) {
+TEST_F(ResolvedClassesTest, KeepsTheOrderOfTheModelsScores) {
   std::vector<std::string> own, numbers;
   for (int i = 0; i < 12; ++i) {
     own.push_back(fmt::format("LABEL_{}", i));
@@ -153,43 +153,44 @@ TEST_F(SettledClassesTest, KeepsTheOrderOfTheModelsScores) {
   const std::string named = architecture + "\"id2label\": {" + names + "}";
   init_ = Init::pretrained;
   for (std::vector<std::string> of_data : {own, numbers}) {
-    EXPECT_EQ(settled(of_data, named).names, own);
+    EXPECT_EQ(resolved(of_data, named).names, own);
     std::sort(of_data.begin(), of_data.end());
-    EXPECT_EQ(settled(of_data, named).names, own) << of_data[2];
-    EXPECT_EQ(settled(of_data, architecture + "\"num_labels\": 12").names, own) << of_data[2];
-    EXPECT_EQ(settled(of_data, named, "multi_label_classification").names, own) << of_data[2];
+    EXPECT_EQ(resolved(of_data, named).names, own) << of_data[2];
+    EXPECT_EQ(resolved(of_data, architecture + "\"num_labels\": 12").names, own) << of_data[2];
+    EXPECT_EQ(resolved(of_data, named, "multi_label_classification").names, own) << of_data[2];
   }
   // Other names replace placeholders, in the order of the data.
-  EXPECT_THAT(settled({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
+  EXPECT_THAT(resolved({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
 }
 
-TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
-  EXPECT_THAT(settled({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
-  EXPECT_THAT(settled({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
-  EXPECT_FAILURE(settled({"a", "b", "c"}, "\"num_labels\": 5"), Exit::usage,
+TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
+  EXPECT_THAT(resolved({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(resolved({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
+  EXPECT_FAILURE(resolved({"a", "b", "c"}, "\"num_labels\": 5"), Exit::usage,
                  AllOf(HasSubstr("num_labels of "), HasSubstr("is 5"), HasSubstr("t.bin has 3 classes (a, b, c)")));
-  EXPECT_THAT(settled({"0", "3"}, "\"num_labels\": 4").names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"))
+  EXPECT_THAT(resolved({"0", "3"}, "\"num_labels\": 4").names, ElementsAre("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"))
       << "numbers of classes, of which some have no text";
-  EXPECT_FAILURE(settled({"0", "4"}, "\"num_labels\": 4"), Exit::usage, HasSubstr("has 2 classes (0, 4)"));
-  const auto number = settled({"0", "3", "5"}, "\"num_labels\": 1");
+  EXPECT_FAILURE(resolved({"0", "4"}, "\"num_labels\": 4"), Exit::usage, HasSubstr("has 2 classes (0, 4)"));
+  const auto number = resolved({"0", "3", "5"}, "\"num_labels\": 1");
   EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
   EXPECT_EQ(number.target, device::ClassTarget::number) << "as in transformers";
-  EXPECT_FAILURE(settled({}, "\"num_labels\": 3", "regression"), Exit::usage,
+  EXPECT_FAILURE(resolved({}, "\"num_labels\": 3", "regression"), Exit::usage,
                  AllOf(HasSubstr("is 3"), HasSubstr("numbers with a decimal point")));
-  const auto alone = settled({"0", "3", "5"}, "\"problem_type\": \"regression\"");
+  const auto alone = resolved({"0", "3", "5"}, "\"problem_type\": \"regression\"");
   EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else gives the number";
 }
 
 // Columns of vectors are the model's classes in order.
-TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
+TEST_F(ResolvedClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
   vectors_ = true;
-  EXPECT_THAT(settled({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names, ElementsAre("mild", "harsh"));
-  EXPECT_FAILURE(settled({"LABEL_0", "LABEL_1", "LABEL_2"}, named, "multi_label_classification"), Exit::usage,
+  EXPECT_THAT(resolved({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names,
+              ElementsAre("mild", "harsh"));
+  EXPECT_FAILURE(resolved({"LABEL_0", "LABEL_1", "LABEL_2"}, named, "multi_label_classification"), Exit::usage,
                  HasSubstr("has 3 classes (LABEL_0, LABEL_1, LABEL_2)"));
-  EXPECT_THAT(settled({"LABEL_0", "LABEL_1", "LABEL_2"}, "", "multi_label_classification").names,
+  EXPECT_THAT(resolved({"LABEL_0", "LABEL_1", "LABEL_2"}, "", "multi_label_classification").names,
               ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
-  EXPECT_FAILURE(settled({"LABEL_0", "LABEL_1"}, "\"num_labels\": 4", "multi_label_classification"), Exit::usage,
+  EXPECT_FAILURE(resolved({"LABEL_0", "LABEL_1"}, "\"num_labels\": 4", "multi_label_classification"), Exit::usage,
                  HasSubstr("is 4"));
   const auto columns =
       file("{\"labels\": [\"LABEL_1\"]}\n{\"labels\": []}\n", "multi_label_classification", {"LABEL_0", "LABEL_1"});
@@ -197,19 +198,19 @@ TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
 }
 
 // Names that look like columns may still be names, and the data may lack some of them.
-TEST_F(SettledClassesTest, ListsOfNamesAreNotVectors) {
+TEST_F(ResolvedClassesTest, ListsOfNamesAreNotVectors) {
   const std::string many = R"("problem_type": "multi_label_classification")";
   const std::string named = many + R"(, "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "toxic"})";
   for (const char* problem : {"multi_label_classification", "single_label_classification"}) {
-    EXPECT_THAT(settled({"LABEL_1"}, named, problem).names, ElementsAre("LABEL_0", "LABEL_1", "toxic"));
-    EXPECT_EQ(settled({"LABEL_2", "LABEL_3"}, "\"num_labels\": 4", problem).names.size(), 4u);
+    EXPECT_THAT(resolved({"LABEL_1"}, named, problem).names, ElementsAre("LABEL_0", "LABEL_1", "toxic"));
+    EXPECT_EQ(resolved({"LABEL_2", "LABEL_3"}, "\"num_labels\": 4", problem).names.size(), 4u);
   }
   vectors_ = true;
-  EXPECT_FAILURE(settled({"LABEL_0"}, named, "multi_label_classification"), Exit::usage, HasSubstr("has one class"));
+  EXPECT_FAILURE(resolved({"LABEL_0"}, named, "multi_label_classification"), Exit::usage, HasSubstr("has one class"));
 }
 
-TEST_F(SettledClassesTest, RecordsTheDatasFormatInTheConfiguration) {
-  (void)settled({"a", "b"});
+TEST_F(ResolvedClassesTest, RecordsTheDatasFormatInTheConfiguration) {
+  (void)resolved({"a", "b"});
   const models::Config config = workload_.config();
   EXPECT_FALSE(config.bool_or("strata_trained_on.pairs", true));
   EXPECT_FALSE(config.has("strata_trained_on.tokenizer_hash")) << "the sidecar names none";
@@ -340,8 +341,8 @@ TEST_F(ClassificationTest, PutsADocumentsClassAtItsFirstOrLastRow) {
 
 // The plan includes an evaluation's memory for scores: for rows with a label, only of validation, and only as many as
 // max_sequences allows.
-TEST_F(SettledClassesTest, PlansMemoryForAnEvaluationsScores) {
-  (void)settled({"a", "b", "c"});
+TEST_F(ResolvedClassesTest, PlansMemoryForAnEvaluationsScores) {
+  (void)resolved({"a", "b", "c"});
   folder_.write("m/config.json",
                 R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1,
                     "intermediate_size": 48, "max_position_embeddings": 64, "vocab_size": 60,
@@ -364,7 +365,7 @@ TEST_F(SettledClassesTest, PlansMemoryForAnEvaluationsScores) {
     recipe.training.objective =
         objective == "words" ? models::Objective::token_classification : models::Objective::sequence_classification;
     Workload workload = open_workload(recipe);
-    settle(workload, evaluates);
+    resolve_workload(workload, evaluates);
     return make_job(workload, 2, capacity_of(recipe.memory, 1), evaluates ? Purpose::evaluate : Purpose::train);
   };
   const auto bytes = [](const StepPlan& plan) {

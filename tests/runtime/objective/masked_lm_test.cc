@@ -114,8 +114,8 @@ TEST_F(MaskedTokensTest, ChoosesTheSmallestNumbers) {
   EXPECT_EQ(std::set(chosen.begin(), chosen.end()), want);
   for (const std::uint32_t row : chosen) {
     const std::uint64_t more = scrambled(scrambled(key ^ (1000 + row)));
-    const std::uint64_t fate = (more >> 32) * 10 >> 32;
-    const std::uint64_t token = fate < 8 ? kMask : fate == 8 ? (more & 0xffffffffu) * kWords >> 32 : 10 + row;
+    const std::uint64_t draw = (more >> 32) * 10 >> 32;
+    const std::uint64_t token = draw < 8 ? kMask : draw == 8 ? (more & 0xffffffffu) * kWords >> 32 : 10 + row;
     EXPECT_EQ(masked.tokens[row], token) << row;
   }
 }
@@ -290,7 +290,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
 TEST_F(MaskedRun, OtherRowsDoNotAffectTheLoss) {
   const auto run = [&](bool few) {
     Workload workload = open_workload(load_recipe(std::nullopt, sets(1, {"training.precision=fp32"})));
-    settle(workload, false);
+    resolve_workload(workload, false);
     EXPECT_GT(workload.data.loss_rows, 0u);
     EXPECT_LT(workload.data.loss_rows, 16u);
     if (!few) workload.data.loss_rows = 0;

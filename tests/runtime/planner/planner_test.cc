@@ -179,7 +179,7 @@ TEST(Planner, PackingIsTight) {
   const bool held = rc::check("no peak is twice the bytes alive", [&] {
     const PlanCase c = random_case();
     const StepPlan plan = make_plan(c.request);
-    const auto lives = occupations_of(plan);
+    const auto lives = memory_lifetimes_of(plan);
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
       std::size_t most = 0;
       for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {

@@ -8,7 +8,7 @@ namespace {
 
 class TransfersTest : public testing::Test {
  protected:
-  int add(Tier tier) { return draft_.add_buffer("home", Kind::optimizer, tier, 8192, true); }
+  int add(Tier tier) { return draft_.add_buffer("stored", Kind::optimizer, tier, 8192, true); }
   std::vector<TaskKind> kinds() const {
     std::vector<TaskKind> kinds;
     for (const Task& task : draft_.plan.tasks) kinds.push_back(task.kind);
@@ -23,7 +23,7 @@ class TransfersTest : public testing::Test {
 TEST_F(TransfersTest, BringPassesThroughTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));
-  const auto there = bring(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
+  const auto there = copy_to_tier(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::read, TaskKind::upload}));
   EXPECT_EQ(draft_.plan.tasks[1].uses.size(), 4u) << "both in one task";
   EXPECT_EQ(there[2].buffer, of_device.buffer);
@@ -31,10 +31,10 @@ TEST_F(TransfersTest, BringPassesThroughTheHost) {
 }
 
 TEST_F(TransfersTest, PutReturnsThroughTheHost) {
-  const Slice home = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
-  put(draft_, {here, here}, {home, here}, 1, "state");
+  const Slice stored = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
+  copy_slices(draft_, {here, here}, {stored, here}, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::download, TaskKind::write}));
-  EXPECT_EQ(draft_.plan.tasks[1].uses[1].buffer, home.buffer);
+  EXPECT_EQ(draft_.plan.tasks[1].uses[1].buffer, stored.buffer);
   EXPECT_EQ(draft_.plan.tasks[0].uses[1].buffer, draft_.plan.tasks[1].uses[0].buffer);
 }
 

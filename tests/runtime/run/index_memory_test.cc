@@ -102,15 +102,15 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
 
 // Opened files that disappear do not end the run, because they are not opened again.
 TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
-  Workload settled = open_workload(recipe(GetParam()));
-  settled.recipe.evaluation.every = 1;
+  Workload resolved = open_workload(recipe(GetParam()));
+  resolved.recipe.evaluation.every = 1;
   const Unplanned unplanned;
-  OpenedData opened = settle(settled, false);
+  OpenedData opened = resolve_workload(resolved, false);
   ASSERT_EQ(opened.train.size(), 1u);
   ASSERT_NE(opened.validation, nullptr);
   remove_data();
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
+    const Job job = make_job(resolved, 1, capacity_of(resolved.recipe.memory, 1));
     Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
     trainer.load_initial_weights(1);
     EXPECT_EQ(unplanned.held(), 0u) << "of train and validation";
@@ -127,12 +127,12 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
 TEST_P(IndexMemoryTest, BitsDoNotDependOnWhenDataAreOpened) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
-    Workload settled = open_workload(recipe(GetParam()));
-    settled.recipe.evaluation.every = 1;
-    OpenedData opened = settle(settled, false);
+    Workload resolved = open_workload(recipe(GetParam()));
+    resolved.recipe.evaluation.every = 1;
+    OpenedData opened = resolve_workload(resolved, false);
     if (!before) opened = {};
     comm::run_threads(1, [&](comm::World& world) {
-      const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
+      const Job job = make_job(resolved, 1, capacity_of(resolved.recipe.memory, 1));
       Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
       trainer.load_initial_weights(1);
       PeriodicEvaluation evaluation(job, world, trainer);
@@ -145,13 +145,13 @@ TEST_P(IndexMemoryTest, BitsDoNotDependOnWhenDataAreOpened) {
 }
 
 TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
-  Workload settled = open_workload(recipe(GetParam()));
+  Workload resolved = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
-  OpenedData opened = settle(settled, true);
+  OpenedData opened = resolve_workload(resolved, true);
   EXPECT_TRUE(opened.train.empty());
   remove_data();
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1), Purpose::evaluate);
+    const Job job = make_job(resolved, 1, capacity_of(resolved.recipe.memory, 1), Purpose::evaluate);
     Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}), {}, {}, std::move(opened.validation));
     EXPECT_EQ(unplanned.held(), 0u);
     EXPECT_GT(evaluator.run([](auto, auto) { return true; })->labels, 0u);
@@ -160,21 +160,21 @@ TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
 
 // The data are checked for later evaluations, but nothing of them is kept.
 TEST_P(IndexMemoryTest, UnusedValidationDataAreOnlyChecked) {
-  Workload settled = open_workload(recipe(GetParam()));
+  Workload resolved = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
-  OpenedData opened = settle(settled, false);
+  OpenedData opened = resolve_workload(resolved, false);
   EXPECT_EQ(opened.validation, nullptr);
-  EXPECT_EQ(settled.data.validation_index_bytes, 0u);
-  const std::string labels = settled.recipe.data.validation[0] + ".labels.jsonl";
+  EXPECT_EQ(resolved.data.validation_index_bytes, 0u);
+  const std::string labels = resolved.recipe.data.validation[0] + ".labels.jsonl";
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
+    const Job job = make_job(resolved, 1, capacity_of(resolved.recipe.memory, 1));
     {
       Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
       EXPECT_EQ(unplanned.held(), 0u);
       EXPECT_EQ(trainer.take_validation(), nullptr);
     }
     fs::remove(labels);
-    EXPECT_THROW(Trainer(job, world, 1, std::nullopt, settle(settled, false)), Error);
+    EXPECT_THROW(Trainer(job, world, 1, std::nullopt, resolve_workload(resolved, false)), Error);
   });
 }
 

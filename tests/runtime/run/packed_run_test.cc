@@ -162,7 +162,7 @@ struct PackedRunEvaluated {
 PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets));
   const Recipe& recipe = workload.recipe;
-  settle_data(workload.recipe, workload.data, true, {});
+  resolve_data(workload.recipe, workload.data, true, {});
   PackedRunEvaluated result;
   comm::run_threads(ranks, [&](comm::World& world) {
     const Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
@@ -204,7 +204,7 @@ TEST_F(PackedRun, TheIndexIsInThePlan) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
   const Recipe& recipe = workload.recipe;
   const DataFacts& facts = workload.data;
-  settle_data(workload.recipe, workload.data, false, {});
+  resolve_data(workload.recipe, workload.data, false, {});
   EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask implies documents";
   EXPECT_GT(facts.index_bytes, 0u);
   EXPECT_GT(facts.mean_squares, 0);

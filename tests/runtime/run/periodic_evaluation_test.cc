@@ -97,11 +97,11 @@ TEST_F(PeriodicEvaluationTest, UsesMemoryThatAStepLeavesFree) {
         return std::array{plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak};
       };
       EXPECT_EQ(find_violation(job.evaluation->plan, peaks(job.plan)), std::nullopt);
-      for (std::size_t unit = 0; unit < job.plan.homes.size(); ++unit) {
-        const auto home = [&](const StepPlan& plan) {
-          return plan.buffers[static_cast<std::size_t>(plan.homes[unit].parameters)];
+      for (std::size_t unit = 0; unit < job.plan.state_buffers.size(); ++unit) {
+        const auto buffer_of = [&](const StepPlan& plan) {
+          return plan.buffers[static_cast<std::size_t>(plan.state_buffers[unit].parameters)];
         };
-        EXPECT_EQ(home(job.evaluation->plan).offset, home(job.plan).offset);
+        EXPECT_EQ(buffer_of(job.evaluation->plan).offset, buffer_of(job.plan).offset);
       }
       // Apart from parameters, its buffers do not overlap buffers that live from step to step.
       for (const Buffer& own : job.evaluation->plan.buffers) {

@@ -140,8 +140,8 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
     blocks += (range.end - range.begin + 16383) / 16384;
   }
   EXPECT_EQ(unit.quantised.padded(), blocks * 16384);
-  const Buffer& home = job.plan.buffers[static_cast<std::size_t>(job.plan.homes[2].quantised)];
-  EXPECT_EQ(home.bytes, aligned(blocks * 8456));
+  const Buffer& buffer = job.plan.buffers[static_cast<std::size_t>(job.plan.state_buffers[2].quantised)];
+  EXPECT_EQ(buffer.bytes, aligned(blocks * 8456));
 }
 
 TEST(QuantisedPlan, NeedsFrozenMatrices) {

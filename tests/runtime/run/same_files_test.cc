@@ -63,16 +63,16 @@ TEST(PrintOf, SamplesLongData) {
 
 TEST(LookAt, NamesTheFileAndItsKeyOrTheReason) {
   const tests::ScratchFolder folder;
-  const comm::Seen there = comm::look_at(folder.write("a.bin", "abc"), "data.train");
+  const comm::FileFingerprint there = comm::fingerprint_file(folder.write("a.bin", "abc"), "data.train");
   EXPECT_THAT(there.name, AllOf(HasSubstr("a.bin"), HasSubstr("(data.train)")));
   EXPECT_THAT(there.fingerprint, HasSubstr("3 bytes"));
-  EXPECT_THAT(comm::look_at(folder.path() / "none", "data.train").fingerprint, HasSubstr("cannot be opened"));
+  EXPECT_THAT(comm::fingerprint_file(folder.path() / "none", "data.train").fingerprint, HasSubstr("cannot be opened"));
 }
 
 // ---------------------------------------------------------------------------------------------------- agreement
 
-// The error of all ranks, which must be the same, if rank r has seen all[r].
-Error refusal_of(const std::vector<std::vector<comm::Seen>>& all) {
+// The error of all ranks, which must be the same, if rank r has all[r].
+Error refusal_of(const std::vector<std::vector<comm::FileFingerprint>>& all) {
   std::vector<std::string> words(all.size());
   const Error error = tests::failure_of([&] {
     comm::run_threads(static_cast<int>(all.size()), [&](comm::World& world) {
@@ -95,7 +95,7 @@ TEST(RequireSame, AcceptsTheSameContentUnderAnyName) {
 }
 
 TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
-  const std::vector<comm::Seen> usual = {{"a", "1"}, {"b", "2"}}, odd = {{"a", "1"}, {"b", "3"}};
+  const std::vector<comm::FileFingerprint> usual = {{"a", "1"}, {"b", "2"}}, odd = {{"a", "1"}, {"b", "3"}};
   const Error last = refusal_of({usual, usual, odd});
   EXPECT_EQ(last.code(), Exit::failed);
   EXPECT_THAT(last.what(), HasSubstr("rank 2 sees a different b than rank 0 (3, not 2): "));
@@ -104,7 +104,7 @@ TEST(RequireSame, NamesTheRankThatDiffersFromMost) {
 }
 
 TEST(RequireSame, NamesWhatExistsOnOneRankOnly) {
-  const comm::Seen a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
+  const comm::FileFingerprint a{"a", "1"}, b{"b", "2"}, c{"c", "3"};
   EXPECT_THAT(refusal_of({{a, b}, {a}}).what(), HasSubstr("rank 0 sees b, which rank 1 does not: "));
   EXPECT_THAT(refusal_of({{a}, {a, b}}).what(), HasSubstr("rank 1 sees b, which rank 0 does not: "));
   EXPECT_THAT(refusal_of({{a, b, c}, {a, c}}).what(), HasSubstr("rank 1 reads c, but rank 0 reads b: "));

@@ -140,9 +140,9 @@ TEST_F(NotFinite, SkipsAnFp16ForwardWithoutChangingTheScale) {
         const StepReport report = trainer.step(false);
         EXPECT_TRUE(report.skipped);
         EXPECT_FALSE(std::isfinite(report.loss));
-        if (report.remark.empty()) continue;
+        if (report.note.empty()) continue;
         ++said;
-        EXPECT_THAT(report.remark, AllOf(HasSubstr("step 2 "), HasSubstr("block 1"), HasSubstr("training.precision")));
+        EXPECT_THAT(report.note, AllOf(HasSubstr("step 2 "), HasSubstr("block 1"), HasSubstr("training.precision")));
       }
       exchange_weight(trainer, rank, weight);
       EXPECT_EQ(trainer.weights_hash(), weights);
@@ -165,7 +165,7 @@ TEST_F(NotFinite, EndsFp16AtTheThirdForwardInARow) {
     const std::string before = trainer.weights_hash();
     exchange_weight(trainer, rank, kInfinityFp16);
     (void)trainer.step(false);
-    EXPECT_THAT(trainer.step(false).remark, IsEmpty());
+    EXPECT_THAT(trainer.step(false).note, IsEmpty());
     try {
       (void)trainer.step(false);
     } catch (const AgreedError& error) {

@@ -114,7 +114,7 @@ TEST(LossTask, ReturnsLogitsIfTheRunGenerates) {
   l.add_scores();
   Loss{l.call()}.add(l.run.draft);
   l.run.place();
-  l.run.site->generation = {.first = 3, .rows = 1};
+  l.run.context->generation = {.first = 3, .rows = 1};
   l.run.run();
   EXPECT_EQ(l.called().what, "logits");
   EXPECT_EQ(l.called().x.size, l.c.model.hidden);

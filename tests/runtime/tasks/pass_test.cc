@@ -32,7 +32,7 @@ struct Passing {
     return {.which = {1, part}, .micro_batch = 2, .parameters = parameters, .x = x, .workspace = {workspace, true}};
   }
   void add_forward(int part = -1, bool again = false) {
-    Forward{call(part), again, {saved, true}, -1, again ? Written{} : Written{y, true}}.add(run.draft);
+    Forward{call(part), again, {saved, true}, -1, again ? OutputBuffer{} : OutputBuffer{y, true}}.add(run.draft);
   }
   void add_backward(int part = -1) { Backward{call(part), saved, residual, gradients}.add(run.draft); }
   const ElementRange part_range(int part) const { return run.draft.range_of({1, part}); }
@@ -161,7 +161,7 @@ TEST(ForwardTask, AGeneratedRowReadsAndWritesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);
   p.run.place();
-  p.run.site->generation = {.first = 7, .rows = 1};
+  p.run.context->generation = {.first = 7, .rows = 1};
   p.run.run();
   const ProbedCall& call = p.c.model.calls.at(0);
   EXPECT_EQ(call.x.size, p.c.model.hidden);

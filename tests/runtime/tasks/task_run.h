@@ -9,7 +9,7 @@
 
 #include "runtime/execute/executor.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {
@@ -33,7 +33,7 @@ class TaskRun {
     if (!request.forward_only) control.squares = add_buffer(sizeof(SquareState));
     if (draft.plan.cyclic) control.pending = add_buffer(sizeof(device::StepScalars), Tier::host);
     draft.plan.host_control = control;
-    draft.plan.homes.resize(draft.model.units.size());
+    draft.plan.state_buffers.resize(draft.model.units.size());
   }
 
   int add_buffer(std::size_t bytes, Tier tier = Tier::device) {
@@ -57,18 +57,19 @@ class TaskRun {
       if (b >= 0) std::memset(bytes(b).data(), 0, size(b));
     gather_ = world_.open(lane_);
     reduce_ = world_.open(lane_);
-    site.emplace(Site{draft.plan,
-                      draft.model,
-                      optimizer,
-                      draft.plan.mesh().at(rank_),
-                      *storage_,
-                      {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
-    site->received.resize(draft.plan.tasks.size());
+    context.emplace(
+        TaskContext{draft.plan,
+                    draft.model,
+                    optimizer,
+                    draft.plan.mesh().at(rank_),
+                    *storage_,
+                    {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
+    context->received.resize(draft.plan.tasks.size());
   }
   // As the executor would.
   void run(std::size_t index = 0) {
     const Task& due = draft.plan.tasks[index];
-    run_of(due.kind)(*site, due, lane_);
+    run_of(due.kind)(*context, due, lane_);
     lane_.synchronize();
   }
 
@@ -92,7 +93,7 @@ class TaskRun {
 
  public:
   Draft draft;
-  std::optional<Site> site;
+  std::optional<TaskContext> context;
 
  private:
   std::unique_ptr<comm::World> own_world_;

@@ -27,7 +27,7 @@ struct Updated {
     master = run.add_buffer(part * sizeof(float), tier);
     moment = run.add_buffer(part * sizeof(float), tier);
     parameters = run.add_buffer(part * 2, tier);
-    run.draft.plan.homes[1] = {.parameters = parameters, .master = master, .moment1 = moment};
+    run.draft.plan.state_buffers[1] = {.parameters = parameters, .master = master, .moment1 = moment};
   }
   Slice slice(int buffer, const ElementRange& elements, std::size_t size) const {
     return {buffer, elements.begin * size, elements.size() * size};
@@ -139,7 +139,7 @@ TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   for (const bool copied : {false, true}) {
     Updated u(two_updates(1, 0));
     u.add({0, u.part});
-    if (copied) u.run.draft.plan.homes[1].parameters = u.run.add_buffer(4096);
+    if (copied) u.run.draft.plan.state_buffers[1].parameters = u.run.add_buffer(4096);
     u.place();
     u.run.state().scalars.skip = 1;
     u.run.run();

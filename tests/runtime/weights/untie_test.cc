@@ -46,8 +46,8 @@ TEST_F(UntieTest, ReadsDifferentTablesSeparately) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   const models::Config config = untied();
   EXPECT_FALSE(config.bool_or("tie_word_embeddings", true));
-  EXPECT_THAT(config.remarks(), ElementsAre(AllOf(HasSubstr("lm_head.weight differs from transformer.wte.weight"),
-                                                  HasSubstr("as in transformers"))));
+  EXPECT_THAT(config.notes(), ElementsAre(AllOf(HasSubstr("lm_head.weight differs from transformer.wte.weight"),
+                                                HasSubstr("as in transformers"))));
   EXPECT_FALSE(untied(R"(,"tie_word_embeddings":true)").bool_or("tie_word_embeddings", true));
   write({{"wte.weight", 1}, {"lm_head.weight", 2}});  // of a model without a head, to which somebody added one
   EXPECT_FALSE(untied().bool_or("tie_word_embeddings", true));
@@ -60,14 +60,14 @@ TEST_F(UntieTest, KeepsEqualTablesTied) {
                                                                {{"lm_head.weight", 1}}}) {
     write(tensors);
     EXPECT_TRUE(untied().bool_or("tie_word_embeddings", true)) << tensors.back().first;
-    EXPECT_THAT(untied().remarks(), IsEmpty());
+    EXPECT_THAT(untied().notes(), IsEmpty());
   }
 }
 
 TEST_F(UntieTest, DoesNotCompareUnreadTables) {
   write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
   EXPECT_TRUE(untied("", Objective::sequence_classification).bool_or("tie_word_embeddings", true));
-  EXPECT_THAT(untied(R"(,"tie_word_embeddings":false)").remarks(), IsEmpty());
+  EXPECT_THAT(untied(R"(,"tie_word_embeddings":false)").notes(), IsEmpty());
   folder_.write("model.safetensors", "broken");
   EXPECT_TRUE(untied().bool_or("tie_word_embeddings", true));
 }

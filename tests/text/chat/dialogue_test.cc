@@ -95,7 +95,7 @@ TEST_F(DialogueTest, ReportsTurnsThatAreNotWritten) {
   Dialogue made = dialogue("{% for m in messages if m.role == 'user' %}{{ m.content }}\n{% endfor %}");
   made.read(R"([{"role": "developer", "content": "d"}, {"role": "user", "content": "p"}])", "q.json");
   EXPECT_EQ(prompt(made), "p\n");
-  EXPECT_THAT(made.remarks(),
+  EXPECT_THAT(made.notes(),
               ElementsAre(AllOf(HasSubstr("q.json: roles whose turns"), HasSubstr("developer (1 turn)"))));
   EXPECT_FAILURE(made.read(R"([{"role": "user", "content": [{"type": "text", "text": "p"}]}])", "q.json"),
                  Exit::corrupt, HasSubstr("q.json: the content of turn 1 is a list of parts"));

@@ -264,10 +264,10 @@ TEST_F(LabelsTest, MarksThatAreNotTokensStayText) {
     folder_.write("t.jinja", source);
     return ChatTemplate::find(folder_.path(), folder_.path() / "t.jinja", *smollm);
   };
-  EXPECT_THAT(find("<|im_start|>")->remarks(), testing::IsEmpty());
+  EXPECT_THAT(find("<|im_start|>")->notes(), testing::IsEmpty());
   const auto made = find("<|user|><|im_start|><|user|><|assistant|>");
   EXPECT_EQ(made->render(chat, 1, false).text, "<|user|><|im_start|><|user|><|assistant|>");
-  EXPECT_THAT(made->remarks(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are not tokens")));
+  EXPECT_THAT(made->notes(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are not tokens")));
 }
 
 // It is a mistake if the folder's lists promise a token that the tokenizer lacks. transformers ignores the map if there
@@ -280,10 +280,10 @@ TEST_F(LabelsTest, RefusesAListedTokenThatIsMissing) {
     return ChatTemplate::find(folder_.path(), std::nullopt, *load_tokenizer(folder_.path()));
   };
   folder_.write("special_tokens_map.json", R"({"additional_special_tokens": ["<turn>"], "bos_token": "<|im_start|>"})");
-  EXPECT_THAT(find("<turn>{{ bos_token }}")->remarks(), testing::IsEmpty());
+  EXPECT_THAT(find("<turn>{{ bos_token }}")->notes(), testing::IsEmpty());
   folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
   EXPECT_FAILURE(find("<turn>"), Exit::usage, AllOf(HasSubstr("writes <turn>"), HasSubstr("lists as a special token")));
-  EXPECT_THAT(find("<|turn|>")->remarks(), testing::ElementsAre(HasSubstr("writes <|turn|>, which is not a token")));
+  EXPECT_THAT(find("<|turn|>")->notes(), testing::ElementsAre(HasSubstr("writes <|turn|>, which is not a token")));
 }
 
 class NamedTemplatesTest : public testing::Test {

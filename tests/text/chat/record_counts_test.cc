@@ -13,7 +13,7 @@ using testing::IsEmpty;
 
 TEST(RecordCounts, AddUpAndAreReportedInSentences) {
   RecordCounts all, part;
-  EXPECT_THAT(all.remarks("t", 4), IsEmpty());
+  EXPECT_THAT(all.notes("t", 4), IsEmpty());
   part.tools_left_out = part.decoded_calls = part.null_arguments = part.written_differently = part.open_ends =
       part.unlabelled = 1;
   part.unread["id"] = part.unread_in_turns["name"] = part.roles_left_out["developer"] = 1;
@@ -23,7 +23,7 @@ TEST(RecordCounts, AddUpAndAreReportedInSentences) {
   EXPECT_EQ(all.unlabelled, 2u);
   EXPECT_THAT(all.roles, ElementsAre("user"));
   EXPECT_THAT(
-      all.remarks("t.jinja", 4),
+      all.notes("t.jinja", 4),
       ElementsAre("fields that are not read: id (2 records)",
                   "fields of turns that t.jinja does not write: name (2 records)",
                   "roles whose turns t.jinja does not write: developer (2 turns)",

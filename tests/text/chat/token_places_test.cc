@@ -18,7 +18,7 @@ namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-using jinja::Stretch;
+using jinja::TextSpan;
 using jinja::Value;
 const fs::path kTokenPlacesGolden = tests::source_dir() / "tests/golden";
 
@@ -67,7 +67,7 @@ TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
 // Compares with the definition for borders between words: the number of tokens of the text before the border.
 TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
-  const Stretch answer{text.find("yes") - 1, text.find("Question two")};
+  const TextSpan answer{text.find("yes") - 1, text.find("Question two")};
   std::size_t found = 0;
   for (const auto& entry : fs::directory_iterator(kTokenPlacesGolden / "tokenizers")) {
     if (!entry.is_directory()) continue;

@@ -109,64 +109,64 @@ class FolderTest : public testing::Test {
 
 TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   take("bert_cased");
-  EXPECT_THAT(load()->remarks(), IsEmpty());
+  EXPECT_THAT(load()->notes(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
-  EXPECT_THAT(load()->remarks(), IsEmpty());
+  EXPECT_THAT(load()->notes(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})");
-  EXPECT_THAT(load()->remarks(), ElementsAre("do_lower_case = true of tokenizer_config.json is used, as in "
-                                             "transformers, although tokenizer.json says false"));
+  EXPECT_THAT(load()->notes(), ElementsAre("do_lower_case = true of tokenizer_config.json is used, as in "
+                                           "transformers, although tokenizer.json says false"));
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
-  EXPECT_THAT(load()->remarks(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));
+  EXPECT_THAT(load()->notes(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));
   // This class uses the file unchanged.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true})");
-  EXPECT_THAT(load()->remarks(), IsEmpty());
+  EXPECT_THAT(load()->notes(), IsEmpty());
   folder_.write("config.json", R"({"model_type": "bert"})");
   fs::remove(folder_.path() / "tokenizer_config.json");
-  EXPECT_THAT(load()->remarks(), ElementsAre(HasSubstr("do_lower_case = true")));
+  EXPECT_THAT(load()->notes(), ElementsAre(HasSubstr("do_lower_case = true")));
   take("smollm");
   folder_.write("config.json", R"({"model_type": "llama"})");
   folder_.write("tokenizer_config.json",
                 R"({"bos_token": "<|im_start|>", "add_bos_token": true, "add_eos_token": false})");
-  EXPECT_THAT(load()->remarks(), ElementsAre(AllOf(HasSubstr("add_bos_token = true"), HasSubstr("changes nothing"))));
+  EXPECT_THAT(load()->notes(), ElementsAre(AllOf(HasSubstr("add_bos_token = true"), HasSubstr("changes nothing"))));
 }
 
 // In these cases the file is used, as for all models that were trained with transformers 4.
 TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
-  const auto remarks = [&](const char* name, const char* config, const char* type = "llama") {
+  const auto notes = [&](const char* name, const char* config, const char* type = "llama") {
     take(name);
     folder_.write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));
     folder_.write("tokenizer_config.json", config);
-    return load()->remarks();
+    return load()->notes();
   };
   const auto differs = [](const char* what, const char* name) {
     return ElementsAre(AllOf(HasSubstr(std::string("the ") + what + " of tokenizer.json"),
                              HasSubstr("as in transformers 4"), HasSubstr(std::string(" for ") + name)));
   };
   const char* llama = R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})";
-  EXPECT_THAT(remarks("llama2", llama), differs("normalizer and the pre_tokenizer", "LlamaTokenizer"));
+  EXPECT_THAT(notes("llama2", llama), differs("normalizer and the pre_tokenizer", "LlamaTokenizer"));
   EXPECT_EQ(load()->encode(" lead</s>x"),
             load_tokenizer(kFolderSettingsGolden / "tokenizers/llama2")->encode(" lead</s>x"));
-  EXPECT_THAT(remarks("llama2", R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
+  EXPECT_THAT(notes("llama2", R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
               ElementsAre(HasSubstr("add_prefix_space = false of tokenizer_config.json is used")));
-  EXPECT_THAT(remarks("tinyllama", llama), IsEmpty());
-  EXPECT_THAT(remarks("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
+  EXPECT_THAT(notes("tinyllama", llama), IsEmpty());
+  EXPECT_THAT(notes("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
               differs("pre_tokenizer", "LlamaTokenizer"));
-  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "a byte-level tokenizer";
-  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose tokenizer class is not trusted";
+  EXPECT_THAT(notes("llama3", llama), IsEmpty()) << "a byte-level tokenizer";
+  EXPECT_THAT(notes("llama2", llama, "mistral"), IsEmpty()) << "a type whose tokenizer class is not trusted";
 
   const char* gpt2 = R"({"tokenizer_class": "GPT2Tokenizer"})";
-  EXPECT_THAT(remarks("gpt2", gpt2), IsEmpty());
-  EXPECT_THAT(remarks("smollm", gpt2), differs("pre_tokenizer", "GPT2Tokenizer"));
-  EXPECT_THAT(remarks("smollm", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})"),
+  EXPECT_THAT(notes("gpt2", gpt2), IsEmpty());
+  EXPECT_THAT(notes("smollm", gpt2), differs("pre_tokenizer", "GPT2Tokenizer"));
+  EXPECT_THAT(notes("smollm", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})"),
               differs("pre_tokenizer", "GPT2Tokenizer"));
   EXPECT_EQ(load()->encode("x1234 y"), load_tokenizer(kFolderSettingsGolden / "tokenizers/smollm")->encode("x1234 y"));
-  EXPECT_THAT(remarks("qwen2", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"), IsEmpty());
-  EXPECT_THAT(remarks("llama3", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"),
+  EXPECT_THAT(notes("qwen2", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"), IsEmpty());
+  EXPECT_THAT(notes("llama3", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"),
               differs("normalizer and the pre_tokenizer", "Qwen2Tokenizer"));
-  EXPECT_THAT(remarks("words", R"({"tokenizer_class": "BertTokenizer"})"),
+  EXPECT_THAT(notes("words", R"({"tokenizer_class": "BertTokenizer"})"),
               differs("normalizer and the pre_tokenizer", "BertTokenizer"));
-  EXPECT_THAT(remarks("xlmr", R"({"tokenizer_class": "XLMRobertaTokenizer"})", "xlm-roberta"),
+  EXPECT_THAT(notes("xlmr", R"({"tokenizer_class": "XLMRobertaTokenizer"})", "xlm-roberta"),
               ElementsAre(HasSubstr("the template of XLMRobertaTokenizer")));
 }
 

@@ -62,13 +62,14 @@ TEST(FileKind, IsEmptyForText) {
 
 // The name comes from the user, so the command takes it as an argument.
 TEST(KindOfEnding, GivesACommandForTheFile) {
-  EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
+  EXPECT_THAT(kind_of_extension("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
-  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot belongs to the folder";
-  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl"))
+  EXPECT_THAT(kind_of_extension("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl"))
+      << "the dot belongs to the folder";
+  EXPECT_THAT(kind_of_extension("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl"))
       << "a name, not an extension";
-  EXPECT_EQ(kind_of_ending("txt", "a.txt"), "");
-  EXPECT_EQ(kind_of_ending("jsonl", "a.jsonl"), "");
+  EXPECT_EQ(kind_of_extension("txt", "a.txt"), "");
+  EXPECT_EQ(kind_of_extension("jsonl", "a.jsonl"), "");
 }
 
 }  // namespace

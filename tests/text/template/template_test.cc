@@ -63,7 +63,7 @@ TEST_F(Golden, EveryTemplateMatchesJinja2) {
     }
     const Rendered have = Template(source, "t.jinja").render(given, {}, kNow);
     EXPECT_EQ(have.text, wanted.text());
-    std::vector<Stretch> marks;
+    std::vector<TextSpan> marks;
     for (const Value& mark : one.find("generated")->items())
       marks.push_back({byte_of(have.text, static_cast<std::size_t>(mark.items()[0].integer())),
                        byte_of(have.text, static_cast<std::size_t>(mark.items()[1].integer()))});

@@ -126,7 +126,7 @@ void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* 
     team.run(tasks.forward_tasks(), [&](std::size_t number, int worker) {
       const AttentionTasks::Forward task = tasks.forward(number);
       auto* const mine = reinterpret_cast<float*>(scratch + layout.per_worker * static_cast<std::size_t>(worker));
-      for (TileWalk at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
+      for (TileIterator at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
         if (at.document.end > 0) {
           kernel(c, rows_of(at.document, task.batch), {task.head, task.heads, at.row - at.document.first, rows}, mine);
           continue;
@@ -171,7 +171,7 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
       const AttentionTasks::Backward task = tasks.backward(number);
       auto* const mine =
           reinterpret_cast<float*>(base + layout.scratch + layout.per_worker * static_cast<std::size_t>(worker));
-      for (TileWalk at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
+      for (TileIterator at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
         if (at.document.end > 0) {
           kernels.backward[index(dtype)](c, rows_of(at.document, task.batch), task.kv_head, at.row - at.document.first,
                                          tasks.key_tiles(), mine);

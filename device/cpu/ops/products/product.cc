@@ -36,7 +36,7 @@ struct Tiles {
 // (85-90%).
 constexpr struct { std::int64_t rows, columns; } kTiles[] = {{512, 384}, {256, 384}, {256, 192}, {128, 192}};
 constexpr std::int64_t kTilesWanted = 8;
-// Borders are multiples of the blocks of the library's innermost kernels.
+// Boundaries are multiples of the blocks of the library's innermost kernels.
 constexpr std::int64_t kRowGrain = 32, kColumnGrain = 64;
 // Widened operands go through scratch in blocks of this depth, which are added in this order.
 constexpr std::int64_t kDepth = 256;

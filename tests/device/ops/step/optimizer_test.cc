@@ -200,12 +200,12 @@ TEST(Optimizer, SameBitsHoweverItIsCut) {
         whole.update(lane, s2, second, &first);
       });
       in_lane(3, [&](Lane& lane) {
-        const std::size_t borders[] = {n, 2 * 65536 + 4096, 65536, 4096 + 256, 4096, 0};
+        const std::size_t boundaries[] = {n, 2 * 65536 + 4096, 65536, 4096 + 256, 4096, 0};
         for (const bool again : {false, true})
-          for (std::size_t k = 0; k + 1 < std::size(borders); ++k)
+          for (std::size_t k = 0; k + 1 < std::size(boundaries); ++k)
             device::update(
                 lane, optimizer_of(algorithm), again ? &s2 : &s1,
-                cut.operands(borders[k + 1], borders[k], again ? second : first, again ? &first : &second, true));
+                cut.operands(boundaries[k + 1], boundaries[k], again ? second : first, again ? &first : &second, true));
       });
       for (std::size_t k = 0; k < 4; ++k)
         EXPECT_TRUE(whole.outputs()[k] == cut.outputs()[k])

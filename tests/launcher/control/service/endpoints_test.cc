@@ -19,10 +19,10 @@ namespace {
 using testing::HasSubstr;
 using tests::failure_of;
 
-class FrontTest : public testing::Test {
+class EndpointsTest : public testing::Test {
  protected:
-  FrontTest() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
-  ~FrontTest() override { unsetenv("XDG_RUNTIME_DIR"); }
+  EndpointsTest() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
+  ~EndpointsTest() override { unsetenv("XDG_RUNTIME_DIR"); }
   void secure() {
     const Credentials made = make_credentials();
     recipe_.tls_cert = folder_.write("cert", made.cert);
@@ -40,7 +40,7 @@ class FrontTest : public testing::Test {
   runtime::Recipe::Control recipe_;
 };
 
-TEST_F(FrontTest, ListensInAPrivateFolderByDefault) {
+TEST_F(EndpointsTest, ListensInAPrivateFolderByDefault) {
   const Endpoints endpoints = open_endpoints(recipe_);
   ASSERT_TRUE(endpoints.service);
   EXPECT_EQ(endpoints.service->path().parent_path(), folder_.path() / "strata");
@@ -51,7 +51,7 @@ TEST_F(FrontTest, ListensInAPrivateFolderByDefault) {
   EXPECT_EQ(endpoints.address.grpc_target(), "unix:" + endpoints.service->path().string());
 }
 
-TEST_F(FrontTest, ReportsAMissingPrivateFolderAndContinues) {
+TEST_F(EndpointsTest, ReportsAMissingPrivateFolderAndContinues) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
   EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),
@@ -62,7 +62,7 @@ TEST_F(FrontTest, ReportsAMissingPrivateFolderAndContinues) {
   EXPECT_THAT(endpoints.refusal, HasSubstr("is not a folder that this user alone can enter"));
 }
 
-TEST_F(FrontTest, RemoteAccessNeedsTlsAndAToken) {
+TEST_F(EndpointsTest, RemoteAccessNeedsTlsAndAToken) {
   recipe_.listen = "0.0.0.0:0";
   EXPECT_THAT(refusal(), HasSubstr("lets other machines control this run"));
   secure();
@@ -78,7 +78,7 @@ TEST_F(FrontTest, RemoteAccessNeedsTlsAndAToken) {
   EXPECT_FALSE(open_endpoints(recipe_).address.tls);
 }
 
-TEST_F(FrontTest, PublicMetricsNeedConsent) {
+TEST_F(EndpointsTest, PublicMetricsNeedConsent) {
   recipe_.listen = "off";
   recipe_.metrics = "0.0.0.0:0";
   EXPECT_THAT(refusal(), HasSubstr("control.metrics_public = true"));
@@ -91,7 +91,7 @@ TEST_F(FrontTest, PublicMetricsNeedConsent) {
   EXPECT_THAT(endpoints.metrics_at, HasSubstr("https://"));
 }
 
-TEST_F(FrontTest, ReportsObstaclesBeforeTheStart) {
+TEST_F(EndpointsTest, ReportsObstaclesBeforeTheStart) {
   recipe_.listen = "unix:" + (folder_.path() / "s").string();
   const Endpoints first = open_endpoints(recipe_);
   EXPECT_THAT(refusal(), HasSubstr("exists already"));
@@ -101,7 +101,7 @@ TEST_F(FrontTest, ReportsObstaclesBeforeTheStart) {
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
 
-TEST_F(FrontTest, NamesBothKeysThatShareAPort) {
+TEST_F(EndpointsTest, NamesBothKeysThatShareAPort) {
   recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
   EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
   recipe_.listen = recipe_.metrics = "127.0.0.1:0";  // any free port
@@ -109,7 +109,7 @@ TEST_F(FrontTest, NamesBothKeysThatShareAPort) {
 }
 
 // Anyone may own a folder of checkpoints. Its control.json must not start a program here or receive a secret.
-TEST_F(FrontTest, TrustsOnlyFilesOfTheUser) {
+TEST_F(EndpointsTest, TrustsOnlyFilesOfTheUser) {
   const auto refusal_of = [&](const ServiceAddress& address) {
     folder_.write("ck/control.json", to_json(address));
     return std::string(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what());

@@ -113,17 +113,17 @@ TEST(ConnectionLimiterTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
   const auto path = folder.path() / "s";
   std::mutex mutex;
   std::vector<Descriptor> inside;
-  const ConnectionLimiter door(Listener::unix_socket(path, "k"), 4, [&](Descriptor guest) {
+  const ConnectionLimiter limiter(Listener::unix_socket(path, "k"), 4, [&](Descriptor connection) {
     const std::lock_guard lock(mutex);
-    inside.push_back(std::move(guest));
+    inside.push_back(std::move(connection));
   });
   const auto count = [&] {
     const std::lock_guard lock(mutex);
     return inside.size();
   };
-  std::vector<Descriptor> guests;
-  for (int i = 0; i < 4; ++i) guests.push_back(visit(path));
-  for (int naps = 0; naps < 500 && count() < 4; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::vector<Descriptor> connections;
+  for (int i = 0; i < 4; ++i) connections.push_back(visit(path));
+  for (int polls = 0; polls < 500 && count() < 4; ++polls) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_EQ(count(), 4U);
   for (int i = 0; i < 10'000; ++i) EXPECT_TRUE(is_shut_out(visit(path))) << i;
   EXPECT_EQ(count(), 4U);
@@ -132,7 +132,7 @@ TEST(ConnectionLimiterTest, AdmitsUpToTheLimitAndMoreWhenSomeLeave) {
     inside.clear();
   }
   const Descriptor later = visit(path);
-  for (int naps = 0; naps < 500 && count() < 1; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int polls = 0; polls < 500 && count() < 1; ++polls) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(count(), 1U);
 }
 
@@ -142,12 +142,12 @@ TEST(ConnectionLimiterTest, ClosesTheOldestUnprovenConnectionForANewOne) {
   std::mutex mutex;
   std::vector<Descriptor> inside;
   std::atomic<int> proven{0};
-  const ConnectionLimiter door(std::move(listener), 2,
-                               [&](Descriptor guest) {
-                                 const std::lock_guard lock(mutex);
-                                 inside.push_back(std::move(guest));
-                               },
-                               {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
+  const ConnectionLimiter limiter(std::move(listener), 2,
+                                  [&](Descriptor connection) {
+                                    const std::lock_guard lock(mutex);
+                                    inside.push_back(std::move(connection));
+                                  },
+                                  {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
   const auto come = [&] {
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -220,13 +220,13 @@ TEST_F(ServiceAccessTest, AnswersDespiteUnfinishedHandshakes) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address_.substr(address_.find(':') + 1))));
-  std::vector<Descriptor> guests;
+  std::vector<Descriptor> connections;
   for (int i = 0; i < 60; ++i) {
-    guests.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    connections.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(connections.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     // Sends nothing, or the first bytes of a hello that promises 512.
     const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
-    if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    if (i % 2) (void)send(connections.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   }
   for (int i = 0; i < 5; ++i) EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::OK);
 }

@@ -35,8 +35,8 @@ class ServiceCase : public testing::Test {
                      Service::Sources{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
     Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
     address_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
-    door_.emplace(
-        std::move(listener), most, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
+    limiter_.emplace(
+        std::move(listener), most, [this](Descriptor connection) { service_->adopt(std::move(connection)); },
         Proof{within, [this](int port) { return service_->is_authenticated(port); }});
     pump_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
@@ -48,7 +48,7 @@ class ServiceCase : public testing::Test {
   }
   void close() {
     pump_ = {};
-    door_.reset();
+    limiter_.reset();
     service_.reset();
   }
   ~ServiceCase() override { close(); }
@@ -89,7 +89,7 @@ class ServiceCase : public testing::Test {
     done(dump);
   };
   std::optional<Service> service_;
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   std::jthread pump_;
 };
 

@@ -39,7 +39,7 @@ TEST_F(ServiceTest, ReturnsTheStatusThePlanAndADump) {
   post(1);
   Client client(target());
   pb::Status status;
-  for (int naps = 0; naps < 500 && status.step() < 1; ++naps) status = client.status();
+  for (int polls = 0; polls < 500 && status.step() < 1; ++polls) status = client.status();
   EXPECT_EQ(status.step(), 1);
   EXPECT_EQ(status.max_steps(), 100);
   EXPECT_EQ(status.run().family(), "gpt2");
@@ -313,12 +313,12 @@ TEST_F(ServiceTest, AnswersDespiteInvalidAndSilentConnections) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path().native().copy(address.sun_path, sizeof address.sun_path - 1);
-  std::vector<Descriptor> guests;
+  std::vector<Descriptor> connections;
   for (int i = 0; i < 40; ++i) {
-    guests.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    connections.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(connections.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     const std::string text = i % 2 ? "GET / HTTP/1.1\r\n\r\n" : std::string(100, '\xff');
-    if (i % 4) (void)send(guests.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (i % 4) (void)send(connections.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
@@ -338,7 +338,7 @@ TEST_F(ServiceTest, LimitsPendingDumps) {
   std::vector<std::future<Error>> calls;
   for (std::size_t i = 0; i < 70; ++i) {  // one after the other, for whom a listener's queue has room
     calls.push_back(std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).dump(); }); }));
-    for (int naps = 0; naps < 2000 && waiting() == std::min<std::size_t>(i, 64); ++naps) {
+    for (int polls = 0; polls < 2000 && waiting() == std::min<std::size_t>(i, 64); ++polls) {
       if (calls.back().wait_for(5ms) == std::future_status::ready) break;
     }
   }
@@ -355,7 +355,7 @@ TEST_F(ServiceTest, LimitsOpenCalls) {
     calls.push_back(
         std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).checkpoint(); }); }));
   int refused = 0;
-  for (int naps = 0; naps < 1000 && refused < 16; ++naps) {
+  for (int polls = 0; polls < 1000 && refused < 16; ++polls) {
     refused = 0;
     for (auto& call : calls)
       if (call.wait_for(0s) == std::future_status::ready) ++refused;

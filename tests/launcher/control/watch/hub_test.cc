@@ -131,7 +131,7 @@ TEST_F(HubTest, OneCollectionAnswersAllConcurrentRequests) {
   EXPECT_THAT(ranks, testing::ElementsAre(1, 1, -1));
   ask(2);
   EXPECT_EQ(hub_->dump_number(), 1U) << "not at once";
-  for (int naps = 0; naps < 2000 && hub_->dump_number() == 1; ++naps) {
+  for (int polls = 0; polls < 2000 && hub_->dump_number() == 1; ++polls) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     hub_->look(false);
   }
@@ -169,7 +169,7 @@ class StuckHubTest : public HubTest {
   // Sends a report of the rank's task, and returns the resulting verdict; empty if none follows within seconds.
   std::string verdict() {
     pb::NodeReport stuck = stuck_report();
-    for (int naps = 0; naps < 1000 && !ended_; ++naps) {
+    for (int polls = 0; polls < 1000 && !ended_; ++polls) {
       stuck.set_dump_number(hub_->dump_number());
       if (hub_->dump_number() > 0 && stuck.dump_size() == 0) stuck.add_dump()->set_rank(0);
       hub_->receive(stuck);
@@ -191,7 +191,7 @@ TEST_F(StuckHubTest, WritesTheStateOfAllRanksAndEndsTheRun) {
 }
 
 TEST_F(StuckHubTest, ARunThatFinishesMeanwhileLeavesNoFile) {
-  for (int naps = 0; naps < 1000 && hub_->dump_number() == 0; ++naps) {
+  for (int polls = 0; polls < 1000 && hub_->dump_number() == 0; ++polls) {
     hub_->receive(stuck_report());
     hub_->look(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -236,7 +236,7 @@ TEST_F(StuckHubTest, EndsTheRunEvenIfTheDriveHangs) {
 
 TEST_F(HubTest, KnowsWhetherItsThreadIsActive) {
   EXPECT_TRUE(hub_->is_looking());
-  for (int naps = 0; naps < 2000 && hub_->is_looking(); ++naps)
+  for (int polls = 0; polls < 2000 && hub_->is_looking(); ++polls)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(hub_->is_looking()) << "its thread hangs";
   hub_->look(false);

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 template <typename F>
 bool comes(const F& f) {
-  for (int naps = 0; naps < 2000; ++naps) {
+  for (int polls = 0; polls < 2000; ++polls) {
     if (f()) return true;
     std::this_thread::sleep_for(10ms);
   }
@@ -42,10 +42,10 @@ class NodeStreamTest : public testing::Test {
                                           [this](int node) { broke_.store(node); }});
     Listener listener = Listener::tcp({"127.0.0.1", port}, "k");
     port_ = listener.port();
-    door_.emplace(std::move(listener), 16, [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+    limiter_.emplace(std::move(listener), 16, [this](Descriptor connection) { server_->adopt(std::move(connection)); });
   }
   void end() {
-    door_.reset();
+    limiter_.reset();
     server_.reset();
   }
   ~NodeStreamTest() override { end(); }
@@ -67,7 +67,7 @@ class NodeStreamTest : public testing::Test {
   std::atomic<int> broke_{-1};
   std::atomic<bool> looks_{true};
   std::optional<NodeServer> server_;
-  std::optional<ConnectionLimiter> door_;
+  std::optional<ConnectionLimiter> limiter_;
   int port_ = 0;
 };
 
@@ -177,9 +177,9 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
                    [&](const grpc::Status& status) { done.set_value(status); });
     return done.get_future().get();
   };
-  pb::NodeReport farewell = report(1);
-  farewell.set_leaving(true);
-  EXPECT_TRUE(send(farewell.SerializeAsString()).ok());
+  pb::NodeReport leaving = report(1);
+  leaving.set_leaving(true);
+  EXPECT_TRUE(send(leaving.SerializeAsString()).ok());
   std::mt19937_64 random(1);
   for (int i = 0; i < 200; ++i) {
     std::string bytes(1 + random() % 200, '\0');

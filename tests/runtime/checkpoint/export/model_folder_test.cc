@@ -134,17 +134,17 @@ TEST(ModelFolderTest, ResolvesRelativePathsOfOlderManifests) {
   const fs::path hf = run.folder().path() / "hf";
   const ModelFolder guessed = written("\"hf\"", nullptr);
   EXPECT_EQ(guessed.hugging_face(), hf);
-  const std::string remark = guessed.remark_of_base();
-  EXPECT_THAT(remark,
+  const std::string note = guessed.base_note();
+  EXPECT_THAT(note,
               testing::EndsWith("step-00000001 names the model that its run began with as hf, from a folder that it "
                                 "does not record: " +
                                 hf.string() + " is read"));
   const ModelFolder known = written("\"hf\"", "\"./checkpoints/\"");
   EXPECT_EQ(known.base(), hf);
   known.require_base();
-  EXPECT_EQ(known.remark_of_base(), "");
-  EXPECT_EQ(written("\"hf\"", "\"other\"").remark_of_base(), remark);
-  EXPECT_EQ(written("none", nullptr).remark_of_base(), "");
+  EXPECT_EQ(known.base_note(), "");
+  EXPECT_EQ(written("\"hf\"", "\"other\"").base_note(), note);
+  EXPECT_EQ(written("none", nullptr).base_note(), "");
   fs::remove_all(hf);
   const ModelFolder gone = written("\"hf\"", "\"checkpoints\"");
   EXPECT_EQ(gone.hugging_face(), std::nullopt);

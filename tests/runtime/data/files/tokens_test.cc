@@ -241,7 +241,7 @@ TEST_F(TokensTest, OpeningChecksCompleteFiles) {
   folder_.write("a.bin", bytes_of(Narrow{1, 2}));
   folder_.write("b.bin", bytes_of(Narrow{1, 300}));
   const std::vector<std::string> both = {folder_.path().string() + "/*.bin"};
-  std::vector<comm::Seen> seen;
+  std::vector<comm::FileFingerprint> seen;
   EXPECT_EQ(open_token_files(both, "data.train", 301, seen).size(), 2u);
   EXPECT_EQ(seen.size(), 2u);
   EXPECT_FAILURE(open_token_files(both, "data.train", 256, seen), Exit::corrupt,

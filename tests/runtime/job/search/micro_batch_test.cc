@@ -197,34 +197,34 @@ TEST(MicroBatchTest, HandlesBothExtremes) {
 // Only the recipe's limits count, and not the machine's.
 TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
-  const auto settled = [&](std::vector<std::string> sets, std::size_t device) {
+  const auto resolved = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
     Workload workload = open_workload(recipe_of(sets));
     const Recipe& recipe = workload.recipe;
     EXPECT_EQ(recipe.training.micro_batch_size, kAutomaticBatch);
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
-    const std::string text = settle_micro_batch(workload, 1, {});
+    const std::string text = resolve_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
+    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
     return std::pair(recipe.training.micro_batch_size, text);
   };
-  const auto [five, of_five] = settled({}, room);
+  const auto [five, of_five] = resolved({}, room);
   EXPECT_EQ(five, 5);
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
                              HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
-  EXPECT_EQ(settled({}, room - 1).first, 4);
+  EXPECT_EQ(resolved({}, room - 1).first, 4);
   // With twelve micro-batches of 6 and their summed gradients, a size of 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
-  const auto [of_all, text] = settled({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
+  const auto [of_all, text] = resolved({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
   EXPECT_EQ(of_all, 6);
   EXPECT_THAT(text, AllOf(HasSubstr("auto: 6, "), HasSubstr(" and divides training.global_batch_size = 72"),
                           HasSubstr("with 8 it would take")));
-  EXPECT_EQ(settled({}, 1000).first, 1);
-  EXPECT_THAT(settled({}, 1000).second, IsEmpty()) << "its refusal says more";
+  EXPECT_EQ(resolved({}, 1000).first, 1);
+  EXPECT_THAT(resolved({}, 1000).second, IsEmpty()) << "its refusal says more";
   // A thousand times the memory of any machine.
-  EXPECT_GT(settled({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
+  EXPECT_GT(resolved({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
   Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
-  EXPECT_THAT(settle_micro_batch(given, 1, {}), IsEmpty());
+  EXPECT_THAT(resolve_micro_batch(given, 1, {}), IsEmpty());
   EXPECT_EQ(given.recipe.training.micro_batch_size, 3);
 }
 
@@ -233,7 +233,7 @@ TEST(MicroBatchTest, CountsActivationsOnTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
   Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));
-  EXPECT_THAT(settle_micro_batch(workload, 1, {}), HasSubstr(", host "));
+  EXPECT_THAT(resolve_micro_batch(workload, 1, {}), HasSubstr(", host "));
   const std::int64_t size = workload.recipe.training.micro_batch_size;
   const auto host = [&](std::int64_t of) {
     return tiny_job(with(sized(sets, of), "memory.host=300KiB"), 1).plan.memory[1].peak;
@@ -257,27 +257,27 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   write("step-00000002", 1, "6", false);
   write("step-00000004", 2, "7", false);
   write("step-00000006", 3, "9", true);
-  const auto settled = [&](const std::string& resume) {
+  const auto resolved = [&](const std::string& resume) {
     Workload workload =
         open_workload(recipe_of({"training.micro_batch_size=auto", "memory.device=1KiB",
                                  "checkpoint.dir=" + folder.path().string(), "checkpoint.resume=" + resume}));
     Recipe alone = workload.recipe;
-    const std::string of_checkpoint = resume_micro_batch(alone), text = settle_micro_batch(workload, 2, {});
+    const std::string of_checkpoint = resume_micro_batch(alone), text = resolve_micro_batch(workload, 2, {});
     EXPECT_EQ(of_checkpoint, resume == "none" ? "" : text) << "without the model";
     EXPECT_EQ(alone.training.micro_batch_size,
               resume == "none" ? kAutomaticBatch : workload.recipe.training.micro_batch_size);
     return std::pair(workload.recipe.training.micro_batch_size, text);
   };
-  const auto [size, text] = settled("auto");
+  const auto [size, text] = resolved("auto");
   EXPECT_EQ(size, 7);
   EXPECT_THAT(text, AllOf(HasSubstr("training.micro_batch_size = auto: 7, as "), HasSubstr("step-00000004 has it")));
-  EXPECT_EQ(settled((folder.path() / "step-00000002").string()).first, 6);
-  EXPECT_EQ(settled(folder.path().string()).first, 7);
-  EXPECT_EQ(settled("none").first, 1);
+  EXPECT_EQ(resolved((folder.path() / "step-00000002").string()).first, 6);
+  EXPECT_EQ(resolved(folder.path().string()).first, 7);
+  EXPECT_EQ(resolved("none").first, 1);
   // If no run has written yet, there is nothing to keep.
   Workload first = open_workload(recipe_of(
       {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()}));
-  EXPECT_THAT(settle_micro_batch(first, 2, {}), IsEmpty());
+  EXPECT_THAT(resolve_micro_batch(first, 2, {}), IsEmpty());
 }
 
 }  // namespace

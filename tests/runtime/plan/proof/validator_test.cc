@@ -163,12 +163,12 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
 
 // The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.
 TEST_P(Mutation, TasksWithoutAUnitAreTheBorder) {
-  int border = 0;
+  int boundary = 0;
   for (const Task& task : plan_.tasks) {
-    EXPECT_EQ(task.border, task.unit < 0) << name_of(task, *case_.model);
-    border += task.border ? 1 : 0;
+    EXPECT_EQ(task.boundary, task.unit < 0) << name_of(task, *case_.model);
+    boundary += task.boundary ? 1 : 0;
   }
-  EXPECT_GE(border, 3);
+  EXPECT_GE(boundary, 3);
 }
 
 // A difference in any field that a collective takes from its task changes the hash, even if all else is equal.

@@ -93,7 +93,7 @@ TEST_F(WrittenRecipes, SurviveARoundTripForAllFamiliesAndObjectives) {
       const fs::path report = folder.path() / family / (std::string(objective) + problem);
       const auto job_of = [](const Recipe& recipe) {
         Workload workload = open_workload(recipe);
-        (void)settle(workload, false);
+        (void)resolve_workload(workload, false);
         return make_job(workload, 1, capacity_of(recipe.memory, 1));
       };
       Job job;

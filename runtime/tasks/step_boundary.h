@@ -10,15 +10,15 @@
 #include "runtime/memory/storage.h"
 #include "runtime/plan/draft.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/site.h"
+#include "runtime/tasks/task_context.h"
 
 namespace strata::runtime {
 
 // The tasks of the host's lane, between two steps. They work on the plan's host_control, which is host memory on every
 // device, and the issuing thread runs them. The constructor's arguments must outlive it.
-class Border {
+class StepBoundary {
  public:
-  Border(const StepPlan& plan, const models::Model& model, const Storage& storage);
+  StepBoundary(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
   // carry: copies the scalars of the previous step, if it left an update, before this step's overwrite them.
   static void add_carry(Draft& draft);
@@ -75,10 +75,10 @@ class Saver {
 // Reads a unit's state for a checkpoint, if one begins in the step.
 struct Save {
   int unit;
-  Written staging;  // host memory through which all state passes
+  OutputBuffer staging;  // host memory through which all state passes
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 // Makes the checkpoint durable.
@@ -86,7 +86,7 @@ struct Publish {
   int staging;
 
   void add(Draft& draft) const;
-  static void run(Site& site, const Task& task, device::Lane& lane);
+  static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
 }  // namespace strata::runtime

@@ -1,4 +1,4 @@
-#include "runtime/tasks/border.h"
+#include "runtime/tasks/step_boundary.h"
 
 #include <gtest/gtest.h>
 
@@ -30,12 +30,12 @@ void expect_uses(const Task& task, std::initializer_list<Expected> uses) {
   }
 }
 
-TEST(BorderTask, HostTasksDeclareTheirUses) {
+TEST(StepBoundaryTest, HostTasksDeclareTheirUses) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  Border::add_carry(run.draft);
-  Border::add_write(run.draft);
-  Border::add_read(run.draft);
+  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_write(run.draft);
+  StepBoundary::add_read(run.draft);
   const ControlBuffers& control = run.draft.plan.host_control;
   const auto& tasks = run.draft.plan.tasks;
   for (const Task& task : tasks) {
@@ -59,79 +59,79 @@ TEST(BorderTask, HostTasksDeclareTheirUses) {
 }
 
 // The step starts from any old contents, including counts of non-finite units.
-TEST(BorderTask, WriteStartsAStepAfresh) {
+TEST(StepBoundaryTest, WriteStartsAStepAfresh) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
-  Border::add_write(run.draft);
+  StepBoundary::add_write(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   const ControlBuffers& control = run.draft.plan.control;
   for (const int buffer : {control.state, control.losses, control.squares})
     std::memset(run.bytes(buffer).data(), 0x5a, run.bytes(buffer).size());
-  border.set({.seed = 11, .learning_rate = 0.5f}, 3);
-  border.run(run.task());
-  EXPECT_EQ(border.state().scalars.seed, 11u);
-  EXPECT_EQ(border.state().scalars.learning_rate, 0.5f);
-  EXPECT_EQ(border.state().scalars.skip, 0u);
-  EXPECT_EQ(border.state().requests, 3u);
-  EXPECT_EQ(border.state().result.loss_sum, 0);
-  EXPECT_EQ(border.losses().loss.round(), 0);
-  for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(border.losses().nonfinite()[unit], 0u);
+  boundary.set({.seed = 11, .learning_rate = 0.5f}, 3);
+  boundary.run(run.task());
+  EXPECT_EQ(boundary.state().scalars.seed, 11u);
+  EXPECT_EQ(boundary.state().scalars.learning_rate, 0.5f);
+  EXPECT_EQ(boundary.state().scalars.skip, 0u);
+  EXPECT_EQ(boundary.state().requests, 3u);
+  EXPECT_EQ(boundary.state().result.loss_sum, 0);
+  EXPECT_EQ(boundary.losses().loss.round(), 0);
+  for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(boundary.losses().nonfinite()[unit], 0u);
   EXPECT_EQ(run.squares().squares.round(), 0);
 }
 
 // The previous step's decisions are kept apart from the next step's.
-TEST(BorderTask, CarryKeepsThePreviousStepsScalars) {
+TEST(StepBoundaryTest, CarryKeepsThePreviousStepsScalars) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  Border::add_carry(run.draft);
-  Border::add_write(run.draft);
+  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_write(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   run.state().scalars = {.learning_rate = 0.25f, .gradient_factor = 2, .skip = 1};
-  border.set({.learning_rate = 0.125f}, 0);
-  for (const Task& task : run.draft.plan.tasks) border.run(task);
+  boundary.set({.learning_rate = 0.125f}, 0);
+  for (const Task& task : run.draft.plan.tasks) boundary.run(task);
   const auto& pending = run.as<device::StepScalars>(run.draft.plan.control.pending)[0];
   EXPECT_EQ(pending.learning_rate, 0.25f);
   EXPECT_EQ(pending.gradient_factor, 2.0f);
   EXPECT_EQ(pending.skip, 1u);
-  EXPECT_EQ(border.state().scalars.learning_rate, 0.125f);
+  EXPECT_EQ(boundary.state().scalars.learning_rate, 0.125f);
 }
 
-TEST(BorderTask, ReadReturnsTheStepsResult) {
+TEST(StepBoundaryTest, ReadReturnsTheStepsResult) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
-  Border::add_read(run.draft);
+  StepBoundary::add_read(run.draft);
   run.place();
-  Border border(run.draft.plan, run.draft.model, run.storage());
+  StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   run.state().result.loss_sum = 7;
   run.losses().loss.add(3);
-  border.set({.seed = 5}, 1);
-  border.run(run.task());
-  EXPECT_EQ(border.state().result.loss_sum, 7);
-  EXPECT_EQ(border.losses().loss.round(), 3);
-  EXPECT_EQ(border.state().scalars.seed, 0u) << "of the next step, which has not begun";
+  boundary.set({.seed = 5}, 1);
+  boundary.run(run.task());
+  EXPECT_EQ(boundary.state().result.loss_sum, 7);
+  EXPECT_EQ(boundary.losses().loss.round(), 3);
+  EXPECT_EQ(boundary.state().scalars.seed, 0u) << "of the next step, which has not begun";
 }
 
-TEST(BorderTask, NamesTheFirstUnitThatIsNotFinite) {
+TEST(StepBoundaryTest, NamesTheFirstUnitThatIsNotFinite) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();
-  const Border border(run.draft.plan, run.draft.model, run.storage());
-  EXPECT_EQ(border.first_nonfinite_unit(), -1);
+  const StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
+  EXPECT_EQ(boundary.first_nonfinite_unit(), -1);
   run.losses().nonfinite()[4] = 1;
-  EXPECT_EQ(border.first_nonfinite_unit(), 4);
+  EXPECT_EQ(boundary.first_nonfinite_unit(), 4);
   run.losses().nonfinite()[2] = 7;
-  EXPECT_EQ(border.first_nonfinite_unit(), 2);
+  EXPECT_EQ(boundary.first_nonfinite_unit(), 2);
 }
 
-TEST(BorderTask, MicroBatchesFollowEachOther) {
+TEST(StepBoundaryTest, MicroBatchesFollowEachOther) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();
-  const Border border(run.draft.plan, run.draft.model, run.storage());
+  const StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());
   const std::byte* const memory = run.bytes(run.draft.plan.control.batch).data();
-  const models::BatchRows first = border.batch(0), second = border.batch(1);
+  const models::BatchRows first = boundary.batch(0), second = boundary.batch(1);
   EXPECT_EQ(first.tokens.size(), kFakeTokens);
   EXPECT_EQ(reinterpret_cast<const std::byte*>(first.tokens.data()), memory);
   EXPECT_EQ(reinterpret_cast<const std::byte*>(second.tokens.data()), memory + c.model->batch.bytes());
@@ -142,13 +142,13 @@ using device::DType;
 // The places of unit 2's state, and the staging memory of a checkpoint.
 struct Saving {
   explicit Saving(DType dtype) : c(make_case(small(false), 1, 1, 0, dtype, false, false, 1, {})), run(c.request) {
-    Home& home = run.draft.plan.homes[2];
-    home.parameters = run.add_buffer(4096);
-    if (dtype != DType::fp32) home.master = run.add_buffer(4096);
-    home.moment1 = run.add_buffer(4096, Tier::host);
+    StateBuffers& buffers = run.draft.plan.state_buffers[2];
+    buffers.parameters = run.add_buffer(4096);
+    if (dtype != DType::fp32) buffers.master = run.add_buffer(4096);
+    buffers.moment1 = run.add_buffer(4096, Tier::host);
     staging = run.add_buffer(4096, Tier::host);
   }
-  const Home& home() const { return run.draft.home(2); }
+  const StateBuffers& buffers() const { return run.draft.state_buffers(2); }
 
   PlanCase c;
   TaskRun run;
@@ -160,7 +160,7 @@ TEST(SaveTask, ReadsTheUnitsState) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool second_moment : {false, true}) {
       Saving s(dtype);
-      if (second_moment) s.run.draft.plan.homes[2].moment2 = s.run.add_buffer(4096);
+      if (second_moment) s.run.draft.plan.state_buffers[2].moment2 = s.run.add_buffer(4096);
       Save{2, {s.staging, false}}.add(s.run.draft);
       const Task& task = s.run.task();
       EXPECT_EQ(task.kind, TaskKind::save);
@@ -170,10 +170,10 @@ TEST(SaveTask, ReadsTheUnitsState) {
       EXPECT_EQ(task.uses.size(), second_moment ? 4u : 3u);
       EXPECT_EQ(use_of(task, Role::staging).buffer, s.staging);
       EXPECT_EQ(use_of(task, Role::staging).access, Access::update);
-      EXPECT_EQ(use_of(task, Role::master).buffer, dtype == DType::fp32 ? s.home().parameters : s.home().master)
+      EXPECT_EQ(use_of(task, Role::master).buffer, dtype == DType::fp32 ? s.buffers().parameters : s.buffers().master)
           << "in fp32 the parameters are the master";
-      EXPECT_EQ(use_of(task, Role::moment1).buffer, s.home().moment1);
-      EXPECT_EQ(task.buffer(Role::moment2), s.home().moment2);
+      EXPECT_EQ(use_of(task, Role::moment1).buffer, s.buffers().moment1);
+      EXPECT_EQ(task.buffer(Role::moment2), s.buffers().moment2);
       for (const Use& use : task.uses) EXPECT_EQ(use.access == Access::read, use.role != Role::staging);
     }
 }
@@ -210,7 +210,7 @@ TEST(SaveTask, NotifiesTheSaver) {
   Publish{s.staging}.add(s.run.draft);
   s.run.place();
   Recorder saver;
-  s.run.site->saver = &saver;
+  s.run.context->saver = &saver;
   s.run.run(0);
   s.run.run(1);
   EXPECT_EQ(saver.told, (std::vector<std::string>{"save 2", "publish"}));

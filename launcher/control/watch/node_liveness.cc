@@ -1,4 +1,4 @@
-#include "launcher/control/watch/node_life.h"
+#include "launcher/control/watch/node_liveness.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,28 +13,28 @@ constexpr double kSilentNode = 5;
 
 }  // namespace
 
-bool NodeLife::is_known() const {
+bool NodeLiveness::is_known() const {
   return state_ == State::present || state_ == State::broken || state_ == State::lost;
 }
 
-void NodeLife::hear(double now) {
+void NodeLiveness::record_contact(double now) {
   if (const double silence = now - heard_; is_known() && silence >= kSilentNode) silence_ = std::max(silence_, silence);
   heard_ = now;
   if (state_ != State::lost && state_ != State::left) state_ = State::present;
 }
 
-void NodeLife::lose_connection(double now) {
+void NodeLiveness::lose_connection(double now) {
   if (state_ != State::present || now - heard_ >= kBroken) return;
   state_ = State::broken;
   broke_ = now;
 }
 
-void NodeLife::resume(double now) {
+void NodeLiveness::resume(double now) {
   heard_ = now;
   if (state_ == State::broken) state_ = State::present;
 }
 
-NodeLife::Change NodeLife::look(double now, double timeout) {
+NodeLiveness::Change NodeLiveness::look(double now, double timeout) {
   const bool silent = timeout > 0 && now - heard_ >= timeout;
   if (state_ == State::unreached && silent) {
     state_ = State::unreachable;
@@ -47,7 +47,7 @@ NodeLife::Change NodeLife::look(double now, double timeout) {
   return silent ? Change::silent : Change::ended;
 }
 
-double NodeLife::take_silence() {
+double NodeLiveness::take_silence() {
   const double silence = std::exchange(silence_, 0);
   return state_ == State::lost || state_ == State::left ? 0 : silence;
 }

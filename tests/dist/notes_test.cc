@@ -22,9 +22,9 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return out;
 }
 
-class Remarks : public testing::Test {
+class Notes : public testing::Test {
  protected:
-  Remarks() {
+  Notes() {
     const Outcome trained = run(run_.train({"checkpoint.dir=" + run_.file("c"), "training.max_steps=1"}));
     EXPECT_EQ(trained.code, 0) << trained.all();
     EXPECT_EQ(run({kStrata, "export", run_.file("c"), "-o", model_}).code, 0);
@@ -49,7 +49,7 @@ class Remarks : public testing::Test {
   std::string model_ = run_.file("m");
 };
 
-TEST_F(Remarks, EachCommandPrintsThemOnce) {
+TEST_F(Notes, EachCommandPrintsThemOnce) {
   const std::string tokens = run_.file("tokens.bin");
   expect(1, 0, run_.train_stored(model_));
   expect(1, 0, under_mpirun(2, run_.train_stored(model_, {"zero.stage=3"})));

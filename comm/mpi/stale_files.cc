@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path session_place() {
+fs::path session_folder() {
   for (const char* name : {"TMPDIR", "TEMP", "TMP"})
     if (const char* folder = std::getenv(name); folder && *folder) return folder;
   return "/tmp";
@@ -97,19 +97,19 @@ bool remove_session(const fs::path& folder, pid_t process) {
 
 }  // namespace
 
-std::size_t clear_leftovers(SharedPlaces places) {
-  if (places.sessions.empty()) places.sessions = session_place();
+std::size_t remove_stale_files(SharedFolders folders) {
+  if (folders.sessions.empty()) folders.sessions = session_folder();
   std::size_t removed = 0;
   const std::string user = std::to_string(::geteuid());
   for (const std::string& host : own_names()) {
     const std::array<std::string, 2> segments = {"vader_segment." + host + ".", "sm_segment." + host + "."};
-    for (const fs::path& path : entries(places.segments)) {
+    for (const fs::path& path : entries(folders.segments)) {
       const std::string name = path.filename().string();
       if (std::ranges::none_of(segments, [&](const std::string& begin) { return name.starts_with(begin); })) continue;
       if (const UnusedFile unused(path); unused) removed += ::unlink(path.c_str()) == 0;
     }
     // Open MPI 4 has one folder per user, with a folder for each mpirun (pid.N) and each daemon (jf.N).
-    const fs::path all = places.sessions / ("ompi." + host + "." + user);
+    const fs::path all = folders.sessions / ("ompi." + host + "." + user);
     if (is_own(all, S_IFDIR)) {
       for (const fs::path& path : entries(all)) {
         const std::string name = path.filename().string();
@@ -122,7 +122,7 @@ std::size_t clear_leftovers(SharedPlaces places) {
     // Open MPI 5 names its folders TOOL.HOST.PROCESS.USER.
     for (const std::string_view tool : {"prterun", "prte", "prted"}) {
       const std::string begin = std::string(tool) + "." + host + ".";
-      for (const fs::path& path : entries(places.sessions))
+      for (const fs::path& path : entries(folders.sessions))
         if (const std::string name = path.filename().string(); name.starts_with(begin) && name.ends_with("." + user))
           if (const pid_t process = number_in(std::string_view(name).substr(begin.size())); process > 0)
             removed += remove_session(path, process);

@@ -9,11 +9,11 @@ namespace strata::runtime {
 
 // The tasks at the boundary between two steps: what the host writes before a step and reads after it, the copies of
 // both on a GPU, and what a checkpoint reads of the state that the previous step left.
-class BorderTasks {
+class BoundaryTasks {
  public:
   // Adds the host's copies of the plan's control buffers on a GPU (host_control), and the staging buffer of
   // checkpoints.
-  explicit BorderTasks(Draft& draft);
+  explicit BoundaryTasks(Draft& draft);
 
   // Adds a checkpoint's tasks, if the run writes any.
   void save_state();

@@ -18,19 +18,19 @@ namespace strata::launcher::control {
 //
 //   * Only if it broke within 3 s of the newest word: then it ended together with the process, or the node connects
 //     again. A connection that breaks later was cut by the network, and the timeout decides.
-class NodeLife {
+class NodeLiveness {
  public:
   enum class State : std::uint8_t { unreached, unreachable, present, broken, lost, left };
   enum class Change : std::uint8_t { none, unreachable, silent, ended };
 
-  explicit NodeLife(double now, State state = State::unreached) : state_(state), heard_(now) {}
+  explicit NodeLiveness(double now, State state = State::unreached) : state_(state), heard_(now) {}
 
   State state() const { return state_; }
   // Whether the node has been heard from since the start and has not left.
   bool is_known() const;
   double heard() const { return heard_; }
 
-  void hear(double now);
+  void record_contact(double now);
   void leave() { state_ = State::left; }
   void lose_connection(double now);
   // Called if the caller was itself stopped until now and received nothing; silence counts from here.

@@ -1,4 +1,4 @@
-#include "launcher/answerer.h"
+#include "launcher/reply_generator.h"
 
 #include <fmt/format.h>
 
@@ -53,10 +53,12 @@ bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capa
 
 }  // namespace
 
-Answerer::Answerer(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads)
+ReplyGenerator::ReplyGenerator(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world,
+                               int threads)
     : options_(options), folder_(folder), world_(world), threads_(threads) {}
 
-void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) {
+void ReplyGenerator::plan(std::size_t positions, const std::vector<std::uint32_t>& prompt,
+                          const text::Tokenizer* tokenizer) {
   const bool first = !job_;
   generator_.reset();
   read_.clear();
@@ -76,13 +78,13 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   agree(world_, [&] { check(prompt, tokenizer); });
   if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
     say("weights of {}", recipe.model.path->string());
-  if (first && world_.rank() == 0) print_remarks(job_->notes);
+  if (first && world_.rank() == 0) print_notes(job_->notes);
   weights_ = runtime::first_weights(*job_, world_, threads_, note);
   const auto algorithms = runtime::agree_on_algorithms(*job_, world_, note);
   generator_.emplace(*job_, world_, threads_, *weights_, algorithms);
 }
 
-void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) const {
+void ReplyGenerator::check(const std::vector<std::uint32_t>& prompt, const text::Tokenizer* tokenizer) const {
   const runtime::Recipe& recipe = job_->recipe;
   if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens;
       recipe.data.seq_len < wanted)
@@ -97,8 +99,8 @@ void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Token
            job_->model->vocabulary);
 }
 
-Generated Answerer::answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
-                           const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
+Generated ReplyGenerator::answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
+                                 const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
   const std::size_t wanted = prompt.size() + static_cast<std::size_t>(options_.max_new_tokens);
   const bool continues = generator_ && generator_->capacity() >= wanted && read_.size() < prompt.size() &&
                          std::equal(read_.begin(), read_.end(), prompt.begin());

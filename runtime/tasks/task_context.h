@@ -1,8 +1,8 @@
 #pragma once
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
 // cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
-// norm.h for gradients, then update.h, copy.h for copies between tiers, and border.h for the host's tasks and
-// checkpoints. A Site (here) is the context in which a rank's tasks run.
+// norm.h for gradients, then update.h, copy.h for copies between tiers, and step_boundary.h for the host's tasks and
+// checkpoints. TaskContext is what all tasks of a rank work with.
 
 #include <cstddef>
 #include <vector>
@@ -27,16 +27,16 @@ struct Communicators {
   comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused if there is one stage
 };
 
-// The context in which a rank's tasks run. Each kind of task is a struct of this folder: its members name the operands,
+// What all tasks of a rank work with. Each kind of task is a struct of this folder: its members name the operands,
 // add() records the task's uses and cost in a plan being written, and run() queues the work in the task's lane. That
-// work may run after run() has returned, so the site must outlive it.
-struct Site {
+// work may run after run() has returned, so the context must outlive it.
+struct TaskContext {
   const StepPlan& plan;
   const models::Model& model;
   device::Optimizer optimizer;
   Coordinates rank;
   Storage& storage;
-  Communicators over;
+  Communicators communicators;
 
   Saver* saver = nullptr;  // for the checkpoint that is being written
   // For a step that generates: its rows, and the position of the first; otherwise no rows.

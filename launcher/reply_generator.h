@@ -26,11 +26,11 @@ struct Generated {
 
 // Generates answers to one prompt after another. If a prompt continues the previous sequence, only its new part is
 // read. Every rank makes the same calls. The constructor's arguments must outlive it.
-class Answerer {
+class ReplyGenerator {
  public:
   using Emit = std::function<void(std::uint32_t token)>;
   // threads: this rank's, unless --set overrides them.
-  Answerer(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads);
+  ReplyGenerator(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads);
 
   // Generates at most --max-new-tokens tokens after the prompt (not empty), or up to one of `ends`. tokenizer: for
   // messages; may be null. Throws AgreedError and Error, as planning and running do.

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class Leftovers : public testing::Test {
+class StaleFiles : public testing::Test {
  protected:
   fs::path segment(const std::string& name) const { return folder_.write("shm/" + name, "bytes"); }
   std::string own(const std::string& kind, const std::string& rest) const {
@@ -33,7 +33,7 @@ class Leftovers : public testing::Test {
         out.insert(entry.path().filename().string());
     return out;
   }
-  std::size_t clear() const { return clear_leftovers({folder_.path() / "shm", folder_.path() / "tmp"}); }
+  std::size_t clear() const { return remove_stale_files({folder_.path() / "shm", folder_.path() / "tmp"}); }
   // The process ID of a process that has ended.
   static std::string ended_process() {
     const pid_t child = fork();
@@ -45,14 +45,14 @@ class Leftovers : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-TEST_F(Leftovers, UnusedSegmentsAreRemoved) {
+TEST_F(StaleFiles, UnusedSegmentsAreRemoved) {
   segment(own("vader_segment", "0.2de10001.0"));
   segment(own("sm_segment", "1000.5.1"));
   EXPECT_EQ(clear(), 2U);
   EXPECT_THAT(there("shm"), IsEmpty());
 }
 
-TEST_F(Leftovers, SegmentsInUseStay) {
+TEST_F(StaleFiles, SegmentsInUseStay) {
   const std::string open_one = own("vader_segment", "0.1.0"), mapped_one = own("vader_segment", "0.1.1");
   const Descriptor open_file(open(segment(open_one).c_str(), O_RDWR | O_CLOEXEC));
   void* mapped = nullptr;
@@ -67,7 +67,7 @@ TEST_F(Leftovers, SegmentsInUseStay) {
   EXPECT_THAT(there("shm"), ElementsAre(open_one));
 }
 
-TEST_F(Leftovers, FilesOfOtherUsersStay) {
+TEST_F(StaleFiles, FilesOfOtherUsersStay) {
   const auto mine = folder_.write("mine", "precious");
   const std::set<std::string> names = {"vader_segment.elsewhere.0.1.0", "vader_segment", own("other_segment", "0.1.0"),
                                        own("vader_segment", "0.1.link"), own("sm_segment", "0.1.folder")};
@@ -87,7 +87,7 @@ TEST_F(Leftovers, FilesOfOtherUsersStay) {
   EXPECT_EQ(folder_.read("mine"), "precious");
 }
 
-TEST_F(Leftovers, SessionFoldersOfEndedRunsAreRemoved) {
+TEST_F(StaleFiles, SessionFoldersOfEndedRunsAreRemoved) {
   const std::string ended = ended_process();
   folder_.write(sessions() + "/pid." + ended + "/contact.txt", "");
   folder_.write(sessions() + "/pid." + ended + "/pmix_dstor/lock", "");
@@ -97,7 +97,7 @@ TEST_F(Leftovers, SessionFoldersOfEndedRunsAreRemoved) {
   EXPECT_THAT(there("tmp"), IsEmpty());
 }
 
-TEST_F(Leftovers, SessionFoldersOfOtherUsersAndOfActiveRunsStay) {
+TEST_F(StaleFiles, SessionFoldersOfOtherUsersAndOfActiveRunsStay) {
   const std::string ended = ended_process(), running = std::to_string(getpid()), user = std::to_string(geteuid());
   folder_.write(sessions() + "/pid." + running + "/contact.txt", "");
   const auto held = folder_.write(sessions() + "/pid." + ended + "/lock", "");

@@ -10,7 +10,7 @@ namespace strata::text {
 // stands alone between two letters; 0 if there is none. ascii: only ASCII letters. Otherwise also letters of scripts
 // whose blocks have long been full, so that every Unicode table agrees on them, that no normalization form changes, and
 // that no adjoining mark turns into others.
-std::size_t last_border(std::string_view text, std::size_t limit, std::string_view separators, bool ascii);
+std::size_t last_word_boundary(std::string_view text, std::size_t limit, std::string_view separators, bool ascii);
 
 // SentencePiece's mark for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";

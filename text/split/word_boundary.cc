@@ -1,4 +1,4 @@
-#include "text/split/border.h"
+#include "text/split/word_boundary.h"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ std::size_t valid_character(std::string_view text) {
 
 }  // namespace
 
-std::size_t last_border(std::string_view text, std::size_t limit, std::string_view separators, bool ascii) {
+std::size_t last_word_boundary(std::string_view text, std::size_t limit, std::string_view separators, bool ascii) {
   for (std::size_t at = std::min(limit, text.size()); at-- > 1;) {
     if (separators.find(text[at]) == std::string_view::npos || at + 1 >= text.size()) continue;
     std::size_t begin = at - 1;

@@ -13,9 +13,9 @@ namespace strata::runtime {
 namespace {
 
 // A run of five steps with evaluations after the second and the fourth, and checkpoints after the last three.
-class PlannedBeginning : public testing::Test {
+class PredictStart : public testing::Test {
  protected:
-  PlannedBeginning() {
+  PredictStart() {
     std::filesystem::copy(run_.folder().path() / "tokens.bin", run_.folder().path() / "validation.bin");
     run_.run(1, sets(), 5, {3, 4, 5});
   }
@@ -26,11 +26,11 @@ class PlannedBeginning : public testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return run_.sets(1, all);
   }
-  Beginning beginning(const std::vector<std::string>& more = {}) const {
-    return planned_beginning(load_recipe(std::nullopt, sets(more)), 2);
+  StartPoint start(const std::vector<std::string>& more = {}) const {
+    return predict_start(load_recipe(std::nullopt, sets(more)), 2);
   }
   bool comes(const std::vector<std::string>& more = {}) const {
-    return comes_to_evaluation(load_recipe(std::nullopt, sets(more)), beginning(more));
+    return will_evaluate(load_recipe(std::nullopt, sets(more)), start(more));
   }
   void damage(int step) const {
     const std::string file = fmt::format("checkpoints/step-{:08}/rank-00000-of-00001.safetensors", step);
@@ -41,13 +41,13 @@ class PlannedBeginning : public testing::Test {
   SavedRun run_;
 };
 
-TEST_F(PlannedBeginning, FollowsTheNewestCheckpoint) {
-  EXPECT_EQ(beginning().step, 5);
+TEST_F(PredictStart, FollowsTheNewestCheckpoint) {
+  EXPECT_EQ(start().step, 5);
   EXPECT_FALSE(comes()) << "no evaluation is left";
   EXPECT_TRUE(comes({"training.max_steps=6"}));
   EXPECT_TRUE(comes({"checkpoint.resume=none"}));
   const std::string fourth = "checkpoint.resume=" + (run_.checkpoints() / "step-00000004").string();
-  EXPECT_TRUE(beginning({fourth}).evaluated);
+  EXPECT_TRUE(start({fourth}).evaluated);
   EXPECT_FALSE(comes({fourth}));
   // With another measure, the evaluation is repeated.
   EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
@@ -60,23 +60,23 @@ TEST_F(PlannedBeginning, FollowsTheNewestCheckpoint) {
 }
 
 // The run finds the damage when it reads the checkpoint, and resumes from an older one.
-TEST_F(PlannedBeginning, FollowsACompleteCheckpoint) {
+TEST_F(PredictStart, FollowsACompleteCheckpoint) {
   damage(5);
-  EXPECT_EQ(beginning().step, 4);
+  EXPECT_EQ(start().step, 4);
   EXPECT_FALSE(comes()) << "the fourth step's evaluation is done";
   damage(4);
-  EXPECT_EQ(beginning().step, 3);
+  EXPECT_EQ(start().step, 3);
   EXPECT_TRUE(comes());
 }
 
-TEST_F(PlannedBeginning, ExhaustedPatienceDoesNotChangeThePlan) {
+TEST_F(PredictStart, ExhaustedPatienceDoesNotChangeThePlan) {
   const std::vector<std::string> patient = {"evaluation.patience=1", "evaluation.greater_is_better=false"};
   std::filesystem::remove_all(run_.checkpoints());
   run_.run(1, sets({"checkpoint.resume=none", patient[0], patient[1]}), 5, {4});
   EXPECT_TRUE(comes(patient));
 }
 
-TEST_F(PlannedBeginning, UsesTheCheckpointsShardsByDefault) {
+TEST_F(PredictStart, UsesTheCheckpointsShardsByDefault) {
   Recipe recipe = load_recipe(std::nullopt, sets());
   EXPECT_EQ(resumed_shards(recipe), 1);
   EXPECT_EQ(take_shards(recipe, 1), "");

@@ -13,9 +13,9 @@
 namespace strata::runtime {
 namespace {
 
-// The beginning of a run that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
+// Where a run starts that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
 // is the usual one.
-Beginning after(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash) {
+StartPoint after(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash) {
   std::optional<Best> best = manifest.progress.best;
   if (!same_measure(manifest, recipe, validation_hash)) best.reset();
   const std::int64_t patience = recipe.evaluation.patience;
@@ -25,20 +25,20 @@ Beginning after(const Manifest& manifest, const Recipe& recipe, const std::strin
 
 }  // namespace
 
-Beginning planned_beginning(const Recipe& recipe, int threads) {
+StartPoint predict_start(const Recipe& recipe, int threads) {
   if (!recipe.evaluation.asked()) return {};
   try {
     const ResumeChoice choice = checkpoints_to_resume(recipe.checkpoint);
     struct Candidate {
       const FoundCheckpoint* found;
-      Beginning from;
+      StartPoint from;
     };
     const std::string validation = choice.found.empty() ? "" : validation_hash(recipe.data);
     std::vector<Candidate> all;
     for (const FoundCheckpoint& found : choice.found)
       if (found.damage.empty()) all.push_back({&found, after(read_manifest(found.path), recipe, validation)});
     while (!all.empty()) {
-      const auto evaluates = [&](const Candidate& c) { return comes_to_evaluation(recipe, c.from); };
+      const auto evaluates = [&](const Candidate& c) { return will_evaluate(recipe, c.from); };
       const Candidate newest = all.front();
       if (evaluates(newest) || std::none_of(all.begin(), all.end(), evaluates)) return newest.from;
       try {

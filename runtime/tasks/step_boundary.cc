@@ -1,4 +1,4 @@
-#include "runtime/tasks/border.h"
+#include "runtime/tasks/step_boundary.h"
 
 #include <cstring>
 
@@ -6,10 +6,10 @@
 
 namespace strata::runtime {
 
-Border::Border(const StepPlan& plan, const models::Model& model, const Storage& storage)
+StepBoundary::StepBoundary(const StepPlan& plan, const models::Model& model, const Storage& storage)
     : plan_(plan), control_(plan.host_control), model_(model), storage_(storage) {}
 
-void Border::add_carry(Draft& draft) {
+void StepBoundary::add_carry(Draft& draft) {
   const ControlBuffers& control = draft.plan.host_control;
   Task& carry = draft.add_task(TaskKind::carry, LaneId::host, -1);
   carry.when = When::pending;
@@ -17,7 +17,7 @@ void Border::add_carry(Draft& draft) {
   Draft::use(carry, control.pending, Role::pending, Access::write);
 }
 
-void Border::add_write(Draft& draft) {
+void StepBoundary::add_write(Draft& draft) {
   const ControlBuffers& control = draft.plan.host_control;
   Task& write = draft.add_task(TaskKind::host_write, LaneId::host, -1);
   Draft::use(write, control.batch, Role::batch, Access::write);
@@ -26,7 +26,7 @@ void Border::add_write(Draft& draft) {
   Draft::use_if_any(write, control.squares, Role::squares, Access::write);
 }
 
-void Border::add_read(Draft& draft) {
+void StepBoundary::add_read(Draft& draft) {
   const ControlBuffers& control = draft.plan.host_control;
   Task& read = draft.add_task(TaskKind::host_read, LaneId::host, -1);
   Draft::use(read, control.batch, Role::batch, Access::update);
@@ -35,7 +35,7 @@ void Border::add_read(Draft& draft) {
   Draft::use_if_any(read, control.scores, Role::scores, Access::read);
 }
 
-void Border::run(const Task& task) {
+void StepBoundary::run(const Task& task) {
   auto* state = at<StepState>(control_.state);
   if (task.kind == TaskKind::carry) *at<device::StepScalars>(control_.pending) = state->scalars;
   if (task.kind != TaskKind::host_write) return;
@@ -46,39 +46,39 @@ void Border::run(const Task& task) {
   if (control_.squares >= 0) *at<SquareState>(control_.squares) = SquareState{};
 }
 
-models::BatchRows Border::batch(int micro_batch) const {
+models::BatchRows StepBoundary::batch(int micro_batch) const {
   const auto g = static_cast<std::size_t>(micro_batch);
   const std::size_t bytes = model_.batch.bytes();
   STRATA_CHECK_LE((g + 1) * bytes, plan_.buffers[static_cast<std::size_t>(control_.batch)].bytes);
   return model_.batch.rows(at<std::byte>(control_.batch) + g * bytes);
 }
 
-int Border::first_nonfinite_unit() const {
+int StepBoundary::first_nonfinite_unit() const {
   const std::uint64_t* const counts = losses().nonfinite();
   for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
     if (counts[unit]) return static_cast<int>(unit);
   return -1;
 }
 
-void Border::set(const device::StepScalars& scalars, std::uint64_t requests) {
+void StepBoundary::set(const device::StepScalars& scalars, std::uint64_t requests) {
   scalars_ = scalars;
   requests_ = requests;
 }
 
 void Save::add(Draft& draft) const {
-  const Home& home = draft.home(unit);
+  const StateBuffers& buffers = draft.state_buffers(unit);
   Task& task = draft.add_task(TaskKind::save, LaneId::checkpoint, unit);
   task.when = When::checkpoint;
   Draft::use(task, staging, Role::staging);
-  Draft::use_if_any(task, draft.fp32() ? home.parameters : home.master, Role::master, Access::read);
-  Draft::use_if_any(task, home.frozen, Role::frozen, Access::read);
-  Draft::use_if_any(task, home.quantised, Role::quantised, Access::read);
-  Draft::use_if_any(task, home.moment1, Role::moment1, Access::read);
-  Draft::use_if_any(task, home.moment2, Role::moment2, Access::read);
+  Draft::use_if_any(task, draft.fp32() ? buffers.parameters : buffers.master, Role::master, Access::read);
+  Draft::use_if_any(task, buffers.frozen, Role::frozen, Access::read);
+  Draft::use_if_any(task, buffers.quantised, Role::quantised, Access::read);
+  Draft::use_if_any(task, buffers.moment1, Role::moment1, Access::read);
+  Draft::use_if_any(task, buffers.moment2, Role::moment2, Access::read);
 }
 
-void Save::run(Site& site, const Task& task, device::Lane& lane) {
-  site.saver->save(lane, static_cast<std::size_t>(task.unit));
+void Save::run(TaskContext& context, const Task& task, device::Lane& lane) {
+  context.saver->save(lane, static_cast<std::size_t>(task.unit));
 }
 
 void Publish::add(Draft& draft) const {
@@ -87,8 +87,8 @@ void Publish::add(Draft& draft) const {
   Draft::use(task, staging, Role::staging, Access::update);
 }
 
-void Publish::run(Site& site, const Task&, device::Lane& lane) {
-  site.saver->publish(lane);
+void Publish::run(TaskContext& context, const Task&, device::Lane& lane) {
+  context.saver->publish(lane);
 }
 
 }  // namespace strata::runtime

@@ -1,12 +1,12 @@
-#include "runtime/planner/border_tasks.h"
+#include "runtime/planner/boundary_tasks.h"
 
 #include <fmt/format.h>
 
 #include "base/index.h"
 #include "device/step_scalars.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/border.h"
 #include "runtime/tasks/copy.h"
+#include "runtime/tasks/step_boundary.h"
 
 namespace strata::runtime {
 namespace {
@@ -15,7 +15,7 @@ using Control = ControlBuffers;
 
 }  // namespace
 
-BorderTasks::BorderTasks(Draft& draft) : d_(draft) {
+BoundaryTasks::BoundaryTasks(Draft& draft) : d_(draft) {
   StepPlan& plan = d_.plan;
   plan.host_control = plan.control;
   if (plan.device.kind != device::Kind::cpu)
@@ -30,9 +30,9 @@ BorderTasks::BorderTasks(Draft& draft) : d_(draft) {
     checkpoint_ = d_.add_buffer("checkpoint", Kind::staging, Tier::host, bytes, true);
 }
 
-void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
+void BoundaryTasks::copy(bool up, std::initializer_list<Member> buffers) {
   if (d_.plan.device.kind == device::Kind::cpu) return;
-  Copy copy{.unit = -1, .pairs = {}, .border = true};
+  Copy copy{.unit = -1, .pairs = {}, .boundary = true};
   for (const Member which : buffers) {
     if (d_.plan.control.*which < 0) continue;
     const Slice of_device{d_.plan.control.*which}, of_host{d_.plan.host_control.*which};
@@ -43,22 +43,22 @@ void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
 
 // These tasks come first, so that they may run until the step's first update. In a cyclic plan they may run even
 // longer: a checkpoint begins with a drain, so the next step has no pending update.
-void BorderTasks::save_state() {
+void BoundaryTasks::save_state() {
   if (checkpoint_ < 0) return;
   for (const int unit : d_.plan.own.all())
     Save{.unit = unit, .staging = {.buffer = checkpoint_, .starts = unit == d_.plan.own.first()}}.add(d_);
   Publish{.staging = checkpoint_}.add(d_);
 }
 
-void BorderTasks::begin() {
-  if (d_.plan.cyclic) Border::add_carry(d_);
-  Border::add_write(d_);
+void BoundaryTasks::begin() {
+  if (d_.plan.cyclic) StepBoundary::add_carry(d_);
+  StepBoundary::add_write(d_);
   copy(true, {&Control::batch, &Control::state, &Control::losses, &Control::squares});
 }
 
-void BorderTasks::end() {
+void BoundaryTasks::end() {
   copy(false, {&Control::state, &Control::losses, &Control::scores});
-  Border::add_read(d_);
+  StepBoundary::add_read(d_);
 }
 
 namespace {
