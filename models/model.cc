@@ -247,7 +247,7 @@ double Model::flops_per_token(std::size_t tokens) const {
     const Work forward = unit->whole_work(Pass::forward);
     const Work backward = u < lowest ? Work{} : unit->whole_work(Pass::backward);
     // Unmasked attention is twice the part below the diagonal; backward is counted as twice forward.
-    const double attention = (u < lowest ? 1 : 3) * (bidirectional ? 1 : 2) * forward.attention_flops;
+    const double attention = (backward.attention_flops > 0 ? 3 : 1) * (bidirectional ? 1 : 2) * forward.attention_flops;
     flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
   }
   return flops;

@@ -194,12 +194,16 @@ class Unit {
   std::span<const Part> parts() const { return parts_; }
   // The number of parts, from the first, that a forward without y runs; the others only make y.
   virtual std::size_t saving_parts() const { return parts_.size(); }
+  // The first of the parts that backward runs, from the last down to it, and whether backward reads x. If nothing below
+  // the unit trains, backward may end within it; then dx is not written.
+  virtual std::size_t first_backward_part() const { return 0; }
+  virtual bool input_in_backward() const { return ports_.input; }
 
   // Computes y from x. With an empty y only `saved` is wanted: the call recomputes.
   virtual void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                        device::View saved) const = 0;
   // Computes dx and the gradient of every parameter of the part, rounded to the compute dtype. Writes everything except
-  // the gaps between parameters. dx may be dy.
+  // the gaps between parameters. dx may be dy. x is empty if backward does not read it.
   virtual void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
                         device::ConstView dy, device::View dx, const GradientRange& gradients) const = 0;
 
@@ -360,7 +364,7 @@ class Model {
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   std::size_t trained_parameters() const;
-  // The first unit that trains something: backward ends there. The number of units if none does.
+  // The first unit that trains something: backward ends in it. The number of units if none does.
   std::size_t lowest_trained() const;
   // FLOPs per token of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery
   // et al. 2022). `tokens`: of the RunShape.

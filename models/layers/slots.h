@@ -10,26 +10,39 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
+// What a forward writes for later: activations that it saves for backward, and those that backward does not need, which
+// pass with the call.
+struct Activations {
+  device::View saved, passing;
+};
+
 // A tensor's place inside a larger buffer (what a block saves, or its workspace).
 struct Slot {
   std::size_t offset = 0, size = 0;  // in bytes, in elements
   device::DType dtype = device::DType::fp32;
+  bool passing = false;  // it lies in Activations::passing
 
   device::View of(const device::View& whole) const {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
+  // In backward: of what was saved.
   device::ConstView of(const device::ConstView& whole) const {
+    STRATA_CHECK(!passing);
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
+  device::View of(const Activations& all) const { return of(passing ? all.passing : all.saved); }
 };
 
 // Places tensors one after another, each at the start of a cache line.
 class Slots {
  public:
+  // passing: of activations that only the forward needs.
+  explicit Slots(bool passing = false) : passing_(passing) {}
+
   Slot add(std::size_t size, device::DType dtype) {
-    const Slot slot{bytes_, size, dtype};
+    const Slot slot{bytes_, size, dtype, passing_};
     bytes_ += aligned(size * size_of(dtype));
     return slot;
   }
@@ -38,6 +51,7 @@ class Slots {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  bool passing_;
   std::size_t bytes_ = 0;
 };
 

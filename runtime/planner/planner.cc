@@ -121,13 +121,14 @@ class Builder {
       return run(call);
     }
     const models::Unit& unit = d_.unit(call.unit);
-    const bool saves = call.kind == TaskKind::recompute && !call.wants_output;
-    const int parts = static_cast<int>(saves ? unit.saving_parts() : unit.parts().size());
-    for (int i = 0; i < parts; ++i) {
+    const bool saves = call.kind == TaskKind::recompute && !call.wants_output, back = call.kind == TaskKind::backward;
+    const int first = back ? static_cast<int>(unit.first_backward_part()) : 0;
+    const int end = static_cast<int>(saves ? unit.saving_parts() : unit.parts().size());
+    for (int i = first; i < end; ++i) {
       Call one = call;
-      one.part = call.kind == TaskKind::backward ? parts - 1 - i : i;
-      one.starts = i == 0;
-      one.ends = i + 1 == parts;
+      one.part = back ? first + end - 1 - i : i;
+      one.starts = i == first;
+      one.ends = i + 1 == end;
       one.of_whole = true;
       unpack(one.part, visit);
       run(one);
@@ -263,8 +264,8 @@ class Builder {
     }
     if (const auto& shared = d_.layout(call.unit).shared)
       c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->pool()});
-    if (ports.input && call.starts) input_ = activations_.input_for(call.unit, call.micro_batch);
-    if (ports.input) c.x = input_;
+    if (call.kind == TaskKind::backward ? d_.unit(call.unit).input_in_backward() : ports.input)
+      c.x = call.starts ? (input_ = activations_.input_for(call.unit, call.micro_batch)) : input_;
     c.workspace = workspace_for(call, workspace);
     return c;
   }
@@ -370,7 +371,7 @@ class Builder {
   Fetches fetches_;
   KeptInputs kept_;
   Activations activations_;
-  const int lowest_;  // the lowest unit that trains something: backward ends there
+  const int lowest_;  // the lowest unit that trains something: backward ends in it
   std::optional<BoundaryTasks> boundary_;
   std::vector<int> caches_;           // by unit; -1: none
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added

@@ -79,12 +79,12 @@ class VisitList {
       }
       return;
     }
-    const int parts = parts_of(unit);
+    const int parts = parts_of(unit), first = static_cast<int>(unit_of(unit).first_backward_part());
     for (const int g : micro_batches) {
       if (recompute) add_parts(TaskKind::recompute, unit, g, static_cast<int>(unit_of(unit).saving_parts()), false);
-      for (int part = parts - 1; part >= 0; --part)
+      for (int part = parts - 1; part >= first; --part)
         add(unit, part, needs_parameters)
-            .calls.push_back({TaskKind::backward, unit, g, true, part, part + 1 == parts, part == 0});
+            .calls.push_back({TaskKind::backward, unit, g, true, part, part + 1 == parts, part == first});
     }
   }
 

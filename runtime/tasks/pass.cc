@@ -42,7 +42,8 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   task.part = which.part;
   task.begin = range.begin;
   task.end = range.end;
-  STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
+  const models::Unit& unit = draft.unit(which.unit);
+  STRATA_CHECK_EQ(x >= 0, kind == TaskKind::backward ? unit.input_in_backward() : unit.ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
   const auto use_pool = [&](int buffer, const ElementRange& elements, Role role, bool whole) {
     if (buffer < 0 || (whole && elements.size() == 0)) return;
@@ -129,7 +130,8 @@ std::size_t UnitCall::activations(const TaskContext& context, const Task& task) 
 
 std::pair<std::size_t, std::size_t> UnitCall::parts(const TaskContext& context, const Task& task) {
   if (task.part >= 0) return {index(task.part), index(task.part) + 1};
-  return {0, context.unit(task).parts().size()};
+  const models::Unit& unit = context.unit(task);
+  return {task.kind == TaskKind::backward ? unit.first_backward_part() : 0, unit.parts().size()};
 }
 
 void UnitCall::zero_gaps(const TaskContext& context, const Task& task, Lane& lane, const View& gradients) {

@@ -1,10 +1,17 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "models/adapter.h"
+#include "models/files/config.h"
 #include "models/model.h"
 #include "models/parameter.h"
+#include "tests/models/families/tiny_model.h"
+#include "tests/models/unit_runner.h"
 
 namespace strata::models {
 namespace {
@@ -71,6 +78,129 @@ TEST(FreezeTest, FrozenTensorsHaveNoGradient) {
   const GradientRange gradients{{bytes(trained), 512}, 0};
   EXPECT_TRUE(gradients.sub(256, 4));
   EXPECT_FALSE(gradients.sub(offset_in(PoolKind::frozen, 512), 4));
+}
+
+constexpr std::size_t kEndHidden = 32;
+
+// The last block of a tiny model, of which something is trained.
+struct LastBlock {
+  LastBlock(const std::string& family, const RunShape& run)
+      : model(make_model(Config::parse(testing::tiny(family), "config.json"), run)),
+        unit(*model->units[model->units.size() - 2]),
+        runner(unit, run, kEndHidden, model.get()) {
+    EXPECT_EQ(unit.name(), "block 1");
+    for (testing::Buffer* buffer : {&runner.parameters, &runner.frozen})
+      for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, runner.uniform(0.3));
+  }
+  std::unique_ptr<Model> model;
+  const Unit& unit;
+  testing::UnitRunner runner;
+};
+
+RunShape end_shape(std::size_t shards) {
+  return {.batch = 1, .seq = testing::kSeq, .dtype = device::DType::fp32, .threads = 1, .shards = {0, shards, shards}};
+}
+
+// The gradients of a block in which backward ends are those of the same block if backward goes on below it. Operands
+// are NaN before each call, so an activation that was not kept shows.
+void expect_gradients_as_if_backward_went_on(LastBlock& ends, LastBlock& goes_on) {
+  goes_on.runner.forward();
+  goes_on.runner.backward();
+  const auto gradients = goes_on.runner.gradients.bits();
+  ends.runner.forward();
+  EXPECT_TRUE(ends.runner.y.bits() == goes_on.runner.y.bits());
+  ends.runner.backward();
+  EXPECT_TRUE(ends.runner.gradients.bits() == gradients);
+  for (const bool by_parts : {false, true}) {
+    ends.runner.by_parts = by_parts;
+    ends.runner.recompute();
+    ends.runner.backward(true);
+    EXPECT_TRUE(ends.runner.gradients.bits() == gradients) << "recomputed; part by part: " << by_parts;
+  }
+  const UnitBytes bytes = ends.unit.bytes(), more = goes_on.unit.bytes();
+  EXPECT_LE(bytes.saved, more.saved);
+  EXPECT_LE(bytes.backward_workspace, more.backward_workspace);
+  EXPECT_LE(bytes.saved + bytes.forward_workspace, more.saved + more.forward_workspace) << "what is not kept, passes";
+  std::vector<device::ProductShape> products;
+  ends.unit.list_products(products);
+  double flops = 0;
+  for (const device::ProductShape& s : products)
+    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  const Work forward = ends.unit.work(Pass::forward, ends.unit.all_parts()),
+             backward = ends.unit.work(Pass::backward, ends.unit.all_parts());
+  const bool dora =
+      std::ranges::any_of(ends.unit.linear_layers(), [](const auto& layer) { return layer.low_rank.dora; });
+  if (!dora) {  // its lengths are no products
+    EXPECT_EQ(forward.flops + backward.flops, flops);
+  }
+}
+
+std::string tokens_table(const Model& model) {
+  return model.units[0]->parameters()[0].name;
+}
+
+TEST(FreezeTest, BackwardEndsAtAnyTensorOfABlock) {
+  for (const char* family : {"llama", "qwen3", "gpt2", "modernbert", "bert"})
+    for (const std::size_t shards : {1u, 2u}) {
+      const auto all = make_model(Config::parse(testing::tiny(family), "config.json"), end_shape(shards));
+      const auto block = all->units[all->units.size() - 2]->parameters();
+      for (std::size_t first = 0; first < block.size(); ++first)
+        for (const std::size_t last : {first, block.size() - 1}) {
+          SCOPED_TRACE(fmt::format("{}, {} shards: {} to {}", family, shards, block[first].name, block[last].name));
+          RunShape run = end_shape(shards);
+          for (const auto& unit : all->units)
+            for (const Parameter& p : unit->parameters())
+              if (std::none_of(block.begin() + static_cast<std::ptrdiff_t>(first),
+                               block.begin() + static_cast<std::ptrdiff_t>(last) + 1,
+                               [&](const Parameter& trained) { return trained.name == p.name; }))
+                run.freeze.push_back(p.name);
+          LastBlock ends(family, run);
+          std::erase(run.freeze, tokens_table(*all));
+          LastBlock goes_on(family, run);
+          expect_gradients_as_if_backward_went_on(ends, goes_on);
+        }
+    }
+}
+
+TEST(FreezeTest, BackwardEndsAtAnyAdapterOfABlock) {
+  for (const char* family : {"llama", "qwen3", "gpt2", "modernbert", "bert"})
+    for (const std::size_t shards : {1u, 2u})
+      for (const bool dora : {false, true})
+        for (const double dropout : {0.0, 0.25}) {
+          const auto all = make_model(Config::parse(testing::tiny(family), "config.json"), end_shape(shards));
+          for (const Unit::LinearLayer& layer : all->units[all->units.size() - 2]->linear_layers()) {
+            SCOPED_TRACE(fmt::format("{}, {} shards: {}, {}, {}", family, shards, layer.name, dora, dropout));
+            Adapter adapter{.rank = 4, .target_modules = {{layer.name}, {}}, .dropout = dropout, .dora = dora};
+            RunShape run = end_shape(shards);
+            run.adapter = std::make_shared<const Adapter>(adapter);
+            LastBlock ends(family, run);
+            const std::string table = tokens_table(*all);
+            adapter.modules_to_save = {table.substr(0, table.rfind('.'))};
+            run.adapter = std::make_shared<const Adapter>(adapter);
+            LastBlock goes_on(family, run);
+            expect_gradients_as_if_backward_went_on(ends, goes_on);
+          }
+        }
+}
+
+// What a Llama's block keeps for 16 tokens, if it trains what is above the tensor: 32 wide, 4 heads of 8 with 2 of
+// keys, an MLP of 48.
+TEST(FreezeTest, ABlockKeepsWhatBackwardReads) {
+  constexpr std::size_t kRow = testing::kSeq * sizeof(float), kNormed = 32 * kRow, kHeads = (32 + 2 * 16) * kRow,
+                        kLengths = 4 * kRow, kInner = 96 * kRow, kActive = 48 * kRow;
+  const auto from = [](const std::string& layer) {
+    RunShape run = end_shape(1);
+    run.adapter = std::make_shared<const Adapter>(Adapter{.rank = 4, .target_modules = {{"layers.1." + layer}, {}}});
+    const auto model = make_model(Config::parse(testing::tiny("llama"), "config.json"), run);
+    const Unit& block = *model->units[2];
+    return std::tuple{block.bytes().saved, block.input_in_backward(), block.first_backward_part(),
+                      block.work(Pass::backward, block.all_parts()).attention_flops > 0};
+  };
+  constexpr std::size_t kUp = kNormed + kInner + kActive, kProjection = 2 * kNormed + kRow + kUp;
+  EXPECT_EQ(from("mlp.down_proj"), (std::tuple{kActive, false, 3u, false}));
+  EXPECT_EQ(from("mlp.up_proj"), (std::tuple{kUp, false, 2u, false}));
+  EXPECT_EQ(from("self_attn.o_proj"), (std::tuple{kProjection, false, 1u, false}));
+  EXPECT_EQ(from("self_attn.v_proj"), (std::tuple{kNormed + kHeads + kLengths + kProjection, false, 0u, true}));
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class UnitRunner {
   UnitRunner(const Unit& unit, const RunShape& run, std::size_t hidden, const Model* model = nullptr,
              std::size_t shared_vocabulary = 0)
       : parameters(unit.size(), run.dtype),
+        frozen(unit.size(PoolKind::frozen), run.dtype),
         gradients(unit.size(), run.dtype),
         shared(unit.shared() ? unit.shared()->elements.size() : 0, run.dtype),
         shared_gradients(shared.size(), run.dtype),
@@ -111,9 +112,10 @@ class UnitRunner {
     random_.seed(seed);
     for (const Parameter& p : unit_.parameters())
       for (std::size_t i = 0; i < p.size(); ++i)
-        parameters.set(p.offset + i, p.shape.size() == 1
-                                         ? static_cast<double>(p.init.constant) + uniform(0.3)
-                                         : uniform(std::sqrt(3.0 / static_cast<double>(p.shape.back()))));
+        (p.trained() ? parameters : frozen)
+            .set(place_in_pool(p.offset) + i, p.shape.size() == 1
+                                                  ? static_cast<double>(p.init.constant) + uniform(0.3)
+                                                  : uniform(std::sqrt(3.0 / static_cast<double>(p.shape.back()))));
     for (Buffer* buffer : {&shared, &x, &dy})
       for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, uniform(1));
   }
@@ -130,10 +132,11 @@ class UnitRunner {
   void backward(bool in_place = false) {
     for (Buffer* buffer : {&gradients, &backward_workspace_, &dx}) buffer->poison();
     if (in_place) std::memcpy(dx.view().data, dy.view().data, dy.view().bytes());
-    for (std::size_t part = unit_.parts().size(); part-- > 0;) {
+    for (std::size_t part = unit_.parts().size(); part-- > unit_.first_backward_part();) {
       const Tile own(*this, parameters, unit_.parts()[part]), gradient(*this, gradients, unit_.parts()[part]);
-      unit_.backward(lane_, context(backward_workspace_, own.parameters(), {}), part, x.view(), saved.view(),
-                     in_place ? dx.view() : dy.view(), dx.view(), gradient.gradients());
+      unit_.backward(lane_, context(backward_workspace_, own.parameters(), {}), part,
+                     unit_.input_in_backward() ? x.view() : View{}, saved.view(), in_place ? dx.view() : dy.view(),
+                     dx.view(), gradient.gradients());
       lane_.synchronize();
       gradient.copy_back(gradients);
     }
@@ -200,7 +203,7 @@ class UnitRunner {
     return out;
   }
 
-  Buffer parameters, gradients, shared, shared_gradients, x, y, dy, dx, saved;
+  Buffer parameters, frozen, gradients, shared, shared_gradients, x, y, dy, dx, saved;
   std::vector<std::uint32_t> tokens, positions, types, loss_rows;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
@@ -258,7 +261,7 @@ class UnitRunner {
             micro_batch,
             &scalars,
             constants_.view().data,
-            own,
+            {.values = own.values, .begin = own.begin, .frozen = frozen.view()},
             table,
             workspace.view()};
   }
@@ -274,13 +277,17 @@ class UnitRunner {
   // Checks that nothing was written out of bounds or into the gaps between parameters.
   void expect_within_bounds() {
     for (const Buffer* buffer :
-         {&parameters, &gradients, &shared, &shared_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
+         {&parameters, &frozen, &gradients, &shared, &shared_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
           &backward_workspace_, &loss_workspace_, &tiled_loss_workspace_, &constants_})
       ASSERT_TRUE(buffer->guard_is_whole()) << unit_.name() << ": written past the end of a buffer";
+    std::map<std::size_t, std::pair<std::size_t, std::string>> pieces;  // by offset: their sizes and names
+    for (const Parameter& p : unit_.parameters())
+      for (std::size_t piece = 0; p.trained() && piece < p.pieces(); ++piece)
+        pieces[p.offset_of(piece)] = {p.piece_size(piece), p.name};
     std::size_t gap = 0;
-    for (const Parameter& p : unit_.parameters()) {
-      for (; gap < p.offset; ++gap) ASSERT_TRUE(gradients.is_untouched(gap)) << "a gap before " << p.name;
-      gap = p.offset + p.size();
+    for (const auto& [offset, piece] : pieces) {
+      for (; gap < offset; ++gap) ASSERT_TRUE(gradients.is_untouched(gap)) << "a gap before " << piece.second;
+      gap = offset + piece.first;
     }
     for (; gap < gradients.size(); ++gap) ASSERT_TRUE(gradients.is_untouched(gap)) << "the gap at the end";
   }

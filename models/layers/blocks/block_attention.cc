@@ -27,7 +27,7 @@ BlockAttention::BlockAttention(const Spec& spec, const RunShape& run)
                   .shared_keys = run.shards.of > spec.kv_heads},
                  run) {}
 
-void BlockAttention::place_saved(Slots& save) {
+void BlockAttention::place_saved(Slots& save, Slots& results) {
   const auto& [heads, kv_heads, head_dim, window, causal, dropout, angles, positions, norms] = spec_;
   Slots work;
   shared_.emplace(SharedKeys::Spec{tokens_, heads, kv_heads, head_dim, shards_, dtype_}, save, work);
@@ -37,7 +37,7 @@ void BlockAttention::place_saved(Slots& save) {
                    save, work);
   rows_ = save.add(rows_size(), dtype_);
   raw_ = save.add(norms ? rows_size() : 0, dtype_);
-  mixed_ = save.add(mixed_size(), dtype_);
+  mixed_ = results.add(mixed_size(), dtype_);
   lse_ = save.add(tokens_ * shards_.share(heads), DType::fp32);
   work_bytes_ = work.bytes();
 }
@@ -46,7 +46,7 @@ std::size_t BlockAttention::scratch_bytes(int threads) const {
   return std::max(attention_.scratch_bytes(threads), norms_ ? norms_->scratch_bytes() : 0);
 }
 
-void BlockAttention::prepare(Lane& lane, const Context& c, View saved) const {
+void BlockAttention::prepare(Lane& lane, const Context& c, const Activations& saved) const {
   const View rows = rows_.of(saved);
   if (norms_) {
     const View raw = raw_.of(saved);
@@ -57,7 +57,7 @@ void BlockAttention::prepare(Lane& lane, const Context& c, View saved) const {
   shared_->leave(lane, rows, saved, c.partial);
 }
 
-void BlockAttention::attend(Lane& lane, const Context& c, const device::Dropout& dropout, View saved,
+void BlockAttention::attend(Lane& lane, const Context& c, const device::Dropout& dropout, const Activations& saved,
                             View scratch) const {
   shared_->take(lane, c.total, saved);
   for (std::size_t v = 0; v < shards_.count; ++v)
@@ -137,7 +137,7 @@ HeadNorms::HeadNorms(const Spec& spec, Slots& save, Slots& work)
 }
 
 void HeadNorms::forward(Lane& lane, const AttentionPart& a, const ParameterRange& parameters, ConstView rows, View to,
-                        View saved) const {
+                        const Activations& saved) const {
   for (std::size_t v = 0; v < spec_.shards.count; ++v) {
     const ConstView from = shard(rows, v);
     query_.forward(lane, parameters, a.queries(from), a.queries(shard(to, v)), {}, shard(query_rstd_.of(saved), v));
@@ -208,7 +208,7 @@ SharedKeys::SharedKeys(const Spec& spec, Slots& save, Slots& work)
   sums_ = work.add(spec.shards.count * size(), device::DType::fp32);
 }
 
-void SharedKeys::leave(Lane& lane, ConstView heads, View saved, View partial) const {
+void SharedKeys::leave(Lane& lane, ConstView heads, const Activations& saved, View partial) const {
   if (!any()) return;
   if (crosses()) fill_negative_zero(lane, partial.sub(0, crossing()));
   for (std::size_t v = 0; v < spec_.shards.count; ++v) {
@@ -219,7 +219,7 @@ void SharedKeys::leave(Lane& lane, ConstView heads, View saved, View partial) co
   }
 }
 
-void SharedKeys::take(Lane& lane, ConstView total, View saved) const {
+void SharedKeys::take(Lane& lane, ConstView total, const Activations& saved) const {
   if (crosses()) cast(lane, total.sub(head(0) * size(), size()), keys_.of(saved));
 }
 

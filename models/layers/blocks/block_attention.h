@@ -35,15 +35,17 @@ class HeadNorms {
   // `rows` and `to`: of each of this rank's shards, one after the other, laid out as attention takes them. Writes the
   // queries and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
-               device::View to, device::View saved) const;
+               device::View to, const Activations& saved) const;
   // d_rows: on entry the gradients of the normed queries and keys, on exit those of the unnormed ones. In one shard,
   // writes the gains' gradients; in several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                 device::ConstView saved, device::View d_rows, const GradientRange& gradients, device::View workspace,
                 device::View scratch) const;
 
-  // Elements of both gains' gradients.
-  std::size_t gains() const { return 2 * spec_.head_dim; }
+  // Elements of both gains' gradients; 0: neither is trained.
+  std::size_t gains() const {
+    return is_frozen(spec_.query_gain) && is_frozen(spec_.key_gain) ? 0 : 2 * spec_.head_dim;
+  }
   // Adds the gradients of this rank's shards: into `partials` if it is not empty, otherwise as the final gradients.
   void sum_gains(device::Lane&, device::View workspace, device::View partials, const GradientRange& gradients) const;
   // Takes the sums over all ranks' partials.
@@ -88,7 +90,8 @@ class SharedKeys {
 
   // The keys and values that shard `v` attends to, [tokens, 2 head_dim], each row's keys first; and their gradients, in
   // fp32.
-  device::ConstView keys(device::ConstView saved, std::size_t v) const {
+  template <typename Saved>
+  device::ConstView keys(const Saved& saved, std::size_t v) const {
     return keys_.of(saved).sub(v / sharers_ * size(), size());
   }
   device::View gradients(device::View workspace, std::size_t v) const {
@@ -96,8 +99,8 @@ class SharedKeys {
   }
   // Copies keys and values from the rows of the shards' heads, or leaves them in `partial` for all ranks; then takes
   // what the ranks left.
-  void leave(device::Lane&, device::ConstView heads, device::View saved, device::View partial) const;
-  void take(device::Lane&, device::ConstView total, device::View saved) const;
+  void leave(device::Lane&, device::ConstView heads, const Activations& saved, device::View partial) const;
+  void take(device::Lane&, device::ConstView total, const Activations& saved) const;
   // The same of the gradients, whose sums go to the rows of the shards that own them.
   void leave_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
   void take_gradients(device::Lane&, device::ConstView total, device::View d_heads) const;
@@ -140,8 +143,9 @@ class BlockAttention {
     std::optional<Norms> norms = {};
   };
   BlockAttention(const Spec& spec, const RunShape& run);
-  // Adds what it saves, and its memory in backward, to the block's. Everything below is for after place_saved().
-  void place_saved(Slots& save);
+  // Adds what it saves, and its memory in backward, to the block's: the heads' results to `results`, and all else to
+  // `heads`, which may be activations that pass. Everything below is for after place_saved().
+  void place_saved(Slots& heads, Slots& results);
   void place_work(Slots& work) { work_ = work.add_bytes(work_bytes_); }
 
   const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
@@ -155,14 +159,15 @@ class BlockAttention {
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
   // The rows that the product writes, and those that the projection reads.
-  device::View rows(device::View saved) const { return (norms_ ? raw_ : rows_).of(saved); }
-  template <typename AnyView>
-  AnyView mixed(AnyView saved) const {
+  device::View rows(const Activations& saved) const { return (norms_ ? raw_ : rows_).of(saved); }
+  template <typename Saved>
+  auto mixed(const Saved& saved) const {
     return mixed_.of(saved);
   }
   // Norms and rotates the heads. Call it after the rows are written and before attend().
-  void prepare(device::Lane&, const Context&, device::View saved) const;
-  void attend(device::Lane&, const Context&, const device::Dropout&, device::View saved, device::View scratch) const;
+  void prepare(device::Lane&, const Context&, const Activations& saved) const;
+  void attend(device::Lane&, const Context&, const device::Dropout&, const Activations& saved,
+              device::View scratch) const;
   // The halves of backward. d_rows: first the gradients of what attend() read, then of what the product wrote.
   void attend_backward(device::Lane&, const Context&, const device::Dropout&, device::ConstView saved,
                        device::ConstView d_mixed, device::View d_rows, device::View scratch) const;
@@ -185,7 +190,8 @@ class BlockAttention {
     return stack.sub(v * size, size);
   }
   void rotate(device::Lane&, const Context&, device::View rows, bool inverse) const;
-  device::ConstView keys(device::ConstView saved, std::size_t v) const {
+  template <typename Saved>
+  device::ConstView keys(const Saved& saved, std::size_t v) const {
     return shared_->any() ? shared_->keys(saved, v) : device::ConstView{};
   }
 

@@ -25,6 +25,27 @@ namespace strata::models {
 // an MLP with two more.
 struct BlockOperations {
   std::array<const SplitLinear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+  // Places activations that are saved, or that pass because backward ends above what reads them.
+  class Placed {
+   public:
+    Slots& needed(bool in_backward) { return in_backward ? saved_ : passing_; }
+    std::size_t saved() const { return saved_.bytes(); }
+    std::size_t passing() const { return passing_.bytes(); }
+
+   private:
+    Slots saved_, passing_{true};
+  };
+  // Ends the forward's workspace with the activations that pass. In backward, other values take their place.
+  void end_forward_workspace(const Slots& work, const Placed& placed) {
+    bytes.saved = placed.saved();
+    passing_at = work.bytes();
+    passing_bytes = placed.passing();
+    bytes.forward_workspace = passing_at + passing_bytes;
+  }
+  Activations activations(device::View saved, device::View workspace) const {
+    return {saved, {workspace.data + passing_at, passing_bytes / sizeof(float), device::DType::fp32}};
+  }
+
   // The most bytes that any call of these needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
@@ -37,12 +58,12 @@ struct BlockOperations {
     all_squares = work.add(shards.count * squares(), device::DType::fp32);
   }
   std::size_t squares() const { return projection.squares() + down.squares(); }
-  template <typename AnyView>
-  AnyView projection_squares(AnyView saved) const {
+  template <typename Saved>
+  auto projection_squares(const Saved& saved) const {
     return sums_of_squares.of(saved).sub(0, projection.squares());
   }
-  template <typename AnyView>
-  AnyView down_squares(AnyView saved) const {
+  template <typename Saved>
+  auto down_squares(const Saved& saved) const {
     return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
@@ -68,21 +89,22 @@ struct BlockOperations {
         linears()[i]->take_gradients(lane, from.sub(at, size), gradients);
   }
 
-  // A layer of `in` inputs.
+  // A layer of `in` inputs. `passes`: backward computes their gradient.
   static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
-                            bool biased, bool input_major, Gelu gelu_after = Gelu::none,
+                            bool biased, bool input_major, bool passes, Gelu gelu_after = Gelu::none,
                             Gelu gelu_before = Gelu::none) {
     return {side,
-            {run.tokens(),
-             in,
-             {},
-             biased,
-             input_major,
-             run.dtype,
-             run.device,
-             gelu_after,
-             gelu_before,
-             run.adapter_dropout()},
+            {.rows = run.tokens(),
+             .in = in,
+             .tensors = {},
+             .bias = biased,
+             .input_major = input_major,
+             .dtype = run.dtype,
+             .device = run.device,
+             .gelu_after = gelu_after,
+             .gelu_before = gelu_before,
+             .adapter_dropout = run.adapter_dropout(),
+             .input_gradient = passes},
             offsets};
   }
 
@@ -98,10 +120,12 @@ struct BlockOperations {
   std::size_t rows;  // of x and y: the tokens, or this rank's
   device::DType dtype;
   int threads;
+  BackwardEnd end;
   BlockAttention attention;
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
-  std::array<Slot, 4> factor_sums = {};  // by linear layer
+  std::size_t passing_at = 0, passing_bytes = 0;  // in the forward's workspace
+  std::array<Slot, 4> factor_sums = {};           // by linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
   Slot narrow = {}, wide = {};  // workspace for rows like x or the mixed heads, and like the MLP's inside or the heads
 };
@@ -126,7 +150,8 @@ class BlockUnit : public SplitBlock {
     const Plan& p = *plan_;
     device::AttentionShape attention = p.attention.shape();
     attention.heads *= p.qkv.shards();
-    return block_work(*this, pass, parts, p.linears(), attention, p.tokens * p.hidden * size_of(p.dtype));
+    return block_work(*this, pass, parts, p.linears(), attention, p.tokens * p.hidden * size_of(p.dtype), p.end,
+                      p.passing_bytes);
   }
 
  protected:
@@ -136,7 +161,10 @@ class BlockUnit : public SplitBlock {
     if (run.quantise) quantise_matrices(run.not_quantised);
   }
 
-  void attend(device::Lane& lane, const Context& c, device::View saved) const final {
+  Activations activations(const Context& c, device::View saved) const final {
+    return plan_of(c).activations(saved, c.workspace);
+  }
+  void attend(device::Lane& lane, const Context& c, const Activations& saved) const final {
     const Plan& b = plan_of(c);
     b.attention.attend(lane, c, dropout_at(c, 0, b.attention.dropout()), saved, b.scratch.of(c.workspace));
   }
@@ -159,12 +187,12 @@ class BlockUnit : public SplitBlock {
     }
     tree_sum(lane, shards().count, all, {}, to.sub(0, b.squares()));
   }
-  void take_squares(device::Lane& lane, const Context& c, device::View saved) const final {
+  void take_squares(device::Lane& lane, const Context& c, const Activations& saved) const final {
     const Plan& b = plan_of(c);
     const std::size_t ranks = shards().of / shards().count;
     tree_sum(lane, ranks, {c.total.data, ranks * b.squares(), device::DType::fp32}, {}, b.sums_of_squares.of(saved));
   }
-  device::View saved_squares(const Context& c, device::View saved) const final {
+  device::View saved_squares(const Context& c, const Activations& saved) const final {
     return plan_of(c).sums_of_squares.of(saved);
   }
 
@@ -197,29 +225,32 @@ class BlockUnit : public SplitBlock {
   std::shared_ptr<const Plan> one_row_;
 };
 
-// Adds a Block(shape, layer, run) for every layer. Blocks of the same kind_of(layer), parameter offsets and adapters
-// share one plan, made by make_plan(run, offsets, kind); offsets differ if other tensors are frozen.
+// Adds a Block(shape, layer, run) for every layer. Blocks of the same kind_of(layer), parameter offsets, adapters and
+// end of backward share one plan, made by make_plan(run, offsets, kind, end); offsets differ if other tensors are
+// frozen.
 template <typename Block, typename Plan, typename Shape, typename KindOf, typename MakePlan>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of, const MakePlan& make_plan) {
   struct Prepared {
     std::shared_ptr<const Plan> plan, one_row;
   };
-  using Key = std::tuple<decltype(kind_of(0)), std::vector<std::size_t>, std::vector<LowRank>>;
+  using Key = std::tuple<decltype(kind_of(0)), std::vector<std::size_t>, std::vector<LowRank>, BlockStep>;
   std::map<Key, Prepared> kinds;
   RunShape single = run;
   single.seq = 1;
   for (std::size_t layer = 0; layer < layers; ++layer) {
     auto block = std::make_unique<Block>(shape, layer, run);
     const auto kind = kind_of(layer);
+    if (std::ranges::none_of(units, [](const auto& unit) { return unit->trains(); })) block->end_backward();
+    const BackwardEnd end = block->backward_end();
     std::vector<std::size_t> offsets;
     for (const Parameter& parameter : block->parameters()) offsets.push_back(parameter.offset);
     std::vector<LowRank> low_ranks;
     for (const Unit::LinearLayer& linear : block->linear_layers()) low_ranks.push_back(linear.low_rank);
-    Prepared& prepared = kinds[{kind, std::move(offsets), std::move(low_ranks)}];
+    Prepared& prepared = kinds[{kind, std::move(offsets), std::move(low_ranks), end.step}];
     if (!prepared.plan) {
-      prepared.plan = make_plan(run, block->offsets(), kind);
-      if (run.cache > 0 && run.tokens() > 1) prepared.one_row = make_plan(single, block->offsets(), kind);
+      prepared.plan = make_plan(run, block->offsets(), kind, end);
+      if (run.cache > 0 && run.tokens() > 1) prepared.one_row = make_plan(single, block->offsets(), kind, end);
     }
     block->prepare(prepared.plan, prepared.one_row);
     units.push_back(std::move(block));

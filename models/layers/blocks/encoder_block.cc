@@ -27,23 +27,26 @@ struct EncoderOffsets {
 
 // The operations of a block, prepared once and shared by all of them.
 struct EncoderPlan : BlockOperations {
-  EncoderPlan(const EncoderBlockSpec& s, const RunShape& run, const EncoderOffsets& o)
+  EncoderPlan(const EncoderBlockSpec& s, const RunShape& run, const EncoderOffsets& o, const BackwardEnd& end)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
+                        end,
                         {{.heads = s.heads,
                           .kv_heads = s.heads,
                           .head_dim = s.hidden / s.heads,
                           .causal = false,
                           .dropout = s.attention_dropout},
                          run},
-                        linear(run, CutSide::outputs, s.hidden, o.qkv, true, false),
-                        linear(run, CutSide::inputs, s.hidden, o.projection, true, false),
-                        linear(run, CutSide::outputs, s.hidden, o.up, true, false, Gelu::erf),
-                        linear(run, CutSide::inputs, s.inner, o.down, true, false, Gelu::none,
-                               /*gelu_before=*/Gelu::erf)},
+                        linear(run, CutSide::outputs, s.hidden, o.qkv, true, false, end.passes(BlockStep::heads)),
+                        linear(run, CutSide::inputs, s.hidden, o.projection, true, false,
+                               end.passes(BlockStep::projection)),
+                        linear(run, CutSide::outputs, s.hidden, o.up, true, false, end.passes(BlockStep::up),
+                               Gelu::erf),
+                        linear(run, CutSide::inputs, s.inner, o.down, true, false, end.passes(BlockStep::down),
+                               Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
         shards(run.shards),
         attention_norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.attention_norm.gain,
@@ -51,27 +54,29 @@ struct EncoderPlan : BlockOperations {
         norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.norm.gain, o.norm.bias, run.row_blocks()) {
     const std::size_t elements = rows * s.hidden, inner_width = shards.share(s.inner);
     const DType t = run.dtype;
-    Slots save;
-    attention.place_saved(save);
-    attended = save.add(elements, t);
-    mean1 = save.add(rows, DType::fp32);
-    rstd1 = save.add(rows, DType::fp32);
-    middle = save.add(elements, t);
-    inner = save.add(tokens * inner_width, t);
-    active = save.add(tokens * inner_width, t);
-    sum = save.add(elements, t);
-    mean2 = save.add(rows, DType::fp32);
-    rstd2 = save.add(rows, DType::fp32);
+    const bool attends = end.passes(BlockStep::projection), activates = end.passes(BlockStep::down);
+    Placed place;
+    attention.place_saved(place.needed(attends), place.needed(end.reaches(BlockStep::projection)));
+    Slots& with_attention_norm = place.needed(end.reaches(BlockStep::middle_norm));
+    attended = with_attention_norm.add(elements, t);
+    mean1 = with_attention_norm.add(rows, DType::fp32);
+    rstd1 = with_attention_norm.add(rows, DType::fp32);
+    middle = place.needed(end.reaches(BlockStep::up)).add(elements, t);
+    inner = place.needed(activates).add(tokens * inner_width, t);
+    active = place.needed(end.reaches(BlockStep::down)).add(tokens * inner_width, t);
+    Slots& with_norm = place.needed(true);
+    sum = with_norm.add(elements, t);
+    mean2 = with_norm.add(rows, DType::fp32);
+    rstd2 = with_norm.add(rows, DType::fp32);
 
     Slots work;
-    place_squares(shards, save, work);
-    bytes.saved = save.bytes();
+    place_squares(shards, place.needed(true), work);
     scratch = work.add_bytes(std::max(scratch_bytes(), norm.scratch_bytes()));
-    narrow = work.add(std::max(elements, attention.mixed_size()), t);
-    bytes.forward_workspace = work.bytes();
+    narrow = work.add(std::max(elements, attends ? attention.mixed_size() : 0), t);
+    end_forward_workspace(work, place);
     other = work.add(elements, t);
-    wide = work.add(std::max(tokens * inner_width, attention.rows_size()), t);
-    norm_sums1 = work.add(attention_norm.sums(), DType::fp32);
+    wide = work.add(std::max(activates ? tokens * inner_width : 0, attends ? attention.rows_size() : 0), t);
+    norm_sums1 = work.add(end.reaches(BlockStep::middle_norm) ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(norm.sums(), DType::fp32);
     place_sums(work);
     bytes.backward_workspace = work.bytes();
@@ -97,18 +102,20 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     add(o_.qkv, CutSide::outputs, s.hidden, {{n.query, s.hidden}, {n.key, s.hidden}, {n.value, s.hidden}});
     end_product();
     add(o_.projection, CutSide::inputs, s.hidden, {{n.projection, s.hidden}});
-    o_.attention_norm = add_norm(NormKind::layer, p + n.attention_norm, s.hidden);
+    o_.attention_norm = add_norm(BlockStep::middle_norm, NormKind::layer, p + n.attention_norm, s.hidden);
     end_product();
     add(o_.up, CutSide::outputs, s.hidden, {{n.up, s.inner}});
     end_product();
     add(o_.down, CutSide::inputs, s.inner, {{n.down, s.hidden}});
-    o_.norm = add_norm(NormKind::layer, p + n.norm, s.hidden);
+    o_.norm = add_norm(BlockStep::output_norm, NormKind::layer, p + n.norm, s.hidden);
     end_block();
   }
   const EncoderOffsets& offsets() const { return o_; }
+  bool input_in_backward() const override { return reaches(BlockStep::heads); }
 
  private:
-  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View, View saved) const override {
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View,
+                  const Activations& saved) const override {
     const EncoderPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
@@ -128,7 +135,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     }
   }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
-                     View saved) const override {
+                     const Activations& saved) const override {
     const EncoderPlan& b = *plan_;
     const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kProjection) {
@@ -141,7 +148,8 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
   }
 
-  void leave_input(Lane& lane, const Context&, std::size_t product, ConstView x, View saved, View to) const override {
+  void leave_input(Lane& lane, const Context&, std::size_t product, ConstView x, const Activations& saved,
+                   View to) const override {
     cast(lane, product == kAttention ? x : plan_->middle.of(saved), to);
   }
 
@@ -152,22 +160,26 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     const EncoderPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
     const View narrow = b.rows_of(b.narrow, c.workspace);
-    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
-    const View d_rows = b.d_rows(c.workspace), d_mixed = b.d_mixed(c.workspace);
     switch (product) {
       case kDown: {
         if (!divides_rows()) backward_norm(lane, c, saved, dy, gradients);
+        if (!reaches(BlockStep::down)) return;
+        const bool activates = passes(BlockStep::down);
         const ConstView d_down =
             divides_rows() ? whole_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
-        b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved),
-                        adapter_dropout(c, 5), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
+        b.down.backward(lane, c.parameters, b.active.of(saved), d_down, inner_gradient(c), gradients, scratch,
+                        activates ? b.inner.of(saved) : ConstView{}, adapter_dropout(c, 5),
+                        b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, whole_input(c, b.middle.of(saved)), d_inner, sum_in(c, other),
-                             gradients, scratch, {}, adapter_dropout(c, 4), b.factor_sums[kUp].of(c.workspace));
+        return b.up.backward(lane, c.parameters, whole_input(c, b.middle.of(saved)), inner_gradient(c),
+                             sum_in(c, other), gradients, scratch, {}, adapter_dropout(c, 4),
+                             b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
         if (!divides_rows()) backward_attention_norm(lane, c, saved, dx, gradients);
+        if (!reaches(BlockStep::projection)) return;
+        const View d_mixed = passes(BlockStep::projection) ? b.d_mixed(c.workspace) : View{};
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
@@ -176,8 +188,8 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
         return;
       }
       case kAttention:
-        return b.qkv.backward(lane, c.parameters, whole_input(c, x), d_rows, sum_in(c, narrow), gradients, scratch, {},
-                              adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
+        return b.qkv.backward(lane, c.parameters, whole_input(c, x), b.d_rows(c.workspace), sum_in(c, narrow),
+                              gradients, scratch, {}, adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }
   }
   void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
@@ -188,6 +200,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
       backward_norm(lane, c, saved, dy, {});
     else
       backward_attention_norm(lane, c, saved, dx, {});
+    if (!to) return;
     // A copy if nothing is dropped.
     dropout(lane, dropout_of(c, of_mlp ? 2 : 1), of_mlp ? b.rows_of(b.narrow, c.workspace) : dx, {}, to);
     if (input) cast(lane, of_mlp ? b.middle.of(saved) : x, input);
@@ -231,6 +244,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
                       const GradientRange&) const override {
     const EncoderPlan& b = *plan_;
     const View narrow = b.rows_of(b.narrow, c.workspace);
+    if (!passes(step_of(product))) return;
     if (product == kUp)
       add_residual(lane, sum_of(c, b.other.of(c.workspace)), narrow, narrow);
     else
@@ -246,8 +260,13 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
   }
   Seam seam_after(Pass pass, std::size_t product) const override {
     const EncoderPlan& b = *plan_;
-    if (pass == Pass::backward) return {b.tokens * b.hidden};
+    if (pass == Pass::backward) return {passes(step_of(product)) ? b.tokens * b.hidden : 0};
     return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
+  }
+
+  View inner_gradient(const Context& c) const {
+    const EncoderPlan& b = *plan_;
+    return passes(BlockStep::down) ? b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner)) : View{};
   }
 
   // For the projection (1) and the output of the block's second half (2).
@@ -265,8 +284,8 @@ void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const Encoder
   require_whole_shards(run, spec.heads, spec.heads, spec.inner);
   add_blocks<EncoderBlock, EncoderPlan>(
       units, spec, spec.layers, run, [](std::size_t) { return 0; },
-      [&](const RunShape& one, const EncoderOffsets& offsets, int) {
-        return std::make_shared<const EncoderPlan>(spec, one, offsets);
+      [&](const RunShape& one, const EncoderOffsets& offsets, int, const BackwardEnd& end) {
+        return std::make_shared<const EncoderPlan>(spec, one, offsets, end);
       });
 }
 

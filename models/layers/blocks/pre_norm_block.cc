@@ -26,18 +26,23 @@ struct Offsets {
 
 // The operations of a block, prepared once and shared by all blocks of a kind.
 struct BlockPlan : BlockOperations {
-  BlockPlan(const PreNormBlockSpec& s, const RunShape& run, const Offsets& o, const PreNormBlockSpec::Layer& kind)
+  BlockPlan(const PreNormBlockSpec& s, const RunShape& run, const Offsets& o, const PreNormBlockSpec::Layer& kind,
+            const BackwardEnd& end)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
+                        end,
                         {attention_of(s, o, kind), run},
-                        linear(run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased, s.input_major),
-                        linear(run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased, s.input_major),
-                        linear(run, CutSide::outputs, s.hidden, o.up, s.up.biased, s.input_major, gelu_of(s)),
-                        linear(run, CutSide::inputs, s.inner, o.down, s.down.biased, s.input_major, Gelu::none,
-                               /*gelu_before=*/gelu_of(s))},
+                        linear(run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased, s.input_major,
+                               end.passes(BlockStep::heads)),
+                        linear(run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased, s.input_major,
+                               end.passes(BlockStep::projection)),
+                        linear(run, CutSide::outputs, s.hidden, o.up, s.up.biased, s.input_major,
+                               end.passes(BlockStep::up), gelu_of(s)),
+                        linear(run, CutSide::inputs, s.inner, o.down, s.down.biased, s.input_major,
+                               end.passes(BlockStep::down), Gelu::none, /*gelu_before=*/gelu_of(s))},
         spec(s),
         layer(kind),
         shards(run.shards),
@@ -46,33 +51,36 @@ struct BlockPlan : BlockOperations {
         mlp_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias, run.row_blocks()) {
     const DType t = run.dtype;
     const std::size_t own = rows * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : rows;
-    Slots save;
-    mean1 = save.add(kind.has_norm ? means : 0, DType::fp32);
-    rstd1 = save.add(kind.has_norm ? rows : 0, DType::fp32);
-    normed1 = save.add(kind.has_norm ? own : 0, t);
-    attention.place_saved(save);
-    middle = save.add(own, t);
-    mean2 = save.add(means, DType::fp32);
-    rstd2 = save.add(rows, DType::fp32);
-    normed2 = save.add(own, t);
-    inner = save.add(tokens * up.out(), t);
-    active = save.add(tokens * shards.share(s.inner), t);
+    const bool attends = end.passes(BlockStep::projection), activates = end.passes(BlockStep::down);
+    Placed place;
+    Slots& with_input_norm = place.needed(end.reaches(BlockStep::input_norm));
+    mean1 = with_input_norm.add(kind.has_norm ? means : 0, DType::fp32);
+    rstd1 = with_input_norm.add(kind.has_norm ? rows : 0, DType::fp32);
+    normed1 = place.needed(end.reaches(BlockStep::heads)).add(kind.has_norm ? own : 0, t);
+    attention.place_saved(place.needed(attends), place.needed(end.reaches(BlockStep::projection)));
+    Slots& with_mlp_norm = place.needed(end.reaches(BlockStep::middle_norm));
+    middle = with_mlp_norm.add(own, t);
+    mean2 = with_mlp_norm.add(means, DType::fp32);
+    rstd2 = with_mlp_norm.add(rows, DType::fp32);
+    normed2 = place.needed(end.reaches(BlockStep::up)).add(own, t);
+    inner = place.needed(activates).add(tokens * up.out(), t);
+    active = place.needed(true).add(tokens * shards.share(s.inner), t);
     bytes.cache = attention.cache_bytes();
 
     Slots work;
-    place_squares(shards, save, work);
-    bytes.saved = save.bytes();
+    place_squares(shards, place.needed(true), work);
     scratch = work.add_bytes(std::max(scratch_bytes(), mlp_norm.scratch_bytes()));
-    narrow = work.add(std::max(own, attention.mixed_size()), t);
+    narrow = work.add(std::max(own, attends ? attention.mixed_size() : 0), t);
     no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
-    bytes.forward_workspace = work.bytes();
-    wide = work.add(std::max(tokens * up.out(), attention.rows_size()), t);
-    d_active = work.add(gelu_of(s) == Gelu::none ? tokens * shards.share(s.inner) : 0, t);
+    end_forward_workspace(work, place);
+    wide = work.add(std::max(activates ? tokens * up.out() : 0, attends ? attention.rows_size() : 0), t);
+    d_active = work.add(activates && gated() ? tokens * shards.share(s.inner) : 0, t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
-    attention.place_work(work);
-    whole_input = work.add(run.divides_rows() && attention.crossing_keys() > 0 ? tokens * s.hidden : 0, t);
-    norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
-    norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
+    if (attends) attention.place_work(work);
+    const bool keeps_input = end.reaches(BlockStep::heads) && run.divides_rows() && attention.crossing_keys() > 0;
+    whole_input = work.add(keeps_input ? tokens * s.hidden : 0, t);
+    norm_sums1 = work.add(end.reaches(BlockStep::input_norm) && kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
+    norm_sums2 = work.add(end.reaches(BlockStep::middle_norm) ? mlp_norm.sums() : 0, DType::fp32);
     place_sums(work);
     bytes.backward_workspace = work.bytes();
   }
@@ -103,7 +111,8 @@ class Block final : public BlockUnit<BlockPlan> {
  public:
   Block(const PreNormBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
-    if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
+    if (s.layers[layer].has_norm)
+      o_.attention_norm = add_norm(BlockStep::input_norm, s.norm, prefix + s.attention_norm, s.hidden);
     JoinedLayers qkv = s.qkv;
     if (run.shards.of > s.kv_heads) {
       STRATA_CHECK_EQ(qkv.matrices.size(), 3u);
@@ -111,13 +120,13 @@ class Block final : public BlockUnit<BlockPlan> {
     }
     add_layers(o_.qkv, prefix, qkv, s.hidden, CutSide::outputs, s.input_major);
     if (!s.q_norm.empty()) {
-      o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
-      o_.k_norm = add_norm(NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
+      o_.q_norm = add_norm(BlockStep::head_norms, NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
+      o_.k_norm = add_norm(BlockStep::head_norms, NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
     }
     end_product();
     add_layers(o_.projection, prefix, s.projection, s.query_width(), CutSide::inputs, s.input_major);
     if (s.mlp_norm_with_up) end_product();
-    o_.mlp_norm = add_norm(s.norm, prefix + s.mlp_norm, s.hidden);
+    o_.mlp_norm = add_norm(BlockStep::middle_norm, s.norm, prefix + s.mlp_norm, s.hidden);
     if (!s.mlp_norm_with_up) end_product();
     add_layers(o_.up, prefix, s.up, s.hidden, CutSide::outputs, s.input_major);
     end_product();
@@ -125,11 +134,16 @@ class Block final : public BlockUnit<BlockPlan> {
     end_block();
   }
   const Offsets& offsets() const { return o_; }
+  bool input_in_backward() const override {
+    return reaches(plan_->layer.has_norm ? BlockStep::input_norm : BlockStep::heads);
+  }
 
  private:
   std::size_t saving_products() const override { return kDown; }
+  std::size_t middle_norm_product() const override { return plan_->spec.mlp_norm_with_up ? kUp : kProjection; }
 
-  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const override {
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
+                  const Activations& saved) const override {
     const BlockPlan& b = plan_of(c);
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
@@ -155,7 +169,7 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
-                     View saved) const override {
+                     const Activations& saved) const override {
     const BlockPlan& b = plan_of(c);
     const ConstView sum = sum_of(c, b.narrow.of(c.workspace).sub(0, b.rows * b.hidden));
     const View middle = b.middle.of(saved);
@@ -167,7 +181,8 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
-  void leave_input(Lane& lane, const Context& c, std::size_t product, ConstView x, View saved, View to) const override {
+  void leave_input(Lane& lane, const Context& c, std::size_t product, ConstView x, const Activations& saved,
+                   View to) const override {
     const BlockPlan& b = plan_of(c);
     if (product == kAttention)
       return cast(lane, b.layer.has_norm ? forward_attention_norm(lane, b, c, x, saved) : x, to);
@@ -183,12 +198,12 @@ class Block final : public BlockUnit<BlockPlan> {
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
     const View d_normed = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
-    const View d_mixed = b.d_mixed(c.workspace);
-    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
       case kDown: {
-        const ConstView inner = b.inner.of(saved);
+        const bool activates = passes(BlockStep::down);
+        const ConstView inner = activates ? b.inner.of(saved) : ConstView{};
+        const View d_inner = inner_gradient(c);
         const ConstView d_down =
             divides_rows() ? whole_rows(c, dy) : through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
@@ -196,18 +211,21 @@ class Block final : public BlockUnit<BlockPlan> {
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
                                  adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace),
                                  b.down_squares(saved));
-        const View d_active = b.d_active.of(c.workspace);
+        const View d_active = activates ? b.d_active.of(c.workspace) : View{};
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
                         adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
-        gated_backward(lane, gate(), stacked, width, d_active, inner, d_inner);
+        if (activates) gated_backward(lane, gate(), stacked, width, d_active, inner, d_inner);
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, whole_input(c, b.normed2.of(saved)), d_inner, sum_in(c, d_normed),
-                             gradients, scratch, {}, adapter_dropout(c, b.up_at), b.factor_sums[kUp].of(c.workspace));
+        return b.up.backward(lane, c.parameters, whole_input(c, b.normed2.of(saved)), inner_gradient(c),
+                             sum_in(c, d_normed), gradients, scratch, {}, adapter_dropout(c, b.up_at),
+                             b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
         if (!s.mlp_norm_with_up && !divides_rows())
           backward_mlp_norm(lane, c, sum_of(c, d_normed), saved, dy, dx, gradients);
+        if (!reaches(BlockStep::projection)) return;
+        const View d_mixed = passes(BlockStep::projection) ? b.d_mixed(c.workspace) : View{};
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
@@ -222,12 +240,16 @@ class Block final : public BlockUnit<BlockPlan> {
   void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                       View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
-    const ConstView d_normed = sum_of(c, b.narrow.of(c.workspace).sub(0, b.rows * b.hidden));
+    const View narrow = b.narrow.of(c.workspace).sub(0, b.rows * b.hidden);
+    const ConstView d_normed = passes(step_of(product)) ? sum_of(c, narrow) : ConstView{};
     if (product == kUp) {
-      if (b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
+      if (b.spec.mlp_norm_with_up && reaches(BlockStep::middle_norm))
+        backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
       return;
     }
-    if (shared() && !divides_rows()) b.attention.write_gains(lane, c.total.sub(b.rows * b.hidden, gains()), gradients);
+    if (shared() && !divides_rows() && gains() > 0)
+      b.attention.write_gains(lane, c.total.sub(summed_rows(kAttention), gains()), gradients);
+    if (!passes(BlockStep::heads)) return;
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
                                 gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace),
@@ -238,24 +260,24 @@ class Block final : public BlockUnit<BlockPlan> {
   void backward_parameters_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
                               const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
-    const View scratch = b.scratch.of(c.workspace), wide = b.wide.of(c.workspace);
+    const View scratch = b.scratch.of(c.workspace);
     if (product == kUp)
-      return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), wide.sub(0, b.tokens * b.up.out()),
-                                      gradients, scratch);
+      return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), inner_gradient(c), gradients, scratch);
     b.qkv.backward_parameters(lane, qkv_input(c, x, saved), b.d_rows(c.workspace), gradients, scratch);
   }
   // Gradients of the heads' norms cross together with attention's gradient, unless the ranks divide the rows.
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;
-    const std::size_t rows = b.tokens * b.hidden;
-    if (pass == Pass::forward) return {rows, product == kProjection ? b.projection.bias() : b.down.bias()};
-    return {rows + (product == kAttention && !divides_rows() ? gains() : 0)};
+    if (pass == Pass::forward)
+      return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
+    return {summed_rows(product) + (product == kAttention && !divides_rows() ? gains() : 0)};
   }
   void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                       View dx, View to, View input) const override {
     const BlockPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (!of_mlp && !b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, c.total.sub(0, dx.size), saved, dy, dx, {});
+    if (!to) return;
     // A copy if nothing is dropped.
     dropout(lane, residual_dropout(c, of_mlp ? 2 : 1), of_mlp ? dy : dx, {}, to);
     if (input) cast(lane, of_mlp ? b.normed2.of(saved) : b.layer.has_norm ? b.normed1.of(saved) : x, input);
@@ -275,7 +297,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (b.layer.has_norm)
       b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
     b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
-    b.attention.sum_gains(lane, c, next(gains()), {});
+    if (gains() > 0) b.attention.sum_gains(lane, c, next(gains()), {});
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -285,18 +307,26 @@ class Block final : public BlockUnit<BlockPlan> {
     if (!divides_rows()) return;
     if (b.layer.has_norm) b.attention_norm.take_gradients(lane, next(b.attention_norm.crossing()), gradients);
     b.mlp_norm.take_gradients(lane, next(b.mlp_norm.crossing()), gradients);
-    b.attention.write_gains(lane, next(gains()), gradients);
+    if (gains() > 0) b.attention.write_gains(lane, next(gains()), gradients);
   }
-  // Elements of the gains of the heads' norms, which are sums over the shards' heads.
+  // Elements of the trained gains of the heads' norms, which are sums over the shards' heads.
   std::size_t gains() const { return plan_->attention.gains(); }
+  // Elements of the gradient of a product's input, if backward computes it.
+  std::size_t summed_rows(std::size_t product) const {
+    return passes(step_of(product)) ? plan_->tokens * plan_->hidden : 0;
+  }
+  View inner_gradient(const Context& c) const {
+    return passes(BlockStep::down) ? plan_->wide.of(c.workspace).sub(0, plan_->tokens * plan_->up.out()) : View{};
+  }
 
-  static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) {
+  static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x,
+                                          const Activations& saved) {
     const View normed = b.normed1.of(saved);
     b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),
                              b.no_bias.of(c.workspace));
     return normed;
   }
-  void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
+  void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, const Activations& saved) const {
     if (divides_rows())
       x = whole_rows(c, x);
     else if (b.layer.has_norm)
@@ -324,12 +354,13 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), d_rows = b.d_rows(c.workspace);
     b.attention.finish_backward(lane, c, saved, d_rows, gradients, scratch);
-    if (b.shards.of > 1 && !divides_rows())
-      b.attention.sum_gains(lane, c, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
+    if (b.shards.of > 1 && !divides_rows() && gains() > 0)
+      b.attention.sum_gains(lane, c, shared() ? c.partial.sub(summed_rows(kAttention), gains()) : View{}, gradients);
+    if (!reaches(BlockStep::heads)) return;
     b.qkv.backward(lane, c.parameters, qkv_input(c, x, saved), d_rows, d_normed, gradients, scratch, {},
                    adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
   }
-  static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {
+  static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, const Activations& saved) {
     b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
                        b.rstd2.of(saved), b.no_bias.of(c.workspace));
   }
@@ -355,8 +386,8 @@ void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNor
   require_whole_shards(run, spec.heads, spec.kv_heads, spec.inner);
   add_blocks<Block, BlockPlan>(
       units, spec, spec.layers.size(), run, [&](std::size_t layer) { return spec.layers[layer]; },
-      [&](const RunShape& one, const Offsets& offsets, const PreNormBlockSpec::Layer& kind) {
-        return std::make_shared<const BlockPlan>(spec, one, offsets, kind);
+      [&](const RunShape& one, const Offsets& offsets, const PreNormBlockSpec::Layer& kind, const BackwardEnd& end) {
+        return std::make_shared<const BlockPlan>(spec, one, offsets, kind, end);
       });
 }
 

@@ -29,7 +29,8 @@ using device::ConstView;
 using device::Lane;
 using device::View;
 
-void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const {
+void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View kept) const {
+  const Activations saved = activations(c, kept);
   const std::size_t first = in_one_part() ? 0 : part;
   const std::size_t last = !in_one_part() ? part + 1 : makes_output(c, y) ? std::size_t{kProducts} : saving_products();
   std::size_t stretch = 0;
@@ -61,14 +62,17 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
     const bool of_mlp = c.stretch <= (divides_rows_ ? 1 : 0);
     return backward_parameters_of(lane, c, of_mlp ? kUp : kAttention, x, saved, gradients);
   }
-  const std::size_t first = in_one_part() ? 0 : part, last = in_one_part() ? std::size_t{kProducts} : part + 1;
+  const std::size_t first = in_one_part() ? first_backward_product() : part;
+  const std::size_t last = in_one_part() ? std::size_t{kProducts} : part + 1;
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
   for (std::size_t product = last; product-- > first;) {
     if (divides_rows_ && starts_half(Pass::backward, product)) {
+      const bool goes_on = reaches(step_of(product));
       if (due())
-        leave_gradient(lane, c, product, x, saved, dy, dx, rows_in(c, x, 0), trains() ? rows_in(c, x, 1) : View{});
-      ++stretch;
+        leave_gradient(lane, c, product, x, saved, dy, dx, goes_on ? rows_in(c, dy, 0) : View{},
+                       needs_input(product) ? rows_in(c, dy, 1) : View{});
+      if (goes_on) ++stretch;
     }
     if (product == kAttention) {
       if (due()) attend_backward(lane, c, x, saved);
@@ -76,7 +80,7 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
     }
     if (due()) backward_of(lane, c, product, x, saved, dy, dx, gradients);
     if (!is_sum(Pass::backward, product)) continue;
-    ++stretch;
+    if (seam_after(Pass::backward, product).elements > 0) ++stretch;
     if (due()) after_backward(lane, c, product, x, saved, dy, dx, gradients);
   }
   if (crossing_gradients() == 0) return;
@@ -94,23 +98,38 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
   if (!shared()) return all;
   const bool backward = pass == Pass::backward;
   if (!backward && squares() > 0) all.push_back({.elements = squares(), .gathers = true, .has_products = false});
+  const std::size_t first = backward ? first_backward_product() : 0;
   const std::size_t last = backward || wants_output ? std::size_t{kProducts} : saving_products();
-  for (std::size_t i = 0; i < last; ++i) {
-    const std::size_t product = backward ? last - 1 - i : i;
-    if (divides_rows_ && starts_half(pass, product)) {
-      Seam rows = seam_after(pass, kProjection);
+  for (std::size_t i = first; i < last; ++i) {
+    const std::size_t product = backward ? first + last - 1 - i : i;
+    if (divides_rows_ && starts_half(pass, product) && (!backward || reaches(step_of(product)))) {
+      Seam rows = seam_after(Pass::forward, kProjection);
       rows.bias.reset();
-      rows.row_matrices = backward && trains() ? 2 : 1;
+      rows.row_matrices = backward && needs_input(product) ? 2 : 1;
       all.push_back(rows);
     }
     if (product == kAttention && crossing_keys() > 0) all.push_back({.elements = crossing_keys()});
     if (!is_sum(pass, product)) continue;
-    all.push_back(seam_after(pass, product));
+    const Seam sum = seam_after(pass, product);
+    if (sum.elements == 0) continue;
+    all.push_back(sum);
     all.back().own_rows = divides_rows_;
-    all.back().meanwhile = backward && trains() && !adapted_[product];
+    all.back().meanwhile = backward && trains() && !adapted_[product] && passes(step_of(product));
   }
   if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients(), .has_products = false});
   return all;
+}
+
+std::size_t SplitBlock::first_backward_product() const {
+  if (end_.step == BlockStep::middle_norm) return middle_norm_product();
+  std::size_t product = kDown;
+  while (product > kAttention && passes(step_of(product))) --product;
+  return product;
+}
+
+void SplitBlock::note_trained(BlockStep step, std::size_t first) {
+  if (std::ranges::any_of(parameters().subspan(first), &Parameter::trained))
+    lowest_trained_ = std::min(lowest_trained_, step);
 }
 
 std::size_t SplitBlock::add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
@@ -123,6 +142,7 @@ std::size_t SplitBlock::add(std::string name, std::vector<std::int64_t> shape, c
 void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& prefix, const JoinedLayers& layers,
                             std::size_t in, CutSide side, bool input_major) {
   const bool outputs = side == CutSide::outputs;
+  const std::size_t before = parameters().size();
   std::vector<Linear::Tensor> tensors;
   std::vector<LinearShape> shapes;
   std::vector<std::size_t> all_sharers;
@@ -139,14 +159,18 @@ void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& pre
                           {0, shapes[i].segments, outputs ? shards_.of : 1, all_sharers[i]}, false, {0, 0});
   const std::vector<LowRank> low_ranks = add_low_rank(in, shapes, shards_.of, outputs);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
+  note_trained(step_of(adapted_.size()), before);
   adapted_.push_back(std::ranges::any_of(low_ranks, [](const LowRank& low_rank) { return low_rank.rank > 0; }));
   added_.push_back({&places, side, layers.biased, std::move(tensors), std::move(all_sharers)});
 }
 
-NormOffsets SplitBlock::add_norm(NormKind kind, const std::string& name, std::size_t width) {
+NormOffsets SplitBlock::add_norm(BlockStep step, NormKind kind, const std::string& name, std::size_t width) {
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(width)};
-  const std::size_t gain = add_parameter(name + ".weight", shape, false, {1, 0});
-  return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", shape, false, {0, 0}) : 0};
+  const std::size_t before = parameters().size();
+  NormOffsets places{add_parameter(name + ".weight", shape, false, {1, 0})};
+  if (kind == NormKind::layer) places.bias = add_parameter(name + ".bias", shape, false, {0, 0});
+  note_trained(step, before);
+  return places;
 }
 
 void SplitBlock::end_product() {
@@ -206,7 +230,8 @@ void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv
 }
 
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
-                const device::AttentionShape& attention, std::size_t activation) {
+                const device::AttentionShape& attention, std::size_t activation, const BackwardEnd& end,
+                std::size_t passing) {
   const bool one_part = block.parts().size() == 1, all = one_part && parts.first < parts.last;
   if (!one_part) STRATA_CHECK_EQ(linears.size(), block.parts().size());
   const std::size_t saved = block.bytes().saved;
@@ -218,8 +243,12 @@ Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<
   const double two_products = 4 * seen_keys(a) * static_cast<double>(a.batch * a.heads * a.head_dim);
   if (pass == Pass::forward)
     return {flops, block.share_of(two_products, parts),
-            block.share_of(static_cast<double>(saved + 2 * activation), parts)};
-  return {flops, block.share_of(2.5 * two_products, parts), block.share_of(static_cast<double>(2 * saved), parts)};
+            block.share_of(static_cast<double>(saved + passing + 2 * activation), parts)};
+  const double attends = end.passes(BlockStep::projection) ? 2.5 * two_products : 0;
+  const std::size_t first = std::min(std::max(parts.first, block.first_backward_part()), parts.last);
+  const double share =
+      static_cast<double>(parts.last - first) / static_cast<double>(block.parts().size() - block.first_backward_part());
+  return {flops, share * attends, share * static_cast<double>(2 * saved)};
 }
 
 }  // namespace strata::models

@@ -11,6 +11,7 @@
 #include "models/flat_range.h"
 #include "models/layers/linear/split_linear.h"
 #include "models/layers/norm_part.h"
+#include "models/layers/slots.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -28,6 +29,29 @@ struct JoinedLayers {
   Init init;
 };
 
+// What has parameters in a block, in the order of forward; a family has some of these. input: the block's own.
+enum class BlockStep : std::uint8_t {
+  input,
+  input_norm,
+  heads,  // queries, keys and values
+  head_norms,
+  projection,
+  middle_norm,
+  up,
+  down,
+  output_norm
+};
+
+// Where backward ends in a block: at the lowest step that trains if nothing below the block does, otherwise at its
+// input. What a block saves, computes and exchanges in backward follows from it.
+struct BackwardEnd {
+  BlockStep step = BlockStep::input;
+
+  // Whether backward computes the gradient of the step's output, which gives those of its parameters; and of its input.
+  bool reaches(BlockStep s) const { return step <= s; }
+  bool passes(BlockStep s) const { return step < s; }
+};
+
 // A transformer block with four products: for attention, its projection, and the MLP's two. In one virtual shard each
 // product is a part of the unit. In several, the block is one part, since each shard has a piece of every product. If
 // ranks share the block, its calls have seams after the products whose results are sums over shards. If they also
@@ -37,14 +61,23 @@ struct JoinedLayers {
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
+  std::size_t first_backward_part() const final { return in_one_part() ? std::size_t{0} : first_backward_product(); }
   void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                device::View saved) const final;
   void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
                 device::ConstView dy, device::View dx, const GradientRange&) const final;
   std::vector<Seam> seams(Pass pass, bool wants_output) const final;
 
+  // Call if no unit below trains anything.
+  void end_backward() { end_ = trains() ? BackwardEnd{lowest_trained_} : BackwardEnd{}; }
+  const BackwardEnd& backward_end() const { return end_; }
+
  protected:
   enum : std::size_t { kAttention, kProjection, kUp, kDown, kProducts };
+  static constexpr BlockStep step_of(std::size_t product) {
+    constexpr BlockStep kSteps[] = {BlockStep::heads, BlockStep::projection, BlockStep::up, BlockStep::down};
+    return kSteps[product];
+  }
 
   SplitBlock(std::string name, const RunShape& run)
       : Unit(std::move(name), {.own_rows = true}), shards_(run.shards), divides_rows_(run.divides_rows()) {}
@@ -56,13 +89,19 @@ class SplitBlock : public Unit {
   void end_product();
   void end_block();
   // Adds a norm's tensors, name + ".weight" and, if it has one, ".bias".
-  NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width);
+  NormOffsets add_norm(BlockStep step, NormKind kind, const std::string& name, std::size_t width);
+  bool reaches(BlockStep step) const { return end_.reaches(step); }
+  bool passes(BlockStep step) const { return end_.passes(step); }
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
+  // The product whose backward includes that of the norm between projection and MLP.
+  virtual std::size_t middle_norm_product() const { return kProjection; }
+  // The memory of a forward's activations, some of which may pass.
+  virtual Activations activations(const Context&, device::View saved) const = 0;
   // Attention, which runs between its product and the projection. If ranks share heads of keys, a call has a seam
   // before it in forward, and after it in backward.
-  virtual void attend(device::Lane&, const Context&, device::View saved) const = 0;
+  virtual void attend(device::Lane&, const Context&, const Activations& saved) const = 0;
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
@@ -71,15 +110,15 @@ class SplitBlock : public Unit {
   // sums over all shards; otherwise they are left where they are saved.
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
-  virtual void take_squares(device::Lane&, const Context&, device::View saved) const = 0;
-  virtual device::View saved_squares(const Context&, device::View saved) const = 0;
+  virtual void take_squares(device::Lane&, const Context&, const Activations& saved) const = 0;
+  virtual device::View saved_squares(const Context&, const Activations& saved) const = 0;
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.
   virtual void forward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
-                          device::View saved) const = 0;
+                          const Activations& saved) const = 0;
   virtual void after_forward(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
-                             device::View saved) const = 0;
+                             const Activations& saved) const = 0;
   virtual void backward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                            device::ConstView saved, device::ConstView dy, device::View dx,
                            const GradientRange&) const = 0;
@@ -90,13 +129,14 @@ class SplitBlock : public Unit {
   // input, which is a sum over shards.
   virtual void backward_parameters_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                                       device::ConstView saved, const GradientRange&) const = 0;
-  // Elements of the sum that the product leaves, which the caller of the block adds over ranks.
+  // Elements of the sum that the product leaves, which the caller of the block adds over ranks; 0: there is none.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
   // If ranks divide the rows: computes the input of a half of the block and leaves this rank's rows of it in `to`.
-  virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View saved,
-                           device::View to) const = 0;
-  // The same in backward, for the gradient of the half's output. If the block trains, `input` gets the rows of the
-  // half's input again, for backward_parameters_of(); otherwise it is empty.
+  virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x,
+                           const Activations& saved, device::View to) const = 0;
+  // The same in backward, for the gradient of the half's output; `to` is empty if backward ends before. If the block
+  // trains, `input` gets the rows of the half's input again, for backward_parameters_of(); it is empty if nothing
+  // needs them.
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
@@ -126,6 +166,8 @@ class SplitBlock : public Unit {
     const std::size_t size = own.size / shards_.count * shards_.of;
     return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }
+  // The product at which backward ends.
+  std::size_t first_backward_product() const;
 
  private:
   // Layers whose tensors are given by their indices among the unit's parameters.
@@ -147,11 +189,19 @@ class SplitBlock : public Unit {
   static bool starts_half(Pass pass, std::size_t product) {
     return pass == Pass::forward ? product == kAttention || product == kUp : product == kProjection || product == kDown;
   }
+  // Whether backward reads the input of the half of the block that ends in the product.
+  bool needs_input(std::size_t product) const {
+    return trains() && reaches(product == kDown ? BlockStep::up : BlockStep::heads);
+  }
   // The i-th row matrix that the call leaves for the other ranks.
   static device::View rows_in(const Context& c, device::ConstView x, std::size_t i);
+  // Takes note of the step if a tensor was added for it that trains; `first`: the index of the first one.
+  void note_trained(BlockStep step, std::size_t first);
 
   ShardRange shards_;
   bool divides_rows_;
+  BlockStep lowest_trained_ = BlockStep::output_norm;
+  BackwardEnd end_;
   std::vector<bool> adapted_;  // by product: whether some of its layers have adapters
   std::vector<Added> added_;   // until end_block()
 };
@@ -161,9 +211,10 @@ class SplitBlock : public Unit {
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
 // Unit::work of a transformer block with one linear layer per part, or all of them in one part. `activation`: the bytes
-// of x, and of y, which forward reads and writes in addition to what it saves; backward reads what was saved and writes
-// as much.
+// of x, and of y, which forward reads and writes in addition to what it saves and to the `passing` bytes of its other
+// activations; backward reads what was saved and writes as much.
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
-                const device::AttentionShape& attention, std::size_t activation);
+                const device::AttentionShape& attention, std::size_t activation, const BackwardEnd& end,
+                std::size_t passing);
 
 }  // namespace strata::models

@@ -83,7 +83,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
     Group& group = groups_.emplace_back(run.out, run.weight, run.column, device::Product(spec_.device, forward),
-                                        device::Product(spec_.device, input), std::nullopt);
+                                        std::nullopt, std::nullopt);
+    if (spec_.input_gradient) group.input.emplace(spec_.device, input);
     if (!is_frozen(run.weight)) group.weights.emplace(spec_.device, weights);
   }
   if (!adapted) return;
@@ -115,7 +116,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
                                           .output = product_dtype(),
                                           .whole = spec_.partial_output           ? Whole::b
                                                    : spec_.partial_input_gradient ? Whole::a
-                                                                                  : Whole::none},
+                                                                                  : Whole::none,
+                                          .input_gradient = spec_.input_gradient},
                     targets);
 }
 
@@ -130,7 +132,8 @@ bool Linear::sums_biases() const {
 }
 
 std::size_t Linear::input_sum_bytes() const {
-  return groups_.size() > 1 && !spec_.partial_input_gradient ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
+  const bool rounds = groups_.size() > 1 && spec_.input_gradient && !spec_.partial_input_gradient;
+  return rounds ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
 }
 
 std::size_t Linear::packed_bias_bytes() const {
@@ -140,8 +143,9 @@ std::size_t Linear::packed_bias_bytes() const {
 std::size_t Linear::scratch_bytes(int threads) const {
   std::size_t products = 0;
   for (const Group& g : groups_) {
-    products = std::max({products, g.forward.workspace_bytes(threads), g.input.workspace_bytes(threads)});
-    if (g.weights) products = std::max(products, g.weights->workspace_bytes(threads));
+    products = std::max(products, g.forward.workspace_bytes(threads));
+    for (const auto* product : {&g.input, &g.weights})
+      if (*product) products = std::max(products, (*product)->workspace_bytes(threads));
   }
   for (const Tensor& tensor : spec_.tensors)
     if (spec_.bias && !sums_biases() && !is_frozen(tensor.bias))
@@ -167,7 +171,7 @@ double Linear::backward_flops() const {
   double flops = (low_rank_ ? low_rank_->backward_flops() : 0) + (dora_ ? forward_flops() : 0);
   if (squares() > 0) flops -= norm_flops(spec_);  // forward has them
   for (const Group& g : groups_)
-    flops += flops_of(g.input) * (singles_.empty() ? 1 : 2) + (g.weights ? flops_of(*g.weights) : 0);
+    flops += (g.input ? flops_of(*g.input) * (singles_.empty() ? 1 : 2) : 0) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;
 }
 
@@ -175,12 +179,12 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
   for (const Group& g : groups_) {
     out.push_back(g.forward.shape());
     if (dora_) out.push_back(g.forward.shape());
-    out.push_back(g.input.shape());
-    if (g.weights) out.push_back(g.weights->shape());
+    for (const auto* product : {&g.input, &g.weights})
+      if (*product) out.push_back((*product)->shape());
   }
   for (const Single& one : singles_) {
     out.push_back(one.forward.shape());
-    out.push_back(one.input.shape());
+    if (spec_.input_gradient) out.push_back(one.input.shape());
   }
   if (low_rank_) low_rank_->list_products(out);
 }
@@ -260,6 +264,7 @@ void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x,
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
   if (low_rank_)
     low_rank_->backward_parameters(lane, parameters, x, dz, gradients, scratch, own_scratch(scratch), dropout, sums);
+  if (!spec_.input_gradient) return;
   const bool drops = !singles_.empty();
   input_gradient(lane, parameters, drops ? dy : dz, dx, scratch, inactive, dropout, drops ? &dora : nullptr);
 }
@@ -278,8 +283,8 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
   const View rest = rest_of(scratch, input_sum_bytes());
   if (several) device::zero(lane, target);
   for (const Group& g : groups_)
-    g.input.run(lane, columns_from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
-                several || low_rank_ ? ConstView{} : inactive);
+    g.input->run(lane, columns_from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
+                 several || low_rank_ ? ConstView{} : inactive);
   if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest, dropout);
   if (dora) add_dropped(lane, parameters, dy, target, *dora, rest, dropout);
   if (!several && !low_rank_) return;

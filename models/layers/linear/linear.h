@@ -36,6 +36,7 @@ class LowRankProducts {
     // The factor that every shard has whole, if the layer is computed in virtual shards. Its gradient is a sum over
     // shards, of which backward_parameters() leaves this one's in fp32.
     enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
+    bool input_gradient = true;  // false: backward_input() is not called
   };
   // Targets of rank 0 have no adapter.
   LowRankProducts(const Spec& spec, std::span<const Target> targets);
@@ -73,7 +74,8 @@ class LowRankProducts {
     std::size_t a, rank, offset;  // offset: of its columns in `kept`, in elements
     float scale;
     std::uint32_t number;  // of its first target
-    device::Product down, d_a, input;
+    device::Product down, d_a;
+    std::optional<device::Product> input;
     std::vector<Member> members;
   };
   // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
@@ -117,7 +119,8 @@ class Linear {
     // y (or dx) is a partial result, to be added over virtual shards: fp32, not rounded. An adapter's B (or A) is then
     // whole.
     bool partial_output = false, partial_input_gradient = false;
-    std::size_t width = 0;  // the distance between rows of y, in elements; 0: that of the tensors' outputs
+    std::size_t width = 0;       // the distance between rows of y, in elements; 0: that of the tensors' outputs
+    bool input_gradient = true;  // false: backward() computes no dx
   };
   explicit Linear(const Spec& spec);
 
@@ -136,9 +139,9 @@ class Linear {
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
                device::ConstView squares = {}) const;
-  // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none. If results are partial, the gradients of
-  // adapters' whole factors and then those of whole magnitudes are left in `sums`, in fp32, in the order of the
-  // tensors.
+  // All gradients: dW and db, dA and dB, then dx if it is wanted. Frozen tensors have none. If results are partial, the
+  // gradients of adapters' whole factors and then those of whole magnitudes are left in `sums`, in fp32, in the order
+  // of the tensors.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
@@ -159,8 +162,8 @@ class Linear {
   // Tensors whose weights are adjacent, and either all trained or all frozen: one product.
   struct Group {
     std::size_t out, weight, column;
-    device::Product forward, input;
-    std::optional<device::Product> weights;  // none: frozen
+    device::Product forward;
+    std::optional<device::Product> input, weights;  // none: not wanted; frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;

@@ -44,16 +44,17 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
   const auto make = [&](const ProductShape& shape) { return Product(spec.device, shape); };
   for (const Run& run : runs) {
     const auto r = static_cast<std::int64_t>(run.rank);
-    Group& group = groups_.emplace_back(
-        Group{run.a,
-              run.rank,
-              columns_ * spec.rows,
-              run.scale,
-              run.number,
-              make({rows, r, in, false, true, in, in, r, t, t}),
-              make({r, in, rows, true, false, r, in, in, t, d_a}),
-              make({rows, in, r, false, false, r, in, in, t, spec.input_sum, false, spec.dropout == 0}),
-              {}});
+    Group& group = groups_.emplace_back(Group{run.a,
+                                              run.rank,
+                                              columns_ * spec.rows,
+                                              run.scale,
+                                              run.number,
+                                              make({rows, r, in, false, true, in, in, r, t, t}),
+                                              make({r, in, rows, true, false, r, in, in, t, d_a}),
+                                              std::nullopt,
+                                              {}});
+    if (spec.input_gradient)
+      group.input = make({rows, in, r, false, false, r, in, in, t, spec.input_sum, false, spec.dropout == 0});
     columns_ += run.rank;
     std::size_t first = 0;
     for (const Target& target : run.targets) {
@@ -76,7 +77,8 @@ std::size_t LowRankProducts::kept_bytes() const {
 std::size_t LowRankProducts::scratch_bytes(int threads) const {
   std::size_t most = 0;
   for (const Group& g : groups_) {
-    for (const Product* product : {&g.down, &g.d_a, &g.input}) most = std::max(most, product->workspace_bytes(threads));
+    for (const Product* product : {&g.down, &g.d_a}) most = std::max(most, product->workspace_bytes(threads));
+    if (g.input) most = std::max(most, g.input->workspace_bytes(threads));
     for (const Member& m : g.members)
       for (const Product* product : {&m.up, &m.d_b, &m.d_down})
         most = std::max(most, product->workspace_bytes(threads));
@@ -96,7 +98,7 @@ double LowRankProducts::forward_flops() const {
 double LowRankProducts::backward_flops() const {
   double flops = 0;
   for (const Group& g : groups_) {
-    flops += flops_of(g.down) + flops_of(g.d_a) + flops_of(g.input);
+    flops += flops_of(g.down) + flops_of(g.d_a) + (g.input ? flops_of(*g.input) : 0);
     for (const Member& m : g.members) flops += flops_of(m.d_b) + flops_of(m.d_down);
   }
   return flops;
@@ -104,7 +106,8 @@ double LowRankProducts::backward_flops() const {
 
 void LowRankProducts::list_products(std::vector<ProductShape>& out) const {
   for (const Group& g : groups_) {
-    for (const Product* product : {&g.down, &g.down, &g.d_a, &g.input}) out.push_back(product->shape());
+    for (const Product* product : {&g.down, &g.down, &g.d_a}) out.push_back(product->shape());
+    if (g.input) out.push_back(g.input->shape());
     for (const Member& m : g.members)
       for (const Product* product : {&m.up, &m.d_b, &m.d_down}) out.push_back(product->shape());
   }
@@ -200,11 +203,11 @@ void LowRankProducts::backward_input(Lane& lane, const ParameterRange& parameter
   for (const Group& g : groups_) {
     const ConstView d_h = thin(g, kept, true), a = parameters.sub(g.a, g.rank * spec_.in);
     if (spec_.dropout == 0) {
-      g.input.run(lane, d_h, a, {}, dx, scratch);
+      g.input->run(lane, d_h, a, {}, dx, scratch);
       continue;
     }
     const View by_one = wide(kept, spec_.input_sum), sum = dx.sub(0, by_one.size);
-    g.input.run(lane, d_h, a, {}, by_one, scratch);
+    g.input->run(lane, d_h, a, {}, by_one, scratch);
     device::dropout(lane, of(g, dropout), by_one, sum, sum);
   }
 }

@@ -38,7 +38,11 @@ SplitLinear::SplitLinear(Linear whole) {
 }
 
 SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets)
-    : side_(side), first_(offsets.first), all_(std::max(offsets.of, offsets.shards.size())), rows_(spec.rows) {
+    : side_(side),
+      input_gradient_(spec.input_gradient),
+      first_(offsets.first),
+      all_(std::max(offsets.of, offsets.shards.size())),
+      rows_(spec.rows) {
   const bool inputs = side == CutSide::inputs;
   if (split()) {
     spec.partial_output = inputs;
@@ -133,6 +137,7 @@ std::size_t SplitLinear::partial_size() const {
 }
 
 std::size_t SplitLinear::partial_bytes() const {
+  if (side_ == CutSide::outputs && !input_gradient_) return 0;
   return aligned(shards_.size() * partial_size() * sizeof(float));
 }
 
@@ -194,14 +199,15 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
     if (const View db = bias_ ? gradients.sub(*bias_, out()) : View{})
       column_sum(lane, rows_, out(), out(), dy, db, scratch);
   } else {
-    const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
+    const View partials = input_gradient_ ? View{scratch.data, count * input, device::DType::fp32} : View{};
+    const View rest = after(scratch, partial_bytes());
     for (std::size_t v = 0; v < count; ++v)
-      if (shared() && !adapted_)
+      if (computes_parameters_apart())
         shards_[v].backward_input(lane, parameters, of(dy, v, output), of(partials, v, input), rest);
       else
         shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest, {},
                             dropout, sums_of(lane, sums, v));
-    tree_sum(lane, count, partials, {}, dx.sub(0, input));
+    if (input_gradient_) tree_sum(lane, count, partials, {}, dx.sub(0, input));
   }
   if (shared() || sums_of_shard() == 0) return;
   tree_sum(lane, count, sums.sub(0, this->sums()), {}, sums.sub(0, sums_of_shard()));
@@ -211,7 +217,7 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
 void SplitLinear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                       View scratch) const {
   STRATA_CHECK(shared() && side_ == CutSide::outputs);
-  if (adapted_) return;
+  if (!computes_parameters_apart()) return;
   const std::size_t output = rows_ * width_;
   for (std::size_t v = 0; v < shards_.size(); ++v)
     shards_[v].backward_parameters(lane, x, of(dy, v, output), gradients, scratch);

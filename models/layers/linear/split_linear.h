@@ -79,14 +79,17 @@ class SplitLinear {
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
   void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
-  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut, unless
-  // the layer has an adapter.
+  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut and
+  // exchange dx, unless the layer has an adapter.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
  private:
   bool split() const { return all_ > 1; }
   bool shared() const { return all_ > shards_.size(); }
+  bool computes_parameters_apart() const {
+    return shared() && side_ == CutSide::outputs && input_gradient_ && !adapted_;
+  }
   // The fp32 results of this rank's shards, at the start of the scratch.
   std::size_t partial_size() const;
   std::size_t partial_bytes() const;
@@ -98,6 +101,7 @@ class SplitLinear {
   device::Dropout of_shard(device::Dropout dropout, std::size_t v) const;
 
   CutSide side_ = CutSide::outputs;
+  bool input_gradient_ = true;       // see Linear::Spec
   std::size_t first_ = 0, all_ = 1;  // the number of the first shard here, and of all ranks'
   // in_ and width_ describe one shard: its input features, and the distance between rows of y.
   std::size_t rows_ = 0, in_ = 0, width_ = 0;

@@ -43,6 +43,8 @@ const Case kCases[] = {
           {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
            R"(adapter.rank_pattern={"v_proj" = 2, "layers.2.mlp.up_proj" = 16})",
            R"(adapter.alpha_pattern={"v_proj" = 5})", "adapter.rslora=true", "adapter.init=gaussian"})},
+    // Backward ends at the MLP's last matrix.
+    {"llama, down", "", with(kSmallLlama, {"adapter.rank=4", R"(adapter.target_modules=["down_proj"])"})},
     {"gpt2, with the words' table", "",
      with(kSmallGpt2,
           {"model.config.tie_word_embeddings=false", R"re(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")re",

@@ -35,6 +35,8 @@ const FrozenRunCase kFrozenRunCases[] = {
     {"tied, from above", kSmallGpt2, R"(["*.w?e.*", "*.h.[01].*", "*.h.2.attn.*", "*.ln_f.weight"])"},
     {"untied, in parts", kSmallLlama,
      R"(["*.embed_tokens.*", "*.layers.0.*", "*.k_proj.weight", "*.layers.1.mlp.up_proj.*", "*.layers.2.input_layernorm.*"])"},
+    {"a block's last matrix and above", kSmallLlama,
+     R"(["*.embed_tokens.*", "*.layers.[01].*", "*.layers.2.self_attn.*", "*norm.weight", "*.gate_proj.*", "*.up_proj.*"])"},
     {"the head alone", kSmallLlama, R"("model.*")"},
     {"all but the head's table", kSmallLlama, R"(["lm_head.weight", "*.layers.1.*"])"},
 };
@@ -164,6 +166,33 @@ TEST(FrozenPlan, BackwardEndsAtTheLowestTrainedUnit) {
               whole.plan.memory[0].by_kind[static_cast<std::size_t>(Kind::activations)])
         << recompute;
   }
+}
+
+// Within a block, the input and the activations below the lowest trained tensor are not kept for backward.
+TEST(FrozenPlan, BackwardEndsWithinABlock) {
+  const auto job_without = [](const std::string& more) {
+    return frozen_job(kSmallLlama, R"(["*.embed_tokens.*", "*.layers.[01].*")" + more + "]",
+                      {"training.precision=fp32", "training.micro_batch_size=2"});
+  };
+  const Job block = job_without(""),
+            down = job_without(R"(, "*.self_attn.*", "*.layers.2.*norm.*", "*.gate_proj.*", "*.up_proj.*")");
+  const auto kept = [](const Job& job) {
+    std::size_t bytes = 0;
+    for (const Buffer& buffer : job.plan.buffers)
+      if (buffer.name == "saved by block 2") bytes = buffer.bytes;
+    return bytes;
+  };
+  const auto reads_input = [](const Job& job) {
+    return std::ranges::any_of(
+        job.plan.tasks, [](const Task& task) { return task.kind == TaskKind::backward && task.buffer(Role::x) >= 0; });
+  };
+  EXPECT_TRUE(reads_input(block));
+  EXPECT_FALSE(reads_input(down));
+  // 32 tokens, 40 wide, 5 heads of 8 with one of keys, an MLP of 72.
+  constexpr std::size_t kRow = 32 * sizeof(float), kActive = 72 * kRow,
+                        kAll = kRow + (40 + 7 * 8 + 40 + 5) * kRow + 40 * kRow + kRow + (40 + 2 * 72) * kRow + kActive;
+  EXPECT_EQ(kept(down), aligned(kActive));
+  EXPECT_EQ(kept(block), aligned(kAll));
 }
 
 TEST(FrozenPlan, APatternWithoutAMatchNamesTheNearestTensors) {

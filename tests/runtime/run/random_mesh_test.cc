@@ -81,6 +81,9 @@ class RandomMesh {
       }
       case 1:
         return {"adapter.kind=lora", fmt::format("adapter.rank={}", between(1, 6)),
+                "adapter.target_modules=" +
+                    (gpt2 ? one_of<std::string>({"all-linear", R"(["c_fc"])", R"(["c_attn", "mlp.c_proj"])"})
+                          : one_of<std::string>({"all-linear", R"(["down_proj"])", R"(["o_proj", "up_proj"])"})),
                 // Dropout counts rows in fours, and widths of Llamas are no multiple of 16.
                 fmt::format("adapter.dropout={}", gpt2 ? 0.25 * between(0, 1) : 0),
                 fmt::format("adapter.rslora={}", between(0, 1) == 1),

@@ -13,7 +13,7 @@ BlockOperations operations(std::size_t width, std::size_t heads) {
   const auto linear = [&](std::size_t out) {
     return Linear({run.tokens(), 16, {{out, 0, 4096}, {out, 2048, 4352}}, true, false, run.dtype});
   };
-  return {run.tokens(), 16,         run.tokens(),  run.dtype, run.threads, BlockAttention({heads, heads, 8}, run),
+  return {run.tokens(), 16,         run.tokens(),  run.dtype, run.threads, {}, BlockAttention({heads, heads, 8}, run),
           linear(8),    linear(16), linear(width), linear(24)};
 }
 

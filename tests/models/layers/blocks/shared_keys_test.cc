@@ -55,7 +55,7 @@ TEST(SharedKeysTest, ShardsReadTheKeysOfTheFirst) {
   EXPECT_TRUE(rank.keys.any());
   EXPECT_EQ(rank.keys.sharers(), kSharers);
   EXPECT_EQ(rank.keys.crossing(), 0u) << "all of them are here";
-  in_lane(2, [&](Lane& lane) { rank.keys.leave(lane, rank.heads.view(), rank.saved.view(), {}); });
+  in_lane(2, [&](Lane& lane) { rank.keys.leave(lane, rank.heads.view(), {rank.saved.view(), {}}, {}); });
   for (std::size_t v = 0; v < kShards; ++v) {
     EXPECT_EQ(rank.keys.owns(v), v % kSharers == 0);
     for (std::size_t i = 0; i < kKeysSize; ++i)
@@ -68,7 +68,7 @@ TEST(SharedKeysTest, ShardsReadTheKeysOfTheFirst) {
 TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   RankOfKeys alone(0, kShards);
   in_lane(2, [&](Lane& lane) {
-    alone.keys.leave(lane, alone.heads.view(), alone.saved.view(), {});
+    alone.keys.leave(lane, alone.heads.view(), {alone.saved.view(), {}}, {});
     alone.keys.leave_gradients(lane, alone.workspace.view(), alone.d_heads.view(), {});
   });
   std::vector<RankOfKeys> ranks;
@@ -97,10 +97,10 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
     }
   EXPECT_EQ(ranks[0].keys.crossing(), 2 * kKeysSize);
 
-  on_all([](Lane& lane, RankOfKeys& r) { r.keys.leave(lane, r.heads.view(), r.saved.view(), r.partial.view()); });
+  on_all([](Lane& lane, RankOfKeys& r) { r.keys.leave(lane, r.heads.view(), {r.saved.view(), {}}, r.partial.view()); });
   EXPECT_TRUE(std::signbit(ranks[1].partial[0]) && ranks[1].partial[0] == 0) << "-0, which keeps the sign of another";
   exchange();
-  on_all([](Lane& lane, RankOfKeys& r) { r.keys.take(lane, r.total.view(), r.saved.view()); });
+  on_all([](Lane& lane, RankOfKeys& r) { r.keys.take(lane, r.total.view(), {r.saved.view(), {}}); });
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (std::size_t i = 0; i < kKeysSize; ++i)
       for (const std::size_t v : {0u, 1u})
