@@ -121,8 +121,9 @@ int KeptInputs::reload(int unit, int micro_batch) {
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i) {
   const bool divided = std::ranges::any_of(seams, [](const models::Seam& seam) { return seam.row_matrices > 0; });
   const auto has_products = [&](const models::Seam& seam) { return seam.has_products && (!divided || seam.own_rows); };
-  if (i >= seams.size() || !has_products(seams[i])) return 0;
-  return 1.0 / static_cast<double>(std::ranges::count_if(seams, has_products));
+  const auto stretches = std::ranges::count_if(seams, has_products);
+  if (stretches == 0) return i == (divided ? 1U : 0U) ? 1 : 0;
+  return i < seams.size() && has_products(seams[i]) ? 1.0 / static_cast<double>(stretches) : 0;
 }
 
 int add_partial(Draft& draft, int unit, const models::Seam& seam) {

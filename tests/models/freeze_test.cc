@@ -82,13 +82,24 @@ TEST(FreezeTest, FrozenTensorsHaveNoGradient) {
 
 constexpr std::size_t kEndHidden = 32;
 
-// The last block of a tiny model, of which something is trained.
-struct LastBlock {
-  LastBlock(const std::string& family, const RunShape& run)
-      : model(make_model(Config::parse(testing::tiny(family), "config.json"), run)),
-        unit(*model->units[model->units.size() - 2]),
+// A block of a tiny model. The first one of a ModernBERT has no norm before attention.
+struct BlockCase {
+  const char* family;
+  const char* name = "block 1";
+};
+constexpr BlockCase kBlockCases[] = {{"llama"}, {"qwen3"}, {"gpt2"}, {"modernbert"}, {"modernbert", "block 0"},
+                                     {"bert"}};
+
+const Unit& block_of(const Model& model, const BlockCase& which) {
+  return **std::ranges::find_if(model.units, [&](const auto& unit) { return unit->name() == which.name; });
+}
+
+// A block of which something is trained.
+struct TrainedBlock {
+  TrainedBlock(const BlockCase& which, const RunShape& run)
+      : model(make_model(Config::parse(testing::tiny(which.family), "config.json"), run)),
+        unit(block_of(*model, which)),
         runner(unit, run, kEndHidden, model.get()) {
-    EXPECT_EQ(unit.name(), "block 1");
     for (testing::Buffer* buffer : {&runner.parameters, &runner.frozen})
       for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, runner.uniform(0.3));
   }
@@ -103,7 +114,7 @@ RunShape end_shape(std::size_t shards) {
 
 // The gradients of a block in which backward ends are those of the same block if backward goes on below it. Operands
 // are NaN before each call, so an activation that was not kept shows.
-void expect_gradients_as_if_backward_went_on(LastBlock& ends, LastBlock& goes_on) {
+void expect_gradients_as_if_backward_went_on(TrainedBlock& ends, TrainedBlock& goes_on) {
   goes_on.runner.forward();
   goes_on.runner.backward();
   const auto gradients = goes_on.runner.gradients.bits();
@@ -140,13 +151,14 @@ std::string tokens_table(const Model& model) {
 }
 
 TEST(FreezeTest, BackwardEndsAtAnyTensorOfABlock) {
-  for (const char* family : {"llama", "qwen3", "gpt2", "modernbert", "bert"})
+  for (const BlockCase& which : kBlockCases)
     for (const std::size_t shards : {1u, 2u}) {
-      const auto all = make_model(Config::parse(testing::tiny(family), "config.json"), end_shape(shards));
-      const auto block = all->units[all->units.size() - 2]->parameters();
+      const auto all = make_model(Config::parse(testing::tiny(which.family), "config.json"), end_shape(shards));
+      const auto block = block_of(*all, which).parameters();
       for (std::size_t first = 0; first < block.size(); ++first)
         for (const std::size_t last : {first, block.size() - 1}) {
-          SCOPED_TRACE(fmt::format("{}, {} shards: {} to {}", family, shards, block[first].name, block[last].name));
+          SCOPED_TRACE(
+              fmt::format("{}, {} shards: {} to {}", which.family, shards, block[first].name, block[last].name));
           RunShape run = end_shape(shards);
           for (const auto& unit : all->units)
             for (const Parameter& p : unit->parameters())
@@ -154,30 +166,30 @@ TEST(FreezeTest, BackwardEndsAtAnyTensorOfABlock) {
                                block.begin() + static_cast<std::ptrdiff_t>(last) + 1,
                                [&](const Parameter& trained) { return trained.name == p.name; }))
                 run.freeze.push_back(p.name);
-          LastBlock ends(family, run);
+          TrainedBlock ends(which, run);
           std::erase(run.freeze, tokens_table(*all));
-          LastBlock goes_on(family, run);
+          TrainedBlock goes_on(which, run);
           expect_gradients_as_if_backward_went_on(ends, goes_on);
         }
     }
 }
 
 TEST(FreezeTest, BackwardEndsAtAnyAdapterOfABlock) {
-  for (const char* family : {"llama", "qwen3", "gpt2", "modernbert", "bert"})
+  for (const BlockCase& which : kBlockCases)
     for (const std::size_t shards : {1u, 2u})
       for (const bool dora : {false, true})
         for (const double dropout : {0.0, 0.25}) {
-          const auto all = make_model(Config::parse(testing::tiny(family), "config.json"), end_shape(shards));
-          for (const Unit::LinearLayer& layer : all->units[all->units.size() - 2]->linear_layers()) {
-            SCOPED_TRACE(fmt::format("{}, {} shards: {}, {}, {}", family, shards, layer.name, dora, dropout));
+          const auto all = make_model(Config::parse(testing::tiny(which.family), "config.json"), end_shape(shards));
+          for (const Unit::LinearLayer& layer : block_of(*all, which).linear_layers()) {
+            SCOPED_TRACE(fmt::format("{}, {} shards: {}, {}, {}", which.family, shards, layer.name, dora, dropout));
             Adapter adapter{.rank = 4, .target_modules = {{layer.name}, {}}, .dropout = dropout, .dora = dora};
             RunShape run = end_shape(shards);
             run.adapter = std::make_shared<const Adapter>(adapter);
-            LastBlock ends(family, run);
+            TrainedBlock ends(which, run);
             const std::string table = tokens_table(*all);
             adapter.modules_to_save = {table.substr(0, table.rfind('.'))};
             run.adapter = std::make_shared<const Adapter>(adapter);
-            LastBlock goes_on(family, run);
+            TrainedBlock goes_on(which, run);
             expect_gradients_as_if_backward_went_on(ends, goes_on);
           }
         }

@@ -43,7 +43,7 @@ struct BlockOperations {
     bytes.forward_workspace = passing_at + passing_bytes;
   }
   Activations activations(device::View saved, device::View workspace) const {
-    return {saved, {workspace.data + passing_at, passing_bytes / sizeof(float), device::DType::fp32}};
+    return {saved, workspace.sub(passing_at / sizeof(float), passing_bytes / sizeof(float))};
   }
 
   // The most bytes that any call of these needs.

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -178,6 +180,28 @@ TEST(Shards, RanksWithoutKeysHaveTheSamePlan) {
     SCOPED_TRACE(one.back());
     expect_the_same_plans(one);
   }
+}
+
+// The stretches of a call have all of its products, wherever backward ends within the lowest block that trains.
+TEST(Shards, StretchesDivideTheProductsOfACall) {
+  for (const char* layer : {"down_proj", "up_proj", "o_proj", "q_proj"})
+    for (const bool sequence : {false, true}) {
+      const Job job =
+          tiny_job({"model.preset=tiny-llama", "parallel.tensor=2", fmt::format("parallel.sequence={}", sequence),
+                    "adapter.kind=lora", "adapter.rank=4", fmt::format("adapter.target_modules=[\"{}\"]", layer)},
+                   2);
+      std::map<int, double> flops;  // of backward, by unit
+      for (const Task& task : job.plan.tasks)
+        if (task.kind == TaskKind::backward) flops[task.unit] += task.cost.flops;
+      EXPECT_TRUE(flops.contains(1));
+      for (const auto& [index, sum] : flops) {
+        const models::Unit& unit = *job.model->units[static_cast<std::size_t>(index)];
+        const double all = unit.work(models::Pass::backward, unit.all_parts()).flops;
+        EXPECT_GT(all, 0);
+        EXPECT_DOUBLE_EQ(sum, job.plan.accumulation * all)
+            << unit.name() << ", " << layer << ", rows divided: " << sequence;
+      }
+    }
 }
 
 // The shards of all ranks of a group are those of one rank, in the same order.

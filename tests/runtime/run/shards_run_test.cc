@@ -120,7 +120,10 @@ const ShardsRunCase kShardsRunCases[] = {
     {"roberta, partly frozen",
      {R"(training.freeze=["*.attention.output.*", "*.layer.0.*", "*.layer.1.intermediate.dense.weight"])"},
      "roberta"},
-    {"modernbert", {}, "modernbert"}};
+    {"modernbert", {}, "modernbert"},
+    // Backward ends at a block's last matrix, and ranks that share the block exchange nothing in it.
+    {"llama, down trained",
+     joined(kLlama, {R"(training.freeze=["*embed*", "*.0.*", "*attn*", "*_layernorm*", "*.gate_*", "*.up_*"])"})}};
 
 class ShardsRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
