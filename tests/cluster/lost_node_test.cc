@@ -85,8 +85,8 @@ TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
-// training.micro_batch_size = auto is settled once. Fewer ranks have room for more, but the number stays, and so do the
-// bits.
+// training.micro_batch_size = auto is resolved once. Fewer ranks have room for more, but the number stays, and so do
+// the bits.
 TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
   const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
   const auto bytes = [&](int size, int ranks) {

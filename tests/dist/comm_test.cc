@@ -115,9 +115,8 @@ TEST_P(Failures, AMessageArrivesInPart) {
   EXPECT_EQ(speakers(dies), 1U) << dies.all();
 }
 
-// Data and farewells travel separately as messages. A rank that has left is not a failure while its last data is on its
-// way.
-TEST(Failures, AFarewellOvertakesTheLastData) {
+// Data and leave notices travel separately. A rank that has left is not a failure while its last data is on its way.
+TEST(Failures, ALeaveNoticeOvertakesTheLastData) {
   const Outcome outcome = mpirun(3, "leaves early", "messages");
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.output, HasSubstr("all left"));

@@ -272,7 +272,7 @@ TEST_F(HeldRun, TheSecondCtrlCEndsTheRunAtOnce) {
 }
 
 // A request before the last step leaves nothing to stop after it, so the run is done.
-TEST_F(HeldRun, ARunStoppedBeforeItsLastStepIsDone) {
+TEST_F(HeldRun, ARequestBeforeTheLastStepLetsTheRunFinish) {
   FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());
   ASSERT_TRUE(running.wait_until(said_how));

@@ -225,8 +225,8 @@ TEST(MpiMessages, ANoticeArrivesAfterACollectiveHasEnded) {
       {}, [] { fake_mpi::delay_notices(1, 0, fake_mpi::kAll); });
 }
 
-// A departed rank's last data may arrive later than its farewell.
-TEST(MpiMessages, AFarewellOvertakesData) {
+// A departed rank's last data may arrive later than its leave notice.
+TEST(MpiMessages, ALeaveNoticeOvertakesData) {
   std::latch left(2);
   fake_mpi::run_well(2, [&](int number) {
     const auto world = messages();

@@ -215,7 +215,7 @@ TEST(Simulator, MoreBandwidthIsNeverSlower) {
 }
 
 // Compute waits a second for the drive, then for the link.
-TEST(Simulator, NamesTheBottleneckOfAStep) {
+TEST(Simulator, AttributesAStepsTimeToItsBottlenecks) {
   const StepPlan plan = plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::upload, 0.25, {0}),
                                  task_in(LaneId::compute, 0.5), task_in(LaneId::compute, 2, {1})});
   const MachineProfile machine = unit_speeds(0);

@@ -163,7 +163,7 @@ TEST_F(ResolvedClassesTest, KeepsTheOrderOfTheModelsScores) {
   EXPECT_THAT(resolved({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
 }
 
-TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
+TEST_F(ResolvedClassesTest, NumLabelsMustAgreeWithTheData) {
   EXPECT_THAT(resolved({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
   EXPECT_THAT(resolved({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
   EXPECT_FAILURE(resolved({"a", "b", "c"}, "\"num_labels\": 5"), Exit::usage,
@@ -181,7 +181,7 @@ TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
 }
 
 // Columns of vectors are the model's classes in order.
-TEST_F(ResolvedClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
+TEST_F(ResolvedClassesTest, VectorsMustHaveAnElementPerClass) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
   vectors_ = true;
   EXPECT_THAT(resolved({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names,

@@ -205,7 +205,7 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
     const std::string text = resolve_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
+    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already resolved";
     return std::pair(recipe.training.micro_batch_size, text);
   };
   const auto [five, of_five] = resolved({}, room);
