@@ -90,9 +90,9 @@ struct Parameter {
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // of the whole tensor
-  // piece_room(): the elements for which each piece has room. piece_size(): those that a piece here has, which are
+  // piece_capacity(): the elements reserved for each piece. piece_size(): those that a piece here has, which are
   // fewer if shards are unequal, and none if another shard has the shared part.
-  std::size_t piece_room() const;
+  std::size_t piece_capacity() const;
   std::size_t piece_size(std::size_t piece) const;
   // The number of pieces here, and the place of each in the unit and in the tensor. A shared part has a place even if
   // another shard holds it.

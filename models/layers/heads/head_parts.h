@@ -171,12 +171,12 @@ class HeadTable {
     for (std::size_t width = 0; width < seen.size(); ++width)
       if (!seen[width]) f(products_[rows == chunk_rows_ ? 0 : 1][width]);
   }
-  // The words for which a vector over the words has room in each shard: every shard begins at a cache line, so that
+  // The words of a vector over the words that are reserved for each shard: every shard begins at a cache line, so that
   // products see the same alignment on every rank.
-  std::size_t room() const { return (tiles_.shard_words() + 31) / 32 * 32; }
+  std::size_t padded_words() const { return (tiles_.shard_words() + 31) / 32 * 32; }
 
-  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with room() words
-  // for each shard, and its part of logits or of a matrix of rows, which are dense.
+  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with
+  // padded_words() words for each shard, and its part of logits or of a matrix of rows, which are dense.
   template <typename V>
   V rows_in(const FlatRange<V>& holder, std::size_t tile) const {
     return holder.sub(begin(tile), size(tile));
@@ -186,7 +186,7 @@ class HeadTable {
     return head.sub(biases_[shard(tile)] + tiles_.row_in_shard(tile), rows(tile));
   }
   device::View words_in(device::View words, std::size_t tile) const {
-    return words.sub(shard(tile) * room() + tiles_.row_in_shard(tile), rows(tile));
+    return words.sub(shard(tile) * padded_words() + tiles_.row_in_shard(tile), rows(tile));
   }
   device::View logits_in(device::View logits, std::size_t tile) const { return logits.sub(own_row(tile), rows(tile)); }
   device::View rows_of_sum(device::View sum, std::size_t tile) const {

@@ -219,8 +219,8 @@ TEST_F(ResolvedClassesTest, RecordsTheDatasFormatInTheConfiguration) {
 TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_THAT(labels_of(one, classes({"a", "b"}), false), ElementsAre(1, 0));
-  const auto alike = file("{\"label\": \"b\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"0", "b"});
-  EXPECT_THAT(labels_of(alike, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
+  const auto uniform = file("{\"label\": \"b\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"0", "b"});
+  EXPECT_THAT(labels_of(uniform, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
   const auto other = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_FAILURE(labels_of(other, classes({"a", "c"}), false), Exit::usage,
                  HasSubstr("line 1: the label \"b\" is not one of the model's 2 classes (a, c)"));
