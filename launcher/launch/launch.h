@@ -45,7 +45,7 @@ struct NodeCheck {
   NodeFacts facts;
   std::optional<double> clock_ahead;  // seconds ahead of this machine's clock
   std::optional<double> gflop_per_s;
-  std::optional<double> gbit_per_s, microseconds;  // its better link's
+  std::optional<double> gbit_per_s, microseconds;  // figures of its better link
   std::vector<std::string> problems;               // what its measurements found
   std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };

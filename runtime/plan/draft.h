@@ -46,9 +46,9 @@ class Draft {
 
   const PlanRequest& request;
   const models::Model& model;
-  const device::StorageFormat computed;  // of parameters and gradients, as units see them
+  const device::StorageFormat computed;  // format of parameters and gradients, as units see them
   StepPlan plan{};
-  When when = When::always;  // of the tasks added next
+  When when = When::always;  // the condition of the tasks added next
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }

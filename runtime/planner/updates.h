@@ -33,7 +33,7 @@ class Updates {
   struct Chunk {
     int unit;
     std::size_t begin, end;
-    bool last;  // of its unit
+    bool last;  // whether it is the last chunk of its unit
   };
   // A chunk that has been fetched: where its state is stored, and where the update finds it (state).
   struct Fetched {
@@ -73,7 +73,7 @@ class Updates {
     std::vector<Slice> from, to;
   };
   std::vector<Late> late_;
-  std::vector<int> assembled_;  // by unit: the buffer on the device in which parameters are assembled; -1: none
+  std::vector<int> assembled_;  // per unit: the buffer on the device in which parameters are assembled; -1: none
 };
 
 }  // namespace strata::runtime

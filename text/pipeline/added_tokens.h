@@ -50,7 +50,7 @@ class AddedTokenFinder {
   // Extends the match by adjacent spaces, as the token's flags say. False if the token must be a whole word and is not.
   static bool widen(std::string_view text, std::size_t done, Found& found);
 
-  ByteTrie texts_;  // with the places of their tokens in tokens_
+  ByteTrie texts_;  // the tokens' texts, each with its index in tokens_
   std::vector<const AddedToken*> tokens_;
 };
 

@@ -69,7 +69,7 @@ class Hub {
   struct Collection {
     std::uint32_t number;
     double since;
-    std::map<int, pb::NodeReport> answers;  // by node
+    std::map<int, pb::NodeReport> answers;  // one per node
   };
   struct StateFile {  // the state of a stuck run, while another thread writes it
     Watch::Finding finding;

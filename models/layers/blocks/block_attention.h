@@ -133,7 +133,7 @@ class BlockAttention {
     std::size_t heads, kv_heads, head_dim;  // heads and kv_heads: of all shards
     std::size_t window = 0;                 // see AttentionSpec
     bool causal = true;
-    float dropout = 0;                       // of the probabilities
+    float dropout = 0;                       // dropout of the probabilities
     std::optional<std::size_t> angles = {};  // the start of rotary positions' cos and sin in the constants
     std::size_t positions = 0;               // cos and sin are fp32 [positions, head_dim / 2]
     struct Norms {
@@ -200,7 +200,7 @@ class BlockAttention {
   ShardRange shards_;
   device::DType dtype_;
   AttentionPart attention_;
-  std::optional<SharedKeys> shared_;  // after place_saved()
+  std::optional<SharedKeys> shared_;  // none before place_saved()
   std::optional<HeadNorms> norms_;
   std::size_t work_bytes_ = 0;
   Slot rows_, raw_, mixed_, lse_, work_;  // raw: before the norms

@@ -48,11 +48,11 @@ struct HeadPlaces {
     std::size_t scratch_bytes;
     // The sum of the strides of tiles whose logits exist at once; the rows of tiles whose sums of gradients do.
     std::size_t logit_stride, table_rows;
-    std::size_t words, most_words;  // with a bias: all, and the most of a tile
+    std::size_t words, most_words;  // with a bias: all words, and the maximum of a tile
     bool learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
-    std::size_t shards;                       // of the vocabulary, of this rank; 0: it is not cut
-    bool shared;                              // by ranks, which add the gradients of the norm's output
+    std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
+    bool shared;  // whether ranks share the head, and add the gradients of the norm's output
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
@@ -60,7 +60,7 @@ struct HeadPlaces {
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
   Slot picked, entered, inner, active;
   Slot entry_mean, entry_rstd;
-  Slot no_bias;  // for norms without a bias
+  Slot no_bias;  // stands for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
@@ -88,7 +88,7 @@ class HeadInput {
   const NormPart& norm() const { return *norm_; }
   std::size_t scratch_bytes(int threads) const;
   void list_products(std::vector<device::ProductShape>& out) const;
-  double flops(bool forward, bool backward) const;  // of the transform
+  double flops(bool forward, bool backward) const;  // operations of the transform
 
   // From x, [tokens, hidden], to `normed` in the workspace.
   void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,

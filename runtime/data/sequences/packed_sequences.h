@@ -45,7 +45,7 @@ class BestFit {
 
   struct Bins {
     std::vector<std::uint32_t> items;  // bin by bin: indices into `lengths`
-    std::vector<std::uint32_t> ends;   // for each bin, in items
+    std::vector<std::uint32_t> ends;   // per bin: its end in `items`
   };
   // lengths: from 1 to `capacity`. Valid until the next call.
   const Bins& pack(std::span<const std::uint32_t> lengths);
@@ -59,8 +59,8 @@ class BestFit {
 
   std::uint32_t capacity_;
   NumberSet spaces_;                   // the space left in each bin
-  std::vector<std::uint32_t> newest_;  // by space: the bin that reached it last
-  // By bin: the bin that reached the same space before it, and the space left.
+  std::vector<std::uint32_t> newest_;  // per space: the bin that reached it last
+  // Per bin: the bin that reached the same space before it, and the space left.
   std::vector<std::uint32_t> before_, left_;
   std::vector<std::uint64_t> order_;
   std::vector<std::uint32_t> bin_of_, other_;
@@ -128,7 +128,7 @@ class PackedSequences final : public Sequences {
   void count_labels();
   Piece piece_of(std::uint64_t piece) const;
 
-  std::vector<Documents> documents_;        // per file
+  std::vector<Documents> documents_;        // one per file
   std::vector<std::uint64_t> first_token_;  // the start of each file among all, and their total
   std::uint32_t seq_len_;
   LongDocuments longer_;
