@@ -74,7 +74,7 @@ std::optional<std::uint32_t> every_row(const Recipe&, std::uint32_t) {
 }
 
 // The classes in the sidecars of the training data, otherwise of the validation data.
-struct Found {
+struct DataClasses {
   std::string problem, file;
   std::vector<std::string> names;
   bool vectors = false;  // in all files
@@ -87,8 +87,8 @@ struct Found {
 std::pair<std::int64_t, std::string> length_of(const TokenSidecar::Labels& labels) {
   return {labels.max_length, labels.truncation};
 }
-std::optional<Found> classes_of_data(const Recipe::Data& data) {
-  std::optional<Found> out;
+std::optional<DataClasses> classes_of_data(const Recipe::Data& data) {
+  std::optional<DataClasses> out;
   const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
     for (const auto& path : expand_patterns(patterns, key)) {
       const auto sidecar = read_sidecar(path);
@@ -97,14 +97,14 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
              "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
              path.string());
       if (!out)
-        out = Found{sidecar->labels->problem,
-                    path.string(),
-                    {},
-                    sidecar->labels->vectors,
-                    sidecar->tokenizer,
-                    sidecar->tokenizer_hash,
-                    sidecar->labels->pairs,
-                    length_of(*sidecar->labels)};
+        out = DataClasses{sidecar->labels->problem,
+                          path.string(),
+                          {},
+                          sidecar->labels->vectors,
+                          sidecar->tokenizer,
+                          sidecar->tokenizer_hash,
+                          sidecar->labels->pairs,
+                          length_of(*sidecar->labels)};
       out->vectors = out->vectors && sidecar->labels->vectors;
       if (out->tokenizer_hash != sidecar->tokenizer_hash) out->tokenizer_hash.reset();
       if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
@@ -192,7 +192,7 @@ std::string classes_text(std::span<const std::string> names) {
 }
 
 // Data with no label of the model's classes belong to another task.
-void require_known(const Found& data, const models::Classes& own, const models::Config& config) {
+void require_known(const DataClasses& data, const models::Classes& own, const models::Config& config) {
   const std::span<const std::string> names = data.names;
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();

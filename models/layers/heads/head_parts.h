@@ -192,7 +192,7 @@ class HeadTable {
   device::View rows_of_sum(device::View sum, std::size_t tile) const {
     return sum.sub(own_row(tile) * hidden_, size(tile));
   }
-  // Calls f(begin, end) for the stretches of the gradients of a shared table in which there are no rows.
+  // Calls f(begin, end) for the ranges of the gradients of a shared table in which there are no rows.
   template <typename F>
   void for_gaps(const GradientRange& gradients, F&& f) const {
     std::size_t end = gradients.begin;
