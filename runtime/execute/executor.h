@@ -167,7 +167,7 @@ class Executor {
   const LaneBoundaries boundaries_ = lane_boundaries(plan_);
   std::optional<TaskContext> context_;
   std::vector<device::Event> events_;  // one per task
-  // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
+  // Per task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
   std::vector<bool> awaited_ = std::vector<bool>(plan_.tasks.size()), issued_ = awaited_;
   std::vector<Span> spans_ = std::vector<Span>(plan_.tasks.size());  // one per task
   HeldTime held_{plan_.tasks.size()};

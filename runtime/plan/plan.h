@@ -250,7 +250,7 @@ struct StepPlan {
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
   std::vector<StateBuffers> state_buffers;  // one per unit
-  // As lanes and as the host see them: on a GPU the host has buffers of its own, which are copied.
+  // The control buffers of lanes and of the host: on a GPU the host has its own buffers, which are copied.
   ControlBuffers control, host_control;
   int index_buffer = -1;       // packed data: which documents share a sequence; -1: none
   int score_buffer = -1;       // a classifier's scores in an evaluation, in host memory; -1: none

@@ -69,7 +69,7 @@ class Fetches {
   std::vector<int> present_;              // per unit, part and pool: its buffer; -1: not on the device
   std::vector<Fetch> all_;
   std::vector<int> pass_;  // per visit: the first of the consecutive visits to parts of the same unit
-  std::map<std::pair<int, PoolKind>, Shard> shards_;   // by pass_ and pool
+  std::map<std::pair<int, PoolKind>, Shard> shards_;   // the key: pass_ and pool
   std::vector<std::vector<Hop>> hops_before_;          // per visit: the hops before it
   std::vector<std::vector<UnitPart>> releases_after_;  // per visit: the parts released after it
 };

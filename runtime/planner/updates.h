@@ -65,7 +65,7 @@ class Updates {
   std::vector<Chunk> chunks_;
   std::size_t next_ = 0;         // the next chunk to fetch; chunks that are read ahead are skipped
   std::deque<Fetched> fetched_;  // chunks not yet updated
-  // By chunk that is read ahead: its stored_slices(), with slices on NVMe replaced by the buffers they are read into.
+  // Per chunk that is read ahead: its stored_slices(), with slices on NVMe replaced by the buffers they are read into.
   std::vector<std::vector<Slice>> ahead_;
   bool begun_ = false;  // the chunks that were read ahead have been updated
   // Writes of first_updated()'s state that come after all others.

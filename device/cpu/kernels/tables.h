@@ -217,7 +217,7 @@ struct UpdateElements {
 struct OptimizerKernels {
   ReadGradient read[3];     // one per DType of gradients
   WriteParameter write[3];  // one per DType of parameters
-  // By Algorithm, then StorageFormat.
+  // One per Algorithm and StorageFormat.
   void (*update[3][3])(const UpdateElements&, std::size_t n, const UpdateFactors&);
 };
 STRATA_KERNEL_TABLE(OptimizerKernels, optimizer_kernels)

@@ -30,7 +30,7 @@ class Hub {
  public:
   struct Setup {
     Watch::Limits limits;
-    // For the streams of other nodes; nullopt if there are no other nodes.
+    // The listener for streams of other nodes; nullopt if there are none.
     std::optional<Listener> listener;
     Credentials credentials;
     std::string dump_folder;  // receives the state of a stuck run

@@ -150,7 +150,7 @@ class BlockAttention {
 
   const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
   float dropout() const { return spec_.dropout; }
-  // As those of AttentionPart.
+  // The same functions as in AttentionPart.
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }
   std::size_t scratch_bytes(int threads) const;
   std::string set_up(device::Lane& lane) const { return attention_.set_up(lane); }

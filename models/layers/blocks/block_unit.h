@@ -108,7 +108,7 @@ struct BlockOperations {
             offsets};
   }
 
-  // In backward: the gradients of the mixed heads and of the heads.
+  // The gradients of the mixed heads and of the heads, in backward.
   device::View d_mixed(device::View workspace) const { return narrow.of(workspace).sub(0, attention.mixed_size()); }
   device::View d_rows(device::View workspace) const { return wide.of(workspace).sub(0, attention.rows_size()); }
   // The rows of x that a slot of the workspace holds.

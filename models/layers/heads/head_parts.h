@@ -65,7 +65,7 @@ struct HeadPlaces {
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
   Slot logit_bias, d_logit_bias, chunk_bias;
-  // For one chunk of rows, by virtual shard: the gradients of the norm's output, and the statistics.
+  // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
   std::size_t bytes = 0;
 };
@@ -90,7 +90,7 @@ class HeadInput {
   void list_products(std::vector<device::ProductShape>& out) const;
   double flops(bool forward, bool backward) const;  // operations of the transform
 
-  // From x, [tokens, hidden], to `normed` in the workspace.
+  // Computes `normed` in the workspace from x, [tokens, hidden].
   void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,
                const device::Dropout& adapter_dropout) const;
   // d_norm: the gradient of `normed`, whose memory is used. Writes dx and the gradients of the tensors.
@@ -124,7 +124,7 @@ inline std::size_t logit_stride(std::size_t columns) {
 struct TileProducts {
   TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const RunShape& run);
 
-  // In bytes, for the largest of them.
+  // The bytes that the largest of them needs.
   std::size_t workspace(int threads) const;
 
   std::size_t rows, columns;

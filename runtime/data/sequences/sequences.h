@@ -106,7 +106,7 @@ class Sequences {
   // labelling: the next token, if not given.
   Sequences(std::vector<TokenFile> files, std::shared_ptr<Labelling> labelling);
 
-  // For what the labelling keeps.
+  // The memory of the labelling's label column, and where it is kept.
   std::size_t column_bytes() const { return column() ? column()->bytes() : 0; }
   void keep_column_in(std::pmr::memory_resource* memory) {
     if (LabelColumn* column = labelling_->column()) column->keep_in(memory);
