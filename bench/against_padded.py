@@ -184,8 +184,8 @@ def main():
                 stream.append(ours(model, what, dtype, whole, "stream", seq, micro_batch))
                 single.append(ours(model, what, dtype, whole, "documents", seq, micro_batch))
         median = lambda v, i: statistics.median(x[i] for x in v)
-        beside = (median(stream, 0), median(single, 0)) if whole else (None, None)
-        rows.append((name, *(median(v, i) for v in (got, want) for i in (0, 1)), *beside))
+        others = (median(stream, 0), median(single, 0)) if whole else (None, None)
+        rows.append((name, *(median(v, i) for v in (got, want) for i in (0, 1)), *others))
         print(rows[-1], file=sys.stderr, flush=True)
 
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())

@@ -40,12 +40,12 @@ void agree(World& world, F&& f) {
   const auto first = std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
   if (first == all.end()) return;
   const auto what = [](const std::string& text) { return text.substr(text.find(' ', text.find(' ') + 1) + 1); };
-  const bool alike = std::all_of(all.begin(), all.end(),
-                                 [&](const std::string& text) { return !text.empty() && what(text) == what(*first); });
+  const bool same = std::all_of(all.begin(), all.end(),
+                                [&](const std::string& text) { return !text.empty() && what(text) == what(*first); });
   const std::size_t code_end = first->find(' '), host_end = first->find(' ', code_end + 1);
   std::string who = "rank " + std::to_string(first - all.begin());
   if (world.node_size() < world.size()) who += " on " + first->substr(code_end + 1, host_end - code_end - 1);
-  throw AgreedError(static_cast<Exit>(std::stoi(*first)), (alike ? "" : who + ": ") + what(*first));
+  throw AgreedError(static_cast<Exit>(std::stoi(*first)), (same ? "" : who + ": ") + what(*first));
 }
 
 }  // namespace strata::comm

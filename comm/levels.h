@@ -35,7 +35,7 @@ class Levels {
 
  private:
   std::vector<std::vector<int>> nodes_;
-  std::vector<int> node_of_;  // by member: its index in nodes_
+  std::vector<int> node_of_;  // per member: its index in nodes_
   int node_ = 0, place_ = 0;
   bool even_ = true;
   std::uint64_t far_ = 0;  // members on other nodes

@@ -14,7 +14,7 @@ namespace strata::comm {
 struct Process {
   int rank;
   pid_t pid;
-  std::uint64_t start_time;  // in ticks since boot
+  std::uint64_t start_time;  // ticks since boot
 
   static Process self(int rank);
   // False once the process has ended, even if it has not been reaped. Also false in another container, where its PID

@@ -123,7 +123,7 @@ class SharedMemory {
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
-  // As World::when_lost().
+  // See World::when_lost().
   void when_lost(std::function<void(const Failure&)> print) { print_loss_ = std::move(print); }
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void check_peers() const;

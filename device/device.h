@@ -10,7 +10,7 @@ enum class Kind : std::uint8_t { cpu, cuda };
 
 struct Device {
   Kind kind = Kind::cpu;
-  int ordinal = 0;  // for cuda: an index among the GPUs that the process sees
+  int ordinal = 0;  // cuda: the index among the GPUs that the process sees
   friend bool operator==(const Device&, const Device&) = default;
 };
 

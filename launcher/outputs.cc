@@ -108,9 +108,9 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
       try {
         for (const fs::path& path : runtime::expand_patterns({&pattern, 1}, key)) {
           out.push_back({key, path});
-          for (const auto& beside : {runtime::sidecar_path, runtime::documents_path, runtime::mask_path,
-                                     runtime::types_path, runtime::labels_path})
-            out.push_back({key, beside(path)});
+          for (const auto& companion : {runtime::sidecar_path, runtime::documents_path, runtime::mask_path,
+                                        runtime::types_path, runtime::labels_path})
+            out.push_back({key, companion(path)});
         }
       } catch (const Error&) {
         // The code that opens the file reports this.

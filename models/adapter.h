@@ -38,7 +38,7 @@ struct Adapter {
   // modules_to_save may name an embedding that the output layer shares: the one table is trained.
   bool ensure_weight_tying = false;
   bool rslora = false;  // s = alpha / sqrt(rank) instead of alpha / rank
-  double dropout = 0;   // of the input of A
+  double dropout = 0;   // dropout of the input of A
   bool dora = false;    // magnitudes of W + s B A trained too (Liu et al. 2024)
   AdapterInit init = AdapterInit::kaiming;
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match counts
@@ -51,7 +51,7 @@ struct LowRank {
   float scale = 0;
   std::size_t a = 0, b = 0;
   bool dora = false;
-  std::size_t magnitude = 0;  // of every output, if dora
+  std::size_t magnitude = 0;  // place of the magnitudes of all outputs, if dora
 
   friend auto operator<=>(const LowRank&, const LowRank&) = default;
 };

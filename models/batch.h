@@ -67,7 +67,7 @@ struct RunShape {
 // One micro-batch in device memory: columns of [tokens] each, except loss_rows.
 struct Batch {
   const std::uint32_t* tokens;
-  const std::int32_t* labels;         // for the rows that enter the loss: the first entries of the column
+  const std::int32_t* labels;         // labels of the rows that enter the loss: the first entries of the column
   const std::uint32_t* positions;     // the position in the row's document; see place_padding()
   const device::RowRange* documents;  // each row's document: attention sees no other rows
   // The rows that enter the loss, ascending; the rest of the column is row 0, with labels that do not count. null: all
@@ -84,10 +84,10 @@ struct BatchRows {
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};    // for the whole micro-batch; empty: all rows
+  std::span<std::uint32_t> loss_rows = {};    // those of the whole micro-batch; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
-  std::span<std::uint32_t> class_sets = {};   // for the whole micro-batch, equally many words per row; empty: none
+  std::span<std::uint32_t> class_sets = {};   // those of the whole micro-batch, equally many words per row; empty: none
 
   // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
@@ -111,7 +111,7 @@ struct BatchShape {
   std::size_t loss_rows = 0;  // the most rows that enter the loss; 0: all rows, without a column that lists them
   bool types = false;         // has a column of token types
   std::optional<std::uint32_t> padding = {};  // BatchRows::padding
-  std::size_t class_words = 0;                // of the set of classes of a row that enters the loss
+  std::size_t class_words = 0;                // words of the set of classes of a row that enters the loss
 
   std::size_t set_words() const { return class_words * (loss_rows > 0 ? loss_rows : tokens); }
   std::size_t bytes() const {

@@ -15,7 +15,7 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
   constexpr std::size_t kBlock = device::kSquareBlock;
   const Parameter& p = units[unit]->parameters()[parameter];
   const std::size_t begin = place_in_pool(p.offset);
-  const std::size_t end = place_in_pool(p.offset_of(p.pieces() - 1)) + p.piece_room();
+  const std::size_t end = place_in_pool(p.offset_of(p.pieces() - 1)) + p.piece_capacity();
   STRATA_CHECK_EQ(begin % kBlock, 0u);
   return {std::move(name), unit, parameter, {begin, (end + kBlock - 1) / kBlock * kBlock}, !p.trained(), p.offsets};
 }
@@ -62,7 +62,7 @@ void Unit::place_shards(const ShardRange& shards) {
   for (std::size_t shard = 0; shard < shards.count; ++shard) {
     align();
     for (Parameter& p : parameters_)
-      if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_room()));
+      if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_capacity()));
   }
   align();
   before_shards_ = shards.first * ((size() - whole) / shards.count);

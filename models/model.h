@@ -94,7 +94,7 @@ struct SharedParameter {
   std::size_t parameter;  // its index among that unit's parameters
   ElementRange elements;  // in the holder's pool: the tensor, rounded up to complete blocks of the gradient norm
   bool frozen = false;
-  std::vector<std::size_t> offsets = {};  // in the holder, of the pieces of its virtual shards; empty: it is whole
+  std::vector<std::size_t> offsets = {};  // places in the holder of its virtual shards' pieces; empty: it is whole
 
   // The offset of its first element in the holder.
   std::size_t offset() const { return offset_in(frozen ? PoolKind::frozen : PoolKind::trained, elements.begin); }
@@ -124,7 +124,8 @@ enum class Pass : std::uint8_t { forward, backward };
 // A boundary within a call, at which ranks add what their virtual shards have computed
 // (models/layers/blocks/split_block.h), or put it together.
 struct Seam {
-  std::size_t elements;  // of the sum: [tokens, hidden] and whatever else crosses; of a rank's piece if it gathers
+  // Those of the sum: [tokens, hidden] and whatever else crosses; of a rank's piece if it gathers.
+  std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
   bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
@@ -331,7 +332,7 @@ class Model {
  public:
   std::string family;  // config.json's model_type
   Objective objective;
-  BatchShape batch;  // of a micro-batch
+  BatchShape batch;  // the shape of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
   bool bidirectional = false;  // rows attend to their complete document

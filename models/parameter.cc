@@ -17,14 +17,14 @@ std::size_t Parameter::part_of_dimension() const {
   return (static_cast<std::size_t>(shape[slice.dimension]) + parts - 1) / parts;
 }
 
-std::size_t Parameter::piece_room() const {
+std::size_t Parameter::piece_capacity() const {
   return size() / static_cast<std::size_t>(shape[slice.dimension]) * slice.segments * part_of_dimension();
 }
 
 std::size_t Parameter::piece_size(std::size_t piece) const {
-  const std::size_t shard = first_shard + piece, room = piece_room(), begin = shard / slice.sharers * room;
+  const std::size_t shard = first_shard + piece, capacity = piece_capacity(), begin = shard / slice.sharers * capacity;
   if (shard % slice.sharers != 0) return 0;
-  return std::min(room, size() - std::min(begin, size()));
+  return std::min(capacity, size() - std::min(begin, size()));
 }
 
 Piece Parameter::piece(std::size_t piece) const {

@@ -76,7 +76,7 @@ struct Init {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
+  std::size_t offset;  // place of the first element in its pool (flat_range.h); a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
   bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
@@ -84,15 +84,16 @@ struct Parameter {
   // If the tensor is cut into virtual shards, `offset` is that of the first piece here, and `shape` is still the whole
   // tensor's.
   Slice slice = {};
-  std::vector<std::size_t> offsets = {};  // of the pieces of shards first_shard, first_shard + 1, ...; empty: whole
+  // The places of the pieces of shards first_shard, first_shard + 1, ...; empty: the tensor is whole.
+  std::vector<std::size_t> offsets = {};
   std::size_t first_shard = 0;
 
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
-  std::size_t size() const;  // of the whole tensor
-  // piece_room(): the elements for which each piece has room. piece_size(): those that a piece here has, which are
+  std::size_t size() const;  // elements of the whole tensor
+  // piece_capacity(): the elements reserved for each piece. piece_size(): those that a piece here has, which are
   // fewer if shards are unequal, and none if another shard has the shared part.
-  std::size_t piece_room() const;
+  std::size_t piece_capacity() const;
   std::size_t piece_size(std::size_t piece) const;
   // The number of pieces here, and the place of each in the unit and in the tensor. A shared part has a place even if
   // another shard holds it.
@@ -102,7 +103,7 @@ struct Parameter {
 
  private:
   std::size_t slice_parts() const { return slice.shards / slice.sharers; }
-  std::size_t part_of_dimension() const;  // of each part in each segment, rounded up
+  std::size_t part_of_dimension() const;  // indices of each part in each segment, rounded up
 };
 // Each virtual shard of a unit's pool begins at a multiple of this many elements.
 constexpr std::size_t shard_alignment_of(PoolKind pool) {

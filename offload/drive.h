@@ -22,7 +22,7 @@ namespace strata::offload {
 struct Failure {
   const SwapFile* file = nullptr;
   bool write = false;
-  std::uint64_t offset = 0;  // in the file
+  std::uint64_t offset = 0;  // offset in the file
   std::uint32_t size = 0;
   int error = 0;  // errno; 0: the end of the file came early
 };

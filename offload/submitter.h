@@ -13,7 +13,7 @@ struct Request {
   bool write = false;
   std::byte* data = nullptr;
   std::uint32_t size = 0;
-  std::uint64_t offset = 0;  // in the file
+  std::uint64_t offset = 0;  // offset in the file
   std::uint32_t slot = 0;
 };
 

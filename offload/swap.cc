@@ -144,9 +144,9 @@ std::string Swap::describe() const {
     for (const std::string& note : report.notes) text += "; " + note;
     texts.push_back(std::move(text));
   }
-  const bool alike = std::equal(texts.begin() + 1, texts.end(), texts.begin());
-  if (alike && texts.size() > 1) return fmt::format("{} drives, {}", texts.size(), texts[0]);
-  if (alike) return texts[0];
+  const bool same = std::equal(texts.begin() + 1, texts.end(), texts.begin());
+  if (same && texts.size() > 1) return fmt::format("{} drives, {}", texts.size(), texts[0]);
+  if (same) return texts[0];
   std::string out;
   for (std::size_t d = 0; d < texts.size(); ++d)
     out += fmt::format("{}{}: {}", d == 0 ? "" : " | ", reports[d].folder.string(), texts[d]);

@@ -40,11 +40,11 @@ begin_step() {
   steps_title=$1
   if [ -t 1 ]; then every=1; else printf '%-44s' "$steps_title"; fi
   (
-    told=0 nap=
-    trap 'kill $nap 2>/dev/null; exit $told' TERM
+    told=0 sleeper=
+    trap 'kill $sleeper 2>/dev/null; exit $told' TERM
     seconds=0
     # Waits for a sleep in the background, so that the signal that ends this is handled at once.
-    while sleep "$every" >/dev/null 2>&1 & nap=$!; wait "$nap" && kill -0 "$shell" 2>/dev/null; do
+    while sleep "$every" >/dev/null 2>&1 & sleeper=$!; wait "$sleeper" && kill -0 "$shell" 2>/dev/null; do
       seconds=$((seconds + every))
       line=$(progress "$log")
       if [ -t 1 ]; then

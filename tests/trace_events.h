@@ -23,7 +23,7 @@ struct TraceEvents {
     std::int64_t begin, end;
     std::string name;
     std::int64_t task;                          // -1: a step
-    std::map<std::string, std::int64_t> bytes;  // by what they are
+    std::map<std::string, std::int64_t> bytes;  // the key: the kind of bytes
     bool around(std::int64_t at) const { return begin <= at && (at < end || at == begin); }
   };
   struct Arrow {

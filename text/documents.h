@@ -69,7 +69,7 @@ class DocumentReader {
   const Tokenizer& tokenizer_;
   std::size_t next_input_ = 0;
   std::optional<InputBytes> input_;
-  std::optional<Utf8Count> utf8_;  // for plain text
+  std::optional<Utf8Count> utf8_;  // only for plain text
   bool looked_ = false;            // the share of invalid UTF-8 has been checked
   std::vector<std::string> notes_;
   std::optional<DocumentPart> ahead_;

@@ -26,7 +26,7 @@ struct TextTemplate {
   enum class Kind : std::uint8_t { token, first, second };
   struct Piece {
     Kind kind;
-    std::uint32_t id = 0;  // for a token
+    std::uint32_t id = 0;  // a token's ID
     std::uint32_t type = 0;
   };
   std::vector<Piece> single = {{Kind::first}};

@@ -37,7 +37,7 @@ class ControlLine {
   // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
   // notices. Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
-  // As World::when_lost().
+  // See World::when_lost().
   void when_lost(std::function<void(const Failure&)> print);
   // The end of a run: notifies the other ranks that this rank leaves, and waits until they leave too. False if the run
   // failed.

@@ -8,7 +8,7 @@ namespace strata::device::cpu {
 enum class Isa : std::uint8_t { avx2, avx512 };
 
 // The best one that this processor has, chosen once. The environment variable STRATA_CPU_ISA=avx2 forces the lower one,
-// for our own kernels and for oneDNN alike. Throws Error{failed} on a processor without AVX2, FMA and F16C.
+// for both our own kernels and oneDNN. Throws Error{failed} on a processor without AVX2, FMA and F16C.
 Isa isa();
 // For `doctor`: the model name, the instruction set, and how products of each dtype are computed.
 std::string describe();

@@ -32,7 +32,7 @@ HostLane::~HostLane() {
 
 HostLane::Slot& HostLane::acquire() {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] { return issued_ - done_ < kSlots; });
+  space_.wait(lock, [&] { return issued_ - done_ < kSlots; });
   return ring_[issued_ % kSlots];
 }
 
@@ -65,13 +65,13 @@ void HostLane::loop() {
       const std::lock_guard lock(mutex_);
       ++done_;
     }
-    room_.notify_all();
+    space_.notify_all();
   }
 }
 
 void HostLane::synchronize() {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] { return done_ == issued_; });
+  space_.wait(lock, [&] { return done_ == issued_; });
   lock.unlock();
   abort.throw_if_set();
 }

@@ -65,7 +65,7 @@ class HostLane final : public Lane::Impl {
   Team team_;
   std::vector<Slot> ring_;
   std::mutex mutex_;
-  std::condition_variable work_, room_;
+  std::condition_variable work_, space_;
   std::uint64_t issued_ = 0, done_ = 0;
   bool stop_ = false;
   std::jthread thread_;

@@ -76,7 +76,7 @@ class EventTwin final : public Event::Twin {
   bool reached(std::uint64_t n) override { return recorded_->get() >= n; }
   void signal(std::uint64_t n) override;
 
-  // For the issuing thread.
+  // The issuing thread calls these three.
   void record(cudaStream_t stream, std::uint64_t n);
   bool host_waits() const { return recorded_.has_value(); }
   cudaEvent_t newest() const { return event_.get(); }

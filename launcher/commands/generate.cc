@@ -99,13 +99,13 @@ GenerationInput read_generation_input(const GenerateOptions& options, const runt
                                       const std::string& chat, bool typed, bool prints) {
   GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
   folder.require_base();
-  const auto beside = folder.hugging_face();
-  if (beside) out.ends = models::end_tokens(*beside);
+  const auto own_folder = folder.hugging_face();
+  if (own_folder) out.ends = models::end_tokens(*own_folder);
   if (options.prompt || options.chat) {
-    if (!options.tokenizer && !beside)
+    if (!options.tokenizer && !own_folder)
       fail(Exit::usage, "{} names no tokenizer: give --tokenizer byte or a Hugging Face directory",
            folder.path().string());
-    const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
+    const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *own_folder;
     out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
     if (prints) print_notes(out.tokenizer->notes(), where.string());
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);

@@ -45,7 +45,7 @@ struct NodeCheck {
   NodeFacts facts;
   std::optional<double> clock_ahead;  // seconds ahead of this machine's clock
   std::optional<double> gflop_per_s;
-  std::optional<double> gbit_per_s, microseconds;  // its better link's
+  std::optional<double> gbit_per_s, microseconds;  // figures of its better link
   std::vector<std::string> problems;               // what its measurements found
   std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };
@@ -109,15 +109,16 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
 // loopback nor any address), as KEY=VALUE: rank 0 may have moved to another node.
 std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 
-// The largest number of whole replicas that these nodes have room for, that divides `batch` together with the recipe's
+// The largest number of whole replicas that these nodes have slots for, that divides `batch` together with the recipe's
 // micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group share a
-// node if there is room for that.
-std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
+// node if it has enough slots.
+std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
 // Why most_ranks() found none, in words that follow "launch ends: ".
-std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe, std::int64_t batch);
-// The sentence about the room for ranks that `shares` leaves unused; empty if there is none.
-std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
+std::string why_no_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
+                         std::int64_t batch);
+// The sentence about the slots that `shares` leaves unused; empty if there is none.
+std::string idle_text(const std::vector<Host>& hosts, int default_slots, const std::vector<Share>& shares,
                       const runtime::Recipe& recipe, std::int64_t batch);
 
 // How launch ends if it is asked to stop, this many times, while no rank runs. The exit code says whether there is a

@@ -23,18 +23,18 @@ bool is_of_one_node(std::string_view address) {
          host != "::1" && host != "::";
 }
 
-int room_on(const std::vector<Host>& hosts, int room) {
+int slots_on(const std::vector<Host>& hosts, int default_slots) {
   int ranks = 0;
-  for (const Host& host : hosts) ranks += host.slots.value_or(room);
+  for (const Host& host : hosts) ranks += host.slots.value_or(default_slots);
   return ranks;
 }
 
-// Like spread(), but each node takes whole groups of neighbouring ranks, if there is room for all groups in this way.
-std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int room) {
+// Like spread(), but each node takes whole groups of neighbouring ranks, if all groups fit in this way.
+std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int default_slots) {
   std::vector<Host> groups = hosts;
-  for (Host& host : groups) host.slots = host.slots.value_or(room) / group;
-  std::vector<Share> shares = spread(groups, ranks / group, room);
-  if (shares.empty()) return spread(hosts, ranks, room);
+  for (Host& host : groups) host.slots = host.slots.value_or(default_slots) / group;
+  std::vector<Share> shares = spread(groups, ranks / group, default_slots);
+  if (shares.empty()) return spread(hosts, ranks, default_slots);
   for (Share& share : shares) share.ranks *= group;
   return shares;
 }
@@ -114,22 +114,23 @@ std::vector<std::string> control_sets(const runtime::Recipe& recipe) {
   return out;
 }
 
-std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
+std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
   const int replica = recipe.parallel.replica();
-  for (int replicas = room_on(hosts, room) / replica; replicas > 0; --replicas) {
+  for (int replicas = slots_on(hosts, default_slots) / replica; replicas > 0; --replicas) {
     const std::int64_t at_once = replicas * recipe.training.micro_batch_size;
     if (batch % at_once != 0 || !runtime::takes_micro_batches(recipe.parallel, batch / at_once)) continue;
-    if (std::vector<Share> shares = spread_groups(hosts, replicas * replica, recipe.parallel.tensor, room);
+    if (std::vector<Share> shares = spread_groups(hosts, replicas * replica, recipe.parallel.tensor, default_slots);
         fits(shares))
       return shares;
   }
   return {};
 }
 
-std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe, std::int64_t batch) {
+std::string why_no_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
+                         std::int64_t batch) {
   const std::string nodes = counted(hosts.size(), "remaining node");
-  if (const int ranks = room_on(hosts, room); ranks < recipe.parallel.replica())
+  if (const int ranks = slots_on(hosts, default_slots); ranks < recipe.parallel.replica())
     return fmt::format(
         "the {} {} room for {}, and {} needs {}: start again with as many ranks, or with other parallel.* keys, which "
         "its checkpoints allow",
@@ -139,12 +140,12 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime
                      recipe.parallel.replica() > 1 ? "replicas" : "ranks", batch);
 }
 
-std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
+std::string idle_text(const std::vector<Host>& hosts, int default_slots, const std::vector<Share>& shares,
                       const runtime::Recipe& recipe, std::int64_t batch) {
   std::vector<Share> idle;
   for (const Host& host : hosts) {
     const auto used = std::ranges::find(shares, host.name, &Share::host);
-    const int ranks = host.slots.value_or(room) - (used == shares.end() ? 0 : used->ranks);
+    const int ranks = host.slots.value_or(default_slots) - (used == shares.end() ? 0 : used->ranks);
     if (ranks > 0) idle.push_back({host.name, ranks});
   }
   const int ranks = total(idle);

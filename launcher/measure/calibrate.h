@@ -18,7 +18,7 @@ namespace strata::launcher {
 // The extent of the measurements. Tests make it small.
 struct CalibrationScope {
   std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one per drive
-  double seconds = 0.3;                     // per figure, over all passes; four times that for figures next to a drive
+  double seconds = 0.3;  // time per figure, over all passes; four times that for figures next to a drive
   int passes = 3;
   std::vector<std::size_t> widths = {128, 256, 768};
   std::size_t batch = 4, seq = 256, vocabulary = 8192;

@@ -213,8 +213,8 @@ class Calibration {
     std::size_t written = 0, read = 0;
     const auto next = [half](std::size_t& at) { return std::exchange(at, (at + kCall) % half); };
     const double share = static_cast<double>(kCall) / static_cast<double>(all);
-    measure_disk_beside({[&] { swap.write(next(written), out); }, s[0] * share},
-                        {[&] { swap.read(half + next(read), in); }, s[1] * share});
+    measure_disk_contention({[&] { swap.write(next(written), out); }, s[0] * share},
+                            {[&] { swap.read(half + next(read), in); }, s[1] * share});
   }
 
   // A transfer, and the seconds it takes by itself.
@@ -224,7 +224,7 @@ class Calibration {
   };
 
   // In an update on NVMe, reads, writes and products slow each other down.
-  void measure_disk_beside(const Transfer& write, const Transfer& read) {
+  void measure_disk_contention(const Transfer& write, const Transfer& read) {
     ReferenceBlock block(
         team_, {scope_.widths[scope_.widths.size() / 2], scope_.batch, scope_.seq, scope_.vocabulary, DType::bf16});
     const double products = timer_.time(team_, {block.products()})[0];
@@ -249,12 +249,12 @@ class Calibration {
       return sum(group[0]) / sum(group[1]);
     };
     const double both = pace([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
-    const double beside = pace([&] {
+    const double during_products = pace([&] {
       for (const auto& call : block.products()) call();
       team_.synchronize();
     });
     machine_.disk->both_ways = std::min(2.0, 1 / both);
-    machine_.disk->beside_products = std::min(1.0, both / beside);
+    machine_.disk->beside_products = std::min(1.0, both / during_products);
     machine_.disk->slows_products = std::max(timer_.time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 

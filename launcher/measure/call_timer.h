@@ -47,7 +47,7 @@ class CallTimer {
   const double seconds_;
   const int passes_;
   comm::World& world_;
-  std::vector<std::vector<Samples>> samples_;  // by figure and group
+  std::vector<std::vector<Samples>> samples_;  // one per figure and group
   std::size_t next_ = 0;
   int pass_ = -1;
   std::vector<Figure> figures_;

@@ -30,7 +30,7 @@ runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::Wo
 // The job that the ranks of a command run. All ranks have the same plan, and it fits.
 struct PlannedRun {
   runtime::RankDevice rank_device;  // this rank's
-  runtime::Capacity capacity;       // the minimum over the ranks, so that all plan alike
+  runtime::Capacity capacity;       // the minimum over the ranks, so that all make the same plan
   runtime::OpenedData data;         // the data as planning opened it, for the code that runs the job
   runtime::Job job;                 // made from the resolved workload
 };

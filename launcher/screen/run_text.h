@@ -30,8 +30,8 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 
 // The steps of a run, summed up.
 struct RunEnd {
-  double seconds;    // for all steps
-  double median_ms;  // per step
+  double seconds;    // the time of all steps
+  double median_ms;  // the median time of a step
   runtime::StepReport first, last;
 };
 // `typed`: the recipe as the user gave it, as words of a command. Prints loss, speed, where a step's time went (with

@@ -39,7 +39,7 @@ class Safetensors {
  public:
   static Safetensors open(const std::filesystem::path& file_or_directory);
 
-  // In byte order of the names.
+  // All tensors, in byte order of their names.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // nullptr if there is none.
   const StoredTensor* find(std::string_view name) const;

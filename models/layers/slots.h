@@ -26,7 +26,7 @@ struct Slot {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
-  // In backward: of what was saved.
+  // The same in backward, for saved activations, which it only reads.
   device::ConstView of(const device::ConstView& whole) const {
     STRATA_CHECK(!passing);
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());

@@ -43,7 +43,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }
 
 // Fail now: without this check the first checkpoint would fail, maybe hours later.
-void require_room_for_folders(const fs::path& path) {
+void require_writable(const fs::path& path) {
   const fs::path trial = name_next_to(path / "trial");
   if (!create_new_folder(trial))
     fail(Exit::failed,
@@ -109,7 +109,7 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
     made_ = type_at(path_) == fs::file_type::not_found;
     make_durable_folder(system_, path_);
     lock();
-    require_room_for_folders(path_);
+    require_writable(path_);
     clean();
     for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   });

@@ -38,7 +38,7 @@ struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;
   std::string damage;     // empty if it passed the test
-  std::int64_t step = 0;  // by its manifest
+  std::int64_t step = 0;  // the step that its manifest names
   std::optional<BestCheckpoint> best = {};
 };
 

@@ -59,7 +59,7 @@ struct Manifest {
   std::uint64_t serial = 0;  // numbers the checkpoints of a folder: the highest is the newest
   Progress progress;
   std::uint64_t micro_batches_per_step = 0;
-  int ranks = 0;               // that wrote the checkpoint
+  int ranks = 0;               // the ranks that wrote the checkpoint
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
   // Key -> value, as to_text(Recipe) writes them, with absolute paths. In older manifests paths may be relative to the
@@ -68,7 +68,7 @@ struct Manifest {
   // For an adapter's checkpoint, which does not contain its base: the base's path, and its BaseHash
   // (runtime/weights/weights.h). An empty hash means that the files contain all tensors.
   std::string base_path, base_hash;
-  std::string data_hash;        // of the files of data.train (Trainer::data_hash); empty: not stored
+  std::string data_hash;        // the hash of the files of data.train (Trainer::data_hash); empty: not stored
   std::string validation_hash;  // likewise, of data.validation
   std::string algorithms;       // the products' algorithms on a GPU (device/algorithm_table.h); else empty
   bool boxes = false;  // the files hold parts of tensors that are boxes (shard.h), not only ranges of whole tensors

@@ -22,7 +22,7 @@ struct CheckpointFigures {
   std::int64_t written;  // durable checkpoints
   std::uint64_t bytes;   // the size of this rank's file
   double held_ms;        // total time that training waited for checkpoints
-  double last_ms;        // from the start of the last one until it was durable
+  double last_ms;        // time from the start of the last one until it was durable
 };
 
 // Writes this rank's shards of checkpoints while training continues, for a job whose recipe has a checkpoint.dir. The
@@ -72,14 +72,14 @@ class CheckpointWriter final : public Saver {
   Manifest manifest_;
   std::vector<Extent> extents_;
   std::vector<Part> parts_;                // those of extents_, in the same order
-  std::vector<std::size_t> first_extent_;  // by unit, and the total at the end
+  std::vector<std::size_t> first_extent_;  // one per unit, and the total at the end
   std::span<std::byte> staging_;           // memory of the plan
   std::size_t filled_ = 0;
   std::uint64_t header_bytes_ = 0, file_bytes_ = 0, flushed_ = 0;
   std::filesystem::path temporary_;
   std::unique_ptr<WritableFile> file_;
   Record record_{};
-  std::vector<Record> records_;  // by rank
+  std::vector<Record> records_;  // one per rank
   std::int64_t begun_ = 0;
   bool opened_ = false;  // the file of the checkpoint that was started last
   double waited_ms_ = 0;

@@ -50,7 +50,7 @@ class Mix {
   // The number of positions that the source takes of the first n left for it and the sources after it.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
-  std::vector<std::uint64_t> share_, rest_;  // for each source; for it and those after it
+  std::vector<std::uint64_t> share_, rest_;  // per source: its share, and that of it and those after it
 };
 
 // Sequences to train on, and how often they are sampled relative to other sources.

@@ -29,7 +29,7 @@ bool names_documents(const Recipe::Data& data);
 // Data opened before the run was planned, because the plan depends on them. The run takes them over, so nothing is
 // opened, hashed or packed twice. The run opens all other data itself.
 struct OpenedData {
-  std::vector<std::unique_ptr<Sequences>> train;  // per source
+  std::vector<std::unique_ptr<Sequences>> train;  // one per source
   std::unique_ptr<Sequences> validation;
 };
 

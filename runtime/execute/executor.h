@@ -166,13 +166,13 @@ class Executor {
   // GPU lanes that continue are not waited for between steps.
   const LaneBoundaries boundaries_ = lane_boundaries(plan_);
   std::optional<TaskContext> context_;
-  std::vector<device::Event> events_;  // by task
-  // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
+  std::vector<device::Event> events_;  // one per task
+  // Per task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
   std::vector<bool> awaited_ = std::vector<bool>(plan_.tasks.size()), issued_ = awaited_;
-  std::vector<Span> spans_ = std::vector<Span>(plan_.tasks.size());  // by task
+  std::vector<Span> spans_ = std::vector<Span>(plan_.tasks.size());  // one per task
   HeldTime held_{plan_.tasks.size()};
   MemoryMeter meter_{plan_};
-  std::vector<std::string> names_;  // by task
+  std::vector<std::string> names_;  // one per task
   std::optional<PlacePublisher> publisher_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
@@ -183,7 +183,7 @@ class Executor {
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
   // None if no step can be a graph. Destroyed before the communicators, whose work it holds.
   std::optional<StepGraph> graph_;
-  IoBytes moved_by_graph_{};  // by one launch
+  IoBytes moved_by_graph_{};  // bytes moved by one launch
 };
 
 // The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which

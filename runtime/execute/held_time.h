@@ -40,7 +40,7 @@ class HeldTime {
     bool due = false;
     Span span;
   };
-  std::vector<Wait> waits_;  // by task
+  std::vector<Wait> waits_;  // one per task
   double ms_ = 0;
 };
 

@@ -82,7 +82,7 @@ class PlacePublisher {
   const StepPlan& plan_;
   RankPlaces& places_;
   std::int64_t first_, host_wrote_ = 0;
-  std::vector<std::int64_t> typical_;  // by task; only the task's lane accesses its entry
+  std::vector<std::int64_t> typical_;  // one per task; only the task's lane accesses its entry
   std::int64_t typical_step_ = 0;
   std::atomic<std::int64_t> compute_{0};
 };

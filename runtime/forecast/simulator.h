@@ -16,10 +16,10 @@ namespace strata::runtime {
 // The speeds of a rank's tasks, each running alone on the machine. The defaults are nominal (a small CPU node), for use
 // without a machine file (machine.h): they suffice to order tasks on a timeline, but predict no times.
 struct MachineProfile {
-  double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // for products; for attention
-  double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;  // for the rest of a block's work; for the loss's work on logits
+  double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // speeds of products, and of attention
+  double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;       // speeds of a block's other work, and of the loss on logits
   double update_bytes_per_s = 2e10;
-  double host_update_bytes_per_s = 0;  // on the host's cores next to a GPU; 0: same as update_bytes_per_s
+  double host_update_bytes_per_s = 0;  // speed on the host's cores next to a GPU; 0: update_bytes_per_s
   double sum_bytes_per_s = 1e10, norm_bytes_per_s = 1e10;  // adding gradients; summing their squares: on one thread
   double host_bytes_per_s = 1e10;                          // between device and host
   double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // bytes sent by a rank within its node
@@ -28,7 +28,7 @@ struct MachineProfile {
   double network_bytes_per_s = 0, network_latency_s = 0;
   double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;  // the drives of the nvme tier
   double read_latency_s = 1e-4, write_latency_s = 1e-4;    // per transfer, in addition to its bytes
-  double task_overhead_s = 20e-6;                          // for issuing a task and waking its lane
+  double task_overhead_s = 20e-6;                          // time to issue a task and wake its lane
   // The resources that lanes share on the CPU. cores 0: none, as on a GPU.
   double cores = 0, memory_bytes_per_s = 2e10;
   double disk_core_share = 0;       // share of the cores that the drives use while they are busy; 1 is all of them

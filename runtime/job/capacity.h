@@ -17,7 +17,7 @@ namespace strata::runtime {
 // that.
 struct RankDevice {
   device::Device device;
-  std::string gpu;  // its UUID; empty on the CPU
+  std::string gpu;  // the GPU's UUID; empty on the CPU
   int sharing = 1;
 };
 

@@ -258,7 +258,7 @@ std::vector<UnitRange> choose_split(
 namespace {
 
 // The speedup that a relative growth of memory must bring, and the difference that the simulator hardly resolves.
-constexpr double kSpeedPerMemory = 0.5, kAlike = 0.01;
+constexpr double kSpeedPerMemory = 0.5, kNegligible = 0.01;
 
 double bytes_of(const StepPlan& plan) {
   return static_cast<double>(plan.memory[0].peak + plan.memory[1].peak);
@@ -271,7 +271,7 @@ bool is_worth_it(const StepPlan& more, const StepPlan& less) {
   const auto seconds = [&](const StepPlan& plan) { return makespan_s(plan, simulate(plan, machine)); };
   const double gain = seconds(less) / seconds(more) - 1;
   const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
-  if (growth <= kAlike && std::abs(gain) <= kAlike) return moved(more) < moved(less);
+  if (growth <= kNegligible && std::abs(gain) <= kNegligible) return moved(more) < moved(less);
   return gain >= kSpeedPerMemory * growth && gain > 0;
 }
 

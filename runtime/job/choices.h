@@ -27,7 +27,7 @@ class StageTimes {
   double of(const UnitRange& units) const;
 
  private:
-  std::array<std::vector<double>, kLanes> before_;  // by lane and unit: of all units before it
+  std::array<std::vector<double>, kLanes> before_;  // per lane and unit: the sum of all units before it
 };
 
 // Plans a stage of a split and says whether it fits.

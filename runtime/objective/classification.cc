@@ -74,7 +74,7 @@ std::optional<std::uint32_t> every_row(const Recipe&, std::uint32_t) {
 }
 
 // The classes in the sidecars of the training data, otherwise of the validation data.
-struct Found {
+struct DataClasses {
   std::string problem, file;
   std::vector<std::string> names;
   bool vectors = false;  // in all files
@@ -87,8 +87,8 @@ struct Found {
 std::pair<std::int64_t, std::string> length_of(const TokenSidecar::Labels& labels) {
   return {labels.max_length, labels.truncation};
 }
-std::optional<Found> classes_of_data(const Recipe::Data& data) {
-  std::optional<Found> out;
+std::optional<DataClasses> classes_of_data(const Recipe::Data& data) {
+  std::optional<DataClasses> out;
   const auto look = [&](const std::vector<std::string>& patterns, const char* key) {
     for (const auto& path : expand_patterns(patterns, key)) {
       const auto sidecar = read_sidecar(path);
@@ -97,14 +97,14 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
              "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
              path.string());
       if (!out)
-        out = Found{sidecar->labels->problem,
-                    path.string(),
-                    {},
-                    sidecar->labels->vectors,
-                    sidecar->tokenizer,
-                    sidecar->tokenizer_hash,
-                    sidecar->labels->pairs,
-                    length_of(*sidecar->labels)};
+        out = DataClasses{sidecar->labels->problem,
+                          path.string(),
+                          {},
+                          sidecar->labels->vectors,
+                          sidecar->tokenizer,
+                          sidecar->tokenizer_hash,
+                          sidecar->labels->pairs,
+                          length_of(*sidecar->labels)};
       out->vectors = out->vectors && sidecar->labels->vectors;
       if (out->tokenizer_hash != sidecar->tokenizer_hash) out->tokenizer_hash.reset();
       if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
@@ -192,7 +192,7 @@ std::string classes_text(std::span<const std::string> names) {
 }
 
 // Data with no label of the model's classes belong to another task.
-void require_known(const Found& data, const models::Classes& own, const models::Config& config) {
+void require_known(const DataClasses& data, const models::Classes& own, const models::Config& config) {
   const std::span<const std::string> names = data.names;
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
@@ -213,9 +213,9 @@ constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row,    
 void resolve_classes(Workload& workload) {
   Recipe& recipe = workload.recipe;
   const Objective objective = *recipe.training.objective;
-  const bool anew = recipe.model.new_head;
+  const bool new_head = recipe.model.new_head;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
-    if (anew)
+    if (new_head)
       fail(Exit::usage, "model.new_head = true applies to classifiers, and training.objective is \"{}\"",
            models::name_of(objective));
     return;
@@ -225,7 +225,7 @@ void resolve_classes(Workload& workload) {
   if (own.target == device::ClassTarget::none) return;
   const auto data = classes_of_data(recipe.data);
   const bool of_numbers =
-      (own.target == device::ClassTarget::number && !anew) || (data && data->problem == "regression");
+      (own.target == device::ClassTarget::number && !new_head) || (data && data->problem == "regression");
   if (of_numbers && !recipe.training.class_weights.empty())
     fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
   auto& to = recipe.model.config;
@@ -251,13 +251,13 @@ void resolve_classes(Workload& workload) {
   const bool cut = data->length && data->length->first > 0;
   record("max_length", cut ? fmt::format("{}", data->length->first) : "null");
   record("truncation", cut ? json_string(data->length->second) : "null");
-  if (own.named && !anew) {
+  if (own.named && !new_head) {
     if (!of_numbers) require_known(*data, own, config);
     return;
   }
-  if (anew && per_token)
+  if (new_head && per_token)
     to["problem_type"] = "null";
-  else if ((anew || !config.has("problem_type")) && !per_token)
+  else if ((new_head || !config.has("problem_type")) && !per_token)
     to["problem_type"] = json_string(of_numbers ? "regression" : data->problem);
   std::vector<std::string> names = data->names;
   if (of_numbers) names = {"LABEL_0"};
@@ -271,7 +271,7 @@ void resolve_classes(Workload& workload) {
   const bool all_own = std::ranges::all_of(names, [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   });
-  if (has_layer && !anew && !of_numbers) {
+  if (has_layer && !new_head && !of_numbers) {
     // The weights contain its layer, whose scores are in the model's order. Names that the data list in another order
     // must not replace it ("LABEL_10" sorts before "LABEL_2").
     if (all_own && (own.names.size() == names.size() || !own.counted)) return;
@@ -279,7 +279,7 @@ void resolve_classes(Workload& workload) {
       fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
            config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
   }
-  if (anew) {
+  if (new_head) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {
     // The data then contain texts of only some of the classes.

@@ -46,9 +46,9 @@ class Draft {
 
   const PlanRequest& request;
   const models::Model& model;
-  const device::StorageFormat computed;  // of parameters and gradients, as units see them
+  const device::StorageFormat computed;  // format of parameters and gradients, as units see them
   StepPlan plan{};
-  When when = When::always;  // of the tasks added next
+  When when = When::always;  // the condition of the tasks added next
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }
@@ -93,7 +93,7 @@ class Draft {
   Slice whole(int buffer) const { return {buffer, 0, plan.buffers[static_cast<std::size_t>(buffer)].bytes}; }
 
  private:
-  // By Peers, when first asked for: a group may be of a million ranks.
+  // One per Peers, made when it is first needed, because a group may have a million ranks.
   mutable std::array<std::optional<comm::Levels>, kPeers> levels_;
 };
 

@@ -124,7 +124,7 @@ struct Use {
   int buffer;
   Role role;
   Access access;
-  std::size_t offset = 0, bytes = 0;  // of the buffer; 0 bytes: the whole buffer
+  std::size_t offset = 0, bytes = 0;  // the part of the buffer; 0 bytes: the whole buffer
   // The offset counts from the rank's own part of the parameters or sums: every rank touches different bytes.
   bool own = false;
   int copies = -1;  // index of the use in this task whose bytes are written here unchanged; -1: not a copy
@@ -141,12 +141,12 @@ inline ByteRange touched_by(const Use& use, const Buffer& buffer) {
 
 // The cost of a task, for the simulator.
 struct Cost {
-  double flops = 0, attention_flops = 0;     // of products; of causal attention
+  double flops = 0, attention_flops = 0;     // operations of products, and of causal attention
   double bytes = 0;                          // through memory
-  double sent_bytes = 0;                     // by this rank to others
+  double sent_bytes = 0;                     // bytes that this rank sends to others
   double between_bytes = 0;                  // the share of sent_bytes that goes to other nodes
   double host_bytes = 0;                     // between device and host
-  double read_bytes = 0, written_bytes = 0;  // from and to NVMe
+  double read_bytes = 0, written_bytes = 0;  // bytes from and to NVMe
 };
 
 struct Task {
@@ -155,7 +155,7 @@ struct Task {
   int unit = -1;                              // -1: none
   int micro_batch = -1;                       // g, of this rank; -1: none
   int part = -1;                              // part of the unit, or tile of the table in a loss step; -1: all
-  std::optional<models::LossStep> step = {};  // of a loss that runs by tiles of the table
+  std::optional<models::LossStep> step = {};  // the step of a loss that runs by tiles of the table
   // Elements of the trained pool (the holder's if `shared`) that its parameters or gradients buffer holds. update:
   // those of the rank's part, counted from its start; combine: those that another unit shares; gather, unpack: those of
   // `pool`.
@@ -165,7 +165,7 @@ struct Task {
   // reduce: elements exchanged at once; exchange: those that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
   int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
-  bool meanwhile = false;             // of such a call: work that does not wait for the exchange after the stretch
+  bool meanwhile = false;             // such a call's work that does not wait for the exchange after the stretch
   bool backward = false;              // exchange, gather rows: of a backward
   bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
@@ -235,8 +235,8 @@ struct RankChunks {
 struct StepPlan {
   int accumulation;
   device::Device device;
-  std::size_t tokens;  // of a micro-batch
-  std::size_t rows;    // of its activations between blocks: the tokens, or this rank's part of them
+  std::size_t tokens;  // tokens of a micro-batch
+  std::size_t rows;    // rows of its activations between blocks: the tokens, or this rank's part of them
   device::DType dtype;
   bool fast, vertical;
   int reduce_group = 1;  // consecutive micro-batches that are summed and rounded as one run (training.reduce_group)
@@ -249,8 +249,8 @@ struct StepPlan {
   Layout layout;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  std::vector<StateBuffers> state_buffers;  // by unit
-  // As lanes and as the host see them: on a GPU the host has buffers of its own, which are copied.
+  std::vector<StateBuffers> state_buffers;  // one per unit
+  // The control buffers of lanes and of the host: on a GPU the host has its own buffers, which are copied.
   ControlBuffers control, host_control;
   int index_buffer = -1;       // packed data: which documents share a sequence; -1: none
   int score_buffer = -1;       // a classifier's scores in an evaluation, in host memory; -1: none
@@ -259,9 +259,9 @@ struct StepPlan {
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
 
-  int stage = 0;                  // of the pipeline
+  int stage = 0;                  // the plan's stage of the pipeline
   StageUnits own;                 // the units of this stage; the plan lists these alone
-  std::vector<UnitRange> pieces;  // of all stages
+  std::vector<UnitRange> pieces;  // the pieces of all stages
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }

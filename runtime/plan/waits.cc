@@ -17,7 +17,7 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
   int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
   int step_of(int run) const { return run < tasks_ ? 0 : 1; }
-  // Whether both runs are in the same step and on the same occasion, so that one is left out only if the other is.
+  // Whether both runs are in the same step and under the same condition, so that one is left out only if the other is.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
   // Given that `later` waits for `earlier`: whether a task that waits for the newest run of later's task may rely on
   // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`; but before they run,
@@ -34,7 +34,7 @@ class TwoSteps {
 };
 
 // The runs that have certainly ended: the newest of each lane. Tasks that a step may leave out are counted separately,
-// by occasion and step, because all of one occasion are present in a step or none.
+// by condition (When) and step, because all tasks of one condition are present in a step or none.
 class Clock {
  public:
   Clock() { newest_.fill(-1); }
@@ -58,7 +58,7 @@ class Clock {
 };
 
 // The runs that have ended when a task begins: for one that runs in every step (`always`), and for one that may run
-// alone with the tasks of its occasion, among those tasks in its step (`alone`).
+// alone with the tasks of its condition, among those tasks in its step (`alone`).
 struct Known {
   Clock always;
   std::array<Clock, kWhens> alone;
@@ -130,7 +130,7 @@ class Touches {
 // one.
 //
 // Waits that follow from others are left out, with two exceptions for tasks that a step may leave out. No task relies
-// on one of them to have waited for tasks outside its occasion. And since the tasks of an occasion may run alone, a
+// on one of them to have waited for tasks of other conditions. And since the tasks of a condition may run alone, a
 // wait between two of them is left out only if it follows from waits between them.
 void derive_waits(StepPlan& plan) {
   const TwoSteps steps(plan);

@@ -65,7 +65,7 @@ class KeptInputs {
   int& stored_buffer(int unit, int micro_batch);
 
   Draft& d_;
-  std::vector<std::vector<Input>> returns_before_;  // by visit
+  std::vector<std::vector<Input>> returns_before_;  // per visit: what returns before it
   std::vector<int> stored_;                         // buffers, by micro-batch and unit; -1: none
 };
 

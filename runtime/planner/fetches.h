@@ -65,13 +65,13 @@ class Fetches {
   void gather(const Fetch& fetch);
 
   Draft& d_;
-  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts, all pools of each
-  std::vector<int> present_;              // by unit, part and pool: its buffer; -1: not on the device
+  std::vector<std::size_t> first_piece_;  // per unit: the whole unit, then its parts, all pools of each
+  std::vector<int> present_;              // per unit, part and pool: its buffer; -1: not on the device
   std::vector<Fetch> all_;
-  std::vector<int> pass_;  // by visit: the first of the consecutive visits to parts of the same unit
-  std::map<std::pair<int, PoolKind>, Shard> shards_;   // by pass_ and pool
-  std::vector<std::vector<Hop>> hops_before_;          // by visit
-  std::vector<std::vector<UnitPart>> releases_after_;  // by visit
+  std::vector<int> pass_;  // per visit: the first of the consecutive visits to parts of the same unit
+  std::map<std::pair<int, PoolKind>, Shard> shards_;   // the key: pass_ and pool
+  std::vector<std::vector<Hop>> hops_before_;          // per visit: the hops before it
+  std::vector<std::vector<UnitPart>> releases_after_;  // per visit: the parts released after it
 };
 
 // Copies between tiers, added to a plan being written. A copy between device and NVMe passes through the host. `what`

@@ -47,11 +47,11 @@ class Gradients {
   };
   // An accumulated gradient: the fp32 sum, or the rounded gradient if there are no sums.
   struct Sum {
-    int on_device = -1;  // its buffer on the device; -1: not there
-    int stored = -1;     // its buffer between calls; -1: none yet
+    int on_device = -1;  // the sum's buffer on the device; -1: none
+    int stored = -1;     // the sum's buffer between calls; -1: none yet
     int newest = -1;     // the newest micro-batch that was added; -1: none
     bool complete = false;
-    std::size_t summed = 0;  // by tiles: elements to which the last micro-batch has been added
+    std::size_t summed = 0;  // if tiled: elements to which the last micro-batch has been added
     // The buffers of an incomplete run of micro-batches (training.reduce_group), until the next call continues it.
     int run_on_device = -1, run_stored = -1;
   };
@@ -94,10 +94,10 @@ class Gradients {
   Draft& d_;
   const Tiling& tiling_;
   const bool has_sums_;
-  std::vector<Sum> sums_;                     // by owner
-  std::vector<std::vector<int>> local_sums_;  // by owner: of the whole unit, then of each part or tile
-  std::vector<int> whole_;                    // by unit: the whole gradient that ZeRO-1 keeps (holds_whole); -1: none
-  std::vector<Produced> pending_, produced_;  // by the previous call, by this one
+  std::vector<Sum> sums_;                     // one per owner
+  std::vector<std::vector<int>> local_sums_;  // per owner: the whole unit's, then each part's or tile's
+  std::vector<int> whole_;                    // per unit: the whole gradient that ZeRO-1 keeps (holds_whole); -1: none
+  std::vector<Produced> pending_, produced_;  // gradients of the previous call, and of this one
   std::vector<Owner> open_;                   // owners whose sums are on the device
 };
 

@@ -33,7 +33,7 @@ class Updates {
   struct Chunk {
     int unit;
     std::size_t begin, end;
-    bool last;  // of its unit
+    bool last;  // whether it is the last chunk of its unit
   };
   // A chunk that has been fetched: where its state is stored, and where the update finds it (state).
   struct Fetched {
@@ -65,7 +65,7 @@ class Updates {
   std::vector<Chunk> chunks_;
   std::size_t next_ = 0;         // the next chunk to fetch; chunks that are read ahead are skipped
   std::deque<Fetched> fetched_;  // chunks not yet updated
-  // By chunk that is read ahead: its stored_slices(), with slices on NVMe replaced by the buffers they are read into.
+  // Per chunk that is read ahead: its stored_slices(), with slices on NVMe replaced by the buffers they are read into.
   std::vector<std::vector<Slice>> ahead_;
   bool begun_ = false;  // the chunks that were read ahead have been updated
   // Writes of first_updated()'s state that come after all others.
@@ -73,7 +73,7 @@ class Updates {
     std::vector<Slice> from, to;
   };
   std::vector<Late> late_;
-  std::vector<int> assembled_;  // by unit: the buffer on the device in which parameters are assembled; -1: none
+  std::vector<int> assembled_;  // per unit: the buffer on the device in which parameters are assembled; -1: none
 };
 
 }  // namespace strata::runtime

@@ -16,9 +16,9 @@ struct Call {
   bool wants_output = true;  // recompute: whether the next unit of the segment needs y
   int part = -1;             // -1: the whole unit; in a step of the loss: the tile of the table
   bool starts = true, ends = true;
-  std::optional<models::LossStep> step = {};    // for a loss whose table is gathered by tiles
+  std::optional<models::LossStep> step = {};    // the step of a loss whose table is gathered by tiles
   bool of_whole = false;                        // a part of a unit that is gathered as a whole
-  int stretch = -1, stretches = 1;              // of a call with seams: the stretch, and how many there are
+  int stretch = -1, stretches = 1;              // the stretch of a call with seams, and their number
   double share = 1;                             // the stretch's share of the call's products
   bool leaves_work = false, meanwhile = false;  // the stretch leaves work to run during the exchange; this is that work
 };
@@ -28,8 +28,8 @@ struct Visit {
   int unit, part;  // what is gathered; part -1: the whole unit
   bool needs_parameters;
   std::vector<Call> calls;
-  std::vector<StageStep> messages = {};  // of the pipeline, listed before the calls
-  std::vector<StageStep> after = {};     // after them: those that the stage lists last
+  std::vector<StageStep> messages = {};  // the pipeline's messages that are listed before the calls
+  std::vector<StageStep> after = {};     // those that the stage lists after its calls
 };
 
 // The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the

@@ -202,7 +202,7 @@ struct Recipe {
     std::optional<std::filesystem::path> dir;
     std::int64_t every = 0, keep = 2, stop_after = 0;
     std::string resume = "auto";  // or "none", or a checkpoint's path
-    bool keep_best = false;       // by evaluation.metric
+    bool keep_best = false;       // the best by evaluation.metric
   } checkpoint;
   // Evaluations on data.validation during training.
   struct Evaluation {

@@ -42,7 +42,7 @@ inline constexpr std::string_view kConfigPrefix = "model.config.";
 // A key and the value that a recipe or the command line gives it.
 struct Assignment {
   std::string key;
-  const toml::node* node;  // in the table that was read
+  const toml::node* node;  // the node in the table that was read
   std::string where;       // "recipe.toml, line 3" or "--set"
   std::string json = {};   // only below model.config, instead of the node: what TOML does not have (null, {"a": 1})
 };

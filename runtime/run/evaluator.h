@@ -77,9 +77,9 @@ class Evaluator {
   const Job& job_;
   comm::World& world_;
   std::unique_ptr<Executor> executor_;
-  std::optional<IndexMemory> index_memory_;  // if it has a plan of its own
+  std::optional<IndexMemory> index_memory_;  // none unless it has a plan of its own
   DisjointSequences data_;
-  std::optional<ScoreCollector> scores_;  // of a classifier
+  std::optional<ScoreCollector> scores_;  // a classifier's scores
   double load_seconds_ = 0;
   double sum_so_far_ = 0;
   std::uint64_t labels_so_far_ = 0;

@@ -178,7 +178,7 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
 bool same_adapter(const Manifest& manifest, const Job& job) {
   const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.recipe.adapter;
   return was.kind == now.kind && now.kind != AdapterKind::none &&
-         adapts_alike(job.config(), job.recipe.training.objective, was.lora, now.lora);
+         is_same_adapter(job.config(), job.recipe.training.objective, was.lora, now.lora);
 }
 
 }  // namespace

@@ -30,16 +30,16 @@ inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, 
 
 // The report of a step: a line of report.jsonl.
 struct StepReport {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;  // the step's number, from 1
   double loss = 0, grad_norm = 0, learning_rate = 0, loss_scale = 1;
   bool skipped = false;
-  std::uint64_t tokens = 0;  // of the step, over all ranks
+  std::uint64_t tokens = 0;  // the step's tokens, over all ranks
   double step_ms = 0;
   bool stop = false;             // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
-  double time = 0;               // of the step's end, seconds since the epoch
+  double time = 0;               // the step's end, in seconds since the epoch
   double epoch = 0;              // how often the run has gone over its data by then
-  std::uint64_t labels = 0;      // of the step, those that count, over all ranks
+  std::uint64_t labels = 0;      // the step's labels that count, over all ranks
   bool at_once = false;          // stop without a checkpoint
   bool save = false;             // a checkpoint of this step was asked for
   std::string note = {};         // fp16: a sentence about the run's first non-finite forward
@@ -118,7 +118,7 @@ class Trainer {
   std::string base_, data_hash_, validation_hash_;
   Progress progress_;
   std::int64_t newest_step_ = 0;
-  std::uint64_t labels_ = 0;  // of the next step, over all ranks
+  std::uint64_t labels_ = 0;  // the next step's labels, over all ranks
 
   // A single batch may overflow once; weights that overflow do so in every step.
   static constexpr std::int64_t kNonfiniteForwards = 3;

@@ -9,7 +9,7 @@ namespace strata::runtime {
 // Copies in one direction between two neighbouring tiers: an upload, download, read or write.
 struct Copy {
   struct Pair {
-    Slice from, to;  // of equal size; or two whole buffers (0 bytes), which are not counted in the step's totals
+    Slice from, to;  // slices of equal size, or two whole buffers (0 bytes), which are not counted in the step's totals
   };
   int unit;  // -1: none
   std::vector<Pair> pairs;

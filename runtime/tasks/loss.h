@@ -8,7 +8,7 @@ namespace strata::runtime {
 struct Loss {
   UnitCall call;
   OutputBuffer residual = {};                          // gradient of its input
-  OutputBuffer gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
+  OutputBuffer gradients = {}, shared_gradients = {};  // of its own and of shared parameters; none: not trained
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
@@ -21,13 +21,13 @@ struct TiledLoss {
   int micro_batch;
   models::LossStep step;
   UnitPart gathered;       // the unit and part that hold the parameters
-  ElementRange range;      // of that unit's flat buffer: the parameters or their gradients
-  int parameters;          // of `gathered`; -1: none of the unit's own are trained
+  ElementRange range;      // elements of that unit's flat buffer of parameters or gradients
+  int parameters;          // the buffer of `gathered`; -1: none of the unit's own are trained
   int frozen = -1;         // the unit's own frozen parameters; -1: none
   int x = -1;              // the unit's input; -1 in steps on a tile
   OutputBuffer workspace;  // shared by all steps
   int residual = -1;       // gradient of the input, in the last step
-  int gradients = -1;      // of the parameters, in the steps that compute them
+  int gradients = -1;      // the parameters' gradients, in the steps that compute them
 
   void add(Draft& draft) const;
 };

@@ -20,7 +20,7 @@ struct UnitCall {
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
   // that work; its partial sums, and the total of those that the previous stretch left.
   int stretch = -1, stretches = 1;
-  double share = 1;  // of the call's products
+  double share = 1;  // the stretch's share of the call's products
   bool leaves_work = false, meanwhile = false;
   int partial = -1, total = -1;
 

@@ -21,10 +21,10 @@ class Saver;
 
 // The communicators of tasks, one per kind of exchange; see Peers for the groups.
 struct Communicators {
-  comm::Communicator &parameters, &updates;            // of lane gather
-  comm::Communicator &gradients, &sums, &node, &all;   // of lane reduce
-  comm::Communicator& tensor;                          // of lane exchange; unused if no ranks share a layer
-  comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused if there is one stage
+  comm::Communicator &parameters, &updates;            // communicators of lane gather
+  comm::Communicator &gradients, &sums, &node, &all;   // communicators of lane reduce
+  comm::Communicator& tensor;                          // that of lane exchange; unused if no ranks share a layer
+  comm::Communicator &stage_forward, &stage_backward;  // those of the lanes with these names; unused with one stage
 };
 
 // What all tasks of a rank work with. Each kind of task is a struct of this folder: its members name the operands,
@@ -38,13 +38,13 @@ struct TaskContext {
   Storage& storage;
   Communicators communicators;
 
-  Saver* saver = nullptr;  // for the checkpoint that is being written
+  Saver* saver = nullptr;  // the saver of the checkpoint that is being written
   // For a step that generates: its rows, and the position of the first; otherwise no rows.
   struct Generation {
     std::size_t first = 0, rows = 0;
   } generation = {};
   IoBytes moved = {};                                        // bytes read from and written to other tiers so far
-  std::vector<std::vector<const std::byte*>> received = {};  // by task: the ranks' pieces that a reduce adds
+  std::vector<std::vector<const std::byte*>> received = {};  // per task: the ranks' pieces that a reduce adds
 
   // The task's operand in that role; empty: none.
   device::View view(const Task& task, Role role, device::DType dtype) const { return storage.view(task, role, dtype); }

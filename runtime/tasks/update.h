@@ -13,7 +13,7 @@ struct Update {
   std::vector<GradientSource> gradient;
   Slice master, moment1;
   Slice moment2 = {};     // no buffer: the optimizer has no second moment
-  Slice parameters = {};  // in the compute dtype; no buffer: the master serves as the parameters
+  Slice parameters = {};  // values in the compute dtype; no buffer: the master serves as the parameters
 
   // The task runs on the device or the host, depending on where the state is.
   void add(Draft& draft) const;

@@ -65,7 +65,7 @@ std::string prefix_of_wrapper(std::span<const std::string> names, std::string_vi
 
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head) {
   const Names stored(names);
-  const std::string anew = new_head ? model.loss_unit().score_layer() + "." : "";
+  const std::string head_prefix = new_head ? model.loss_unit().score_layer() + "." : "";
   const std::string& prefix = model.optional_prefix;
   const auto& may_lack = model.drawn_if_missing;
   std::vector<bool> wanted(names.size());
@@ -76,7 +76,7 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
       auto found = stored.find(p.name);
       if (!found && p.name.starts_with(prefix)) found = stored.find(p.name.substr(prefix.size()));
       if (found) wanted[*found] = true;
-      const bool reinitialised = new_head && p.name.starts_with(anew);
+      const bool reinitialised = new_head && p.name.starts_with(head_prefix);
       places.push_back(reinitialised ? std::nullopt : found);
       if (places.back() || p.of_adapter) continue;
       const bool random = reinitialised || std::ranges::find(may_lack, p.name) != may_lack.end();

@@ -15,7 +15,7 @@ namespace strata::runtime {
 
 // For each parameter of a model, the tensor of a file or checkpoint that it is read from.
 struct TensorMatch {
-  // By unit and parameter, indices into the given names; nullopt: initialised at random, or missing.
+  // Per unit and parameter, the index into the given names; nullopt: initialised at random, or missing.
   std::vector<std::vector<std::optional<std::size_t>>> places;
   // Parameters that are initialised at random: a head that is absent (Model::drawn_if_missing) or to be replaced.
   std::vector<std::string> initialised;

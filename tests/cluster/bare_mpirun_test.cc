@@ -44,14 +44,14 @@ TEST_F(BareMpirun, ADisconnectedNodeIsNamedAndAllRanksEnd) {
 }
 
 // A rank of any node is killed. Its neighbour sees that, and no rank of another node repeats it.
-struct KilledOfANode : BareMpirun, testing::WithParamInterface<std::tuple<const char*, int, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, KilledOfANode,
+struct KilledRankOfANode : BareMpirun, testing::WithParamInterface<std::tuple<const char*, int, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankOfANode,
                          testing::Values(std::tuple("parallel.tensor=2", 0, "data 0, tensor 0"),
                                          std::tuple("parallel.tensor=2", 3, "data 1, tensor 1"),
                                          std::tuple("parallel.stages=2", 1, "data 1, stage 0"),
                                          std::tuple("parallel.stages=2", 4, "data 1, stage 1")));
 
-TEST_P(KilledOfANode, KilledRankIsNamedOnceByItsNeighbour) {
+TEST_P(KilledRankOfANode, IsNamedOnceByItsNeighbour) {
   const auto [mesh, rank, place] = GetParam();
   const std::string node = fmt::format("n{}", 1 + rank / 2);
   const Cluster cluster(3);

@@ -135,7 +135,7 @@ struct ClusterRefusal : ClusterRun {
   }
 };
 
-TEST_F(ClusterRefusal, UnreachableHosts) {
+TEST_F(ClusterRefusal, InvalidHostsInterfacesAndVariables) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n7"})), 60), HasSubstr("n7 has no address"));
   run_.folder().write("hosts", "n1 slots=2\nn2 slot=2\n");

@@ -85,8 +85,8 @@ TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
-// training.micro_batch_size = auto is settled once. Fewer ranks have room for more, but the number stays, and so do the
-// bits.
+// training.micro_batch_size = auto is resolved once. Fewer ranks have room for more, but the number stays, and so do
+// the bits.
 TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
   const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
   const auto bytes = [&](int size, int ranks) {
@@ -99,14 +99,14 @@ TEST_F(LostNode, AnAutomaticMicroBatchStaysOnFewerRanks) {
     simdjson::dom::parser parser;
     return parser.load(file("plan.json"))["memory"]["device"]["planned_peak_bytes"].get_uint64().value();
   };
-  const std::uint64_t room = bytes(2, 3);
-  ASSERT_LT(room, std::min({bytes(4, 3), bytes(8, 3), bytes(16, 3)}));
-  ASSERT_GE(room, bytes(4, 2)) << "two ranks would choose differently";
+  const std::uint64_t limit = bytes(2, 3);
+  ASSERT_LT(limit, std::min({bytes(4, 3), bytes(8, 3), bytes(16, 3)}));
+  ASSERT_GE(limit, bytes(4, 2)) << "two ranks would choose differently";
   std::vector<std::string> sets = batch;
   sets.emplace_back("training.micro_batch_size=2");
   const std::string bits = untouched(sets);
   sets.back() = "training.micro_batch_size=auto";
-  sets.push_back("memory.device=" + std::to_string(room));
+  sets.push_back("memory.device=" + std::to_string(limit));
   const Cluster cluster(3);
   const std::vector<std::string> command =
       cluster.in("n1", launch({"--hosts", "n1,n2,n3", "--no-preflight", "--min-nodes", "2"}, sets));

@@ -32,8 +32,8 @@ class Ring {
         to_((world.rank() + ahead + world.size()) % world.size()),
         from_((world.rank() - ahead + world.size()) % world.size()),
         sizes_(sizes),
-        room_(*std::ranges::max_element(sizes) + 1),
-        arena_(world.allocate(2 * room_ * sizes.size())),
+        capacity_(*std::ranges::max_element(sizes) + 1),
+        arena_(world.allocate(2 * capacity_ * sizes.size())),
         lane_(name, 2, world.rank(), world.abort_token()),
         communicator_(world.open(lane_)) {}
 
@@ -62,13 +62,13 @@ class Ring {
   CommBytes sent() const { return communicator_->sent(); }
 
  private:
-  std::byte* out(std::size_t m) const { return arena_.at(m * room_); }
-  std::byte* in(std::size_t m) const { return arena_.at((sizes_.size() + m) * room_); }
+  std::byte* out(std::size_t m) const { return arena_.at(m * capacity_); }
+  std::byte* in(std::size_t m) const { return arena_.at((sizes_.size() + m) * capacity_); }
 
   World& world_;
   const int to_, from_;
   const std::vector<std::size_t> sizes_;
-  const std::size_t room_;
+  const std::size_t capacity_;
   const Arena arena_;
   Lane lane_;
   const std::unique_ptr<Communicator> communicator_;

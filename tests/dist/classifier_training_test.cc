@@ -198,9 +198,9 @@ TEST_F(ClassifierTraining, ClassWeightsMultiplyTheLossOfTheirClass) {
     done(run(ranks > 1 ? under_mpirun(ranks, all) : all));
     return std::string(std::string_view(parser_.load(file("summary"))["weights_hash"]));
   };
-  const std::string alike = trained(1, {}), other = trained(1, {"training.class_weights=[2, 0.5, 1]"});
-  EXPECT_EQ(trained(1, {"training.class_weights=[1, 1, 1]"}), alike);
-  EXPECT_NE(other, alike);
+  const std::string unweighted = trained(1, {}), other = trained(1, {"training.class_weights=[2, 0.5, 1]"});
+  EXPECT_EQ(trained(1, {"training.class_weights=[1, 1, 1]"}), unweighted);
+  EXPECT_NE(other, unweighted);
   EXPECT_EQ(trained(2, {"training.class_weights=[2, 0.5, 1]"}), other);
 }
 

@@ -139,8 +139,8 @@ void check_messages(World& world) {
   const int rank = world.rank(), size = world.size();
   if (size == 1) return;
   const std::size_t sizes[] = {0, 1, 777, std::size_t{1} << 20, (std::size_t{6} << 20) + 12'345};
-  constexpr std::size_t kRoom = std::size_t{7} << 20;
-  const Arena arena = world.allocate(4 * kRoom);
+  constexpr std::size_t kCapacity = std::size_t{7} << 20;
+  const Arena arena = world.allocate(4 * kCapacity);
   Lane forward("forward", 1, rank, world.abort_token()), backward("backward", 2, rank, world.abort_token());
   Lane* const lanes[] = {&forward, &backward};
   const std::unique_ptr<Communicator> communicators[] = {world.open(forward), world.open(backward)};
@@ -151,7 +151,7 @@ void check_messages(World& world) {
     ++round;
     total += bytes;
     for (int way = 0; way < 2; ++way) {
-      std::byte *const out = arena.at(static_cast<std::size_t>(way) * 2 * kRoom), *const in = out + kRoom;
+      std::byte *const out = arena.at(static_cast<std::size_t>(way) * 2 * kCapacity), *const in = out + kCapacity;
       for (std::size_t i = 0; i < bytes; ++i) out[i] = value(rank, i, round + 20 * way);
       const int to = way ? previous : next, from = way ? next : previous;
       Communicator& communicator = *communicators[way];
@@ -161,7 +161,7 @@ void check_messages(World& world) {
     }
     for (int way = 0; way < 2; ++way) {
       lanes[way]->synchronize();
-      const std::byte* const in = arena.at((static_cast<std::size_t>(way) * 2 + 1) * kRoom);
+      const std::byte* const in = arena.at((static_cast<std::size_t>(way) * 2 + 1) * kCapacity);
       bool same = true;
       for (std::size_t i = 0; i < bytes; ++i) same = same && in[i] == value(way ? next : previous, i, round + 20 * way);
       expect(same, world, "a message", round);

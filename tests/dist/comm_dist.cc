@@ -78,7 +78,7 @@ void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
 
 // A collective ends in the middle of a message: rank 1 dies or fails when a peer's piece has begun to arrive but is not
 // complete.
-void end_amid_a_message(World& world, bool dies) {
+void end_within_a_message(World& world, bool dies) {
   std::signal(SIGTERM, SIG_IGN);
   constexpr std::size_t kShard = std::size_t{48} << 20;
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -98,7 +98,7 @@ void end_amid_a_message(World& world, bool dies) {
       while (world.rank() == 1 && *ends != now && !world.abort_token().is_set())
         if (*begins == now && *ends != now) {
           if (dies) std::raise(SIGKILL);
-          fail(Exit::failed, "the disk is full amid a message");
+          fail(Exit::failed, "the disk is full within a message");
         }
       lane.synchronize();
     }
@@ -231,8 +231,8 @@ int run(std::string_view mode, std::string_view transport_name) {
         hang_one_rank(*world);
       else if (mode == "both" || mode == "late" || mode == "late in a lane")
         fail_on_two_ranks(*world, mode != "both", mode == "late in a lane");
-      else if (mode == "killed amid a message" || mode == "fails amid a message")
-        end_amid_a_message(*world, mode == "killed amid a message");
+      else if (mode == "killed within a message" || mode == "fails within a message")
+        end_within_a_message(*world, mode == "killed within a message");
       else if (mode == "leaves early")
         leave_before_the_last_data(*world);
       else if (mode != "solo")

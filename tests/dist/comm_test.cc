@@ -102,12 +102,12 @@ TEST_P(Failures, OneOfTwoFailingRanksPrints) {
 
 // The data that has arrived is not used, and buffers for the rest stay until the end.
 TEST_P(Failures, AMessageArrivesInPart) {
-  const Outcome fails = mpirun_waits(3, "fails amid a message", GetParam());
+  const Outcome fails = mpirun_waits(3, "fails within a message", GetParam());
   EXPECT_EQ(fails.code, 1) << fails.all();
-  EXPECT_THAT(fails.errors, ContainsRegex("rank 1 speaks: (rank 1 failed: )?the disk is full amid a message"));
+  EXPECT_THAT(fails.errors, ContainsRegex("rank 1 speaks: (rank 1 failed: )?the disk is full within a message"));
   for (const char* rank : {"0", "2"})
     EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
-  const Outcome dies = mpirun_waits(3, "killed amid a message", GetParam());
+  const Outcome dies = mpirun_waits(3, "killed within a message", GetParam());
   EXPECT_NE(dies.code, 0);
   EXPECT_THAT(dies.errors,
               ContainsRegex("rank [02] speaks at once: rank 1 .pid [0-9]+ on [^ ]+ ended without a message"))
@@ -115,9 +115,8 @@ TEST_P(Failures, AMessageArrivesInPart) {
   EXPECT_EQ(speakers(dies), 1U) << dies.all();
 }
 
-// Data and farewells travel separately as messages. A rank that has left is not a failure while its last data is on its
-// way.
-TEST(Failures, AFarewellOvertakesTheLastData) {
+// Data and leave notices travel separately. A rank that has left is not a failure while its last data is on its way.
+TEST(Failures, ALeaveNoticeOvertakesTheLastData) {
   const Outcome outcome = mpirun(3, "leaves early", "messages");
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.output, HasSubstr("all left"));

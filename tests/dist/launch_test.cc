@@ -133,7 +133,7 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
 
 // A node answers after the time for which agents wait for a message. Meanwhile launch sends messages to the other
 // agents, so they stay.
-TEST_F(LaunchAlone, ANodeThatAnswersLateDelaysTheOthers) {
+TEST_F(LaunchAlone, OthersWaitForANodeThatAnswersLate) {
   // Stands in for ssh, whose last arguments are the host and the command.
   const auto agent = run_.folder().write("agent",
                                          "#!/bin/bash\nwhile [ \"$1\" != 127.0.0.2 ]; do shift; done; shift\n"

@@ -16,15 +16,15 @@ using testing::HasSubstr;
 class AutomaticBatch : public testing::Test {
  protected:
   // The device memory that a plan of two ranks needs with micro-batches of `size`.
-  std::uint64_t room_for(int size) {
+  std::uint64_t limit_for(int size) {
     auto command = run_.command("plan", {fmt::format("training.micro_batch_size={}", size), kBatch});
     command.insert(command.end(), {"--ranks", "2", "--json", run_.file("plan.json")});
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
     return parser_.load(run_.file("plan.json"))["memory"]["device"]["planned_peak_bytes"];
   }
-  std::vector<std::string> automatic(std::uint64_t room, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"training.micro_batch_size=auto", kBatch, fmt::format("memory.device={}", room)});
+  std::vector<std::string> automatic(std::uint64_t limit, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"training.micro_batch_size=auto", kBatch, fmt::format("memory.device={}", limit)});
     return more;
   }
   std::vector<std::string> losses(const std::string& file) {
@@ -39,23 +39,23 @@ class AutomaticBatch : public testing::Test {
 };
 
 TEST_F(AutomaticBatch, AllCommandsAndResumedRunsUseOneNumber) {
-  const std::uint64_t room = room_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
+  const std::uint64_t limit = limit_for(3);  // of 24, 12, 8, 6, 4, 3, 2 or 1
   const auto resolved = HasSubstr("training.micro_batch_size = auto: 3, the largest that fits memory.device");
   const std::string checkpoints = "checkpoint.dir=" + run_.file("checkpoints");
 
-  const Outcome plan = run(run_.command("plan", automatic(room)));
+  const Outcome plan = run(run_.command("plan", automatic(limit)));
   EXPECT_THAT(plan.errors, testing::Not(resolved)) << "on one rank a part has 48 sequences";
-  const Outcome first = run(under_mpirun(2, run_.train(automatic(room, {"checkpoint.stop_after=2", checkpoints,
-                                                                        "report.jsonl=" + run_.file("a.jsonl")}))));
+  const Outcome first = run(under_mpirun(2, run_.train(automatic(limit, {"checkpoint.stop_after=2", checkpoints,
+                                                                         "report.jsonl=" + run_.file("a.jsonl")}))));
   EXPECT_EQ(first.code, 75) << first.all();
   EXPECT_THAT(first.errors, resolved);
   EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
   // With one rank and four times the memory, the number stays the same, and so do the bits.
   const Outcome eval =
-      run(run_.command("eval", automatic(4 * room, {checkpoints, "data.validation=" + run_.file("tokens.bin")})));
+      run(run_.command("eval", automatic(4 * limit, {checkpoints, "data.validation=" + run_.file("tokens.bin")})));
   EXPECT_THAT(eval.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("step-00000002 has it")));
-  const Outcome second = run(run_.train(automatic(4 * room, {checkpoints, "report.jsonl=" + run_.file("b.jsonl")})));
+  const Outcome second = run(run_.train(automatic(4 * limit, {checkpoints, "report.jsonl=" + run_.file("b.jsonl")})));
   EXPECT_EQ(second.code, 0) << second.all();
   EXPECT_THAT(second.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("16 micro-batches of 3 per rank")));
 

@@ -44,7 +44,7 @@ TEST_F(Predict, ATextsBytesDoNotDependOnNeighboursOrRanks) {
   EXPECT_EQ(folder_.read("piped.jsonl"), fmt::format("{}\n", fmt::join(all, "\n")));
 }
 
-TEST_F(Predict, GivesAllLabelsAboveTheThreshold) {
+TEST_F(Predict, GivesAllLabelsFromTheThresholdUp) {
   learn("many", {"--labels", "tags"});
   for (const double threshold : {0.0, 0.5, 0.52, 1.0}) {
     const auto lines = predicted("many", {"--threshold", fmt::format("{}", threshold)});
@@ -212,7 +212,7 @@ TEST_F(Predict, TheAdapterMayProvideTheHead) {
 }
 
 // Parameters that the adapter's base lacks (here BERT's pooler) and the run initialised are the same in every command.
-TEST_F(Predict, ParametersThatTheRunInitialisedAreTheSame) {
+TEST_F(Predict, InitialisedParametersAreTheSameInEveryCommand) {
   tokenize("fill", {"--labels", "label"});
   done(run(command("train", "fill", {"training.objective=masked_lm"})));
   done(run({kStrata, "export", file("fill"), "-o", file("filler")}));

@@ -236,9 +236,9 @@ TEST_F(Train, RefusesAReportPathThatTheRunWrites) {
                        testing::HasSubstr("the run itself writes or removes"), testing::HasSubstr("checkpoint.dir")));
     EXPECT_FALSE(std::filesystem::exists(run_.file("ck"))) << set;
   }
-  const Outcome beside =
+  const Outcome outside =
       run(run_.train({"report.dir=" + run_.file("ck/reports"), "checkpoint.dir=" + run_.file("ck")}));
-  EXPECT_EQ(beside.code, 0) << beside.all();
+  EXPECT_EQ(outside.code, 0) << outside.all();
   EXPECT_TRUE(std::filesystem::exists(run_.file("ck/reports/summary.json")));
 }
 

@@ -192,7 +192,7 @@ TEST_F(DamagedCheckpoint, IsRefusedWhenNamed) {
 }
 
 // If all are damaged, only the user can start the run over: the damaged ones may be repaired, or exist elsewhere.
-TEST_F(DamagedCheckpoint, NoCompleteCheckpointEndsTheRun) {
+TEST_F(DamagedCheckpoint, IsAnErrorIfNoOtherIsIntact) {
   auto fresh = run_.sets(1, kSmall);
   fresh.emplace_back("checkpoint.resume=none");
   for (const char* step : {"step-00000002", "step-00000003"}) {
@@ -238,7 +238,7 @@ class CheckpointCommand : public testing::Test {
   TinyRun run_;
 };
 
-TEST_F(CheckpointCommand, RefusesTheFolderOfAnotherRun) {
+TEST_F(CheckpointCommand, RefusesAFolderThatAnotherRunUses) {
   const Running running(train({"training.max_steps=1000000", "checkpoint.every=1"}));
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (const auto& command : {train(), under_mpirun(2, train())})

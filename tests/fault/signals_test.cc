@@ -210,7 +210,7 @@ class FullPipe {
   FullPipe(const FullPipe&) = delete;
   FullPipe& operator=(const FullPipe&) = delete;
 
-  void make_room() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
+  void drain() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
 
   // Whether process `pid` waits for space in the pipe. Gives it some time to get there.
   bool holds(int pid) const {
@@ -272,13 +272,13 @@ TEST_F(HeldRun, TheSecondCtrlCEndsTheRunAtOnce) {
 }
 
 // A request before the last step leaves nothing to stop after it, so the run is done.
-TEST_F(HeldRun, ARunStoppedBeforeItsLastStepIsDone) {
+TEST_F(HeldRun, ARequestBeforeTheLastStepLetsTheRunFinish) {
   FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());
   ASSERT_TRUE(running.wait_until(said_how));
   ASSERT_TRUE(pipe.holds(pid(0)));
   running.send(SIGTERM);
-  pipe.make_room();
+  pipe.drain();
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("step 2/2"), HasSubstr("done after step 2")));

@@ -47,8 +47,8 @@ def save_adapter(model, out, family):
     model.save_pretrained(os.path.join(out, "adapter"))
     os.remove(os.path.join(out, "adapter", "README.md"))
     config = os.path.join(out, "adapter", "adapter_config.json")
-    settled = json.load(open(config)) | {"base_model_name_or_path": family}
-    json.dump(settled, open(config, "w"), indent=2, sort_keys=True)
+    named = json.load(open(config)) | {"base_model_name_or_path": family}
+    json.dump(named, open(config, "w"), indent=2, sort_keys=True)
 
 
 def save_run(model, out, family, rows, folder):

@@ -363,7 +363,7 @@ def main(out, kinds=()):
             json.dump(tok_json, f, ensure_ascii=False, separators=(",", ":"))
         with open(os.path.join(folder, "expected.json"), "w") as f:
             json.dump(expected(tok, text), f, ensure_ascii=False, separators=(",", ":"))
-    if not kinds:  # its ids are compared with nothing: rounding decides between some, and not in every version alike
+    if not kinds:  # its ids are compared with nothing: rounding decides between some, depending on the version
         with open(os.path.join(out, "..", "unigrams.model"), "wb") as f:
             f.write(unigram_of(learn, 600, normalization_rule_name="identity")[0])
     for kind, make in sentencepiece_models(learn):

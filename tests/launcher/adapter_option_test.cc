@@ -61,7 +61,7 @@ TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
 }
 
 // A relative path may lead to one folder from here, and to another from the adapter's own.
-TEST(AdapterOption, OfTwoBasesTheOneOfTheCurrentFolderIsRead) {
+TEST(AdapterOption, PrefersTheBaseInTheCurrentFolder) {
   namespace fs = std::filesystem;
   const tests::ScratchFolder folder;
   folder.write("adapter/adapter_config.json",

@@ -150,7 +150,7 @@ TEST_F(Outputs, ReportFoldersAndSocketsLieOutsideCheckpointDir) {
   require_outside_checkpoints(report_folders(recipe), recipe);
 }
 
-TEST_F(Outputs, AreRefusedIfARunWouldNotFindThem) {
+TEST_F(Outputs, MissingInputsAreListed) {
   runtime::Recipe recipe;
   recipe.data.train = {{{file("tokens.bin").string(), (folder_.path() / "*.tok").string()}}};
   recipe.data.validation = {(folder_.path() / "held_out.bin").string()};

@@ -72,8 +72,8 @@ class Recorded {
     EXPECT_NEAR(found, loss, 1e-6 * loss);
   }
   // Expects all recorded gradients; `others` tensors of the file are none. Sums are in another order than PyTorch's,
-  // through two blocks: some 1e-6 of a gradient's norm. A key's bias moves all scores of a row alike, so its gradient
-  // is 0 and only rounding remains: 1e-6 of `large`.
+  // through two blocks: some 1e-6 of a gradient's norm. A key's bias moves all scores of a row by the same amount, so
+  // its gradient is 0 and only rounding remains: 1e-6 of `large`.
   void expect_gradients(const std::map<std::string, Doubles>& gradients, double large, std::size_t others) const {
     for (const auto& [name, gradient] : gradients) {
       const std::vector<float> stored = values("gradient of " + name);

@@ -62,7 +62,7 @@ TEST(Slice, TheFirstShardHoldsASharedPart) {
     EXPECT_EQ(p.piece_size(v), sizes[v]);
     EXPECT_EQ(p.piece(v).in_whole(5), v / 2 * 24 + 5);
   }
-  EXPECT_EQ(p.piece_room(), 24u);
+  EXPECT_EQ(p.piece_capacity(), 24u);
 }
 
 // With a vocabulary of 10 words, the last of four shards has one word, and the last three of eight have none.
@@ -71,7 +71,7 @@ TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
     Parameter p{"w", {10, 3}, 0, true, {}, false};
     p.slice = {0, 1, shards};
     const std::size_t rows = shards == 4 ? 3 : 2;
-    EXPECT_EQ(p.piece_room(), 3 * rows);
+    EXPECT_EQ(p.piece_capacity(), 3 * rows);
     std::vector<int> seen(p.size());
     for (std::size_t v = 0; v < shards; ++v) {
       const std::size_t first = std::min<std::size_t>(10, v * rows), size = 3 * (std::min(10 - first, rows));

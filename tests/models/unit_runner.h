@@ -280,7 +280,7 @@ class UnitRunner {
          {&parameters, &frozen, &gradients, &shared, &shared_gradients, &x, &y, &dy, &dx, &saved, &forward_workspace_,
           &backward_workspace_, &loss_workspace_, &tiled_loss_workspace_, &constants_})
       ASSERT_TRUE(buffer->guard_is_whole()) << unit_.name() << ": written past the end of a buffer";
-    std::map<std::size_t, std::pair<std::size_t, std::string>> pieces;  // by offset: their sizes and names
+    std::map<std::size_t, std::pair<std::size_t, std::string>> pieces;  // per offset: their sizes and names
     for (const Parameter& p : unit_.parameters())
       for (std::size_t piece = 0; p.trained() && piece < p.pieces(); ++piece)
         pieces[p.offset_of(piece)] = {p.piece_size(piece), p.name};

@@ -79,7 +79,7 @@ TEST_P(DriveFault, RetriesTemporaryErrors) {
   }
 }
 
-TEST_P(DriveFault, PermanentErrorsEndTheCall) {
+TEST_P(DriveFault, PersistentErrorsEndTheCall) {
   plan_.error = EAGAIN;
   plan_.times = 1 << 20;
   EXPECT_FAILURE(run(0), Exit::failed, HasSubstr(std::generic_category().message(EAGAIN)));

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 # The folders that each folder may see besides itself and base, in the order of the libraries in CMakeLists.txt.
-all_rooms="runtime/recipe runtime/data runtime/plan runtime/forecast runtime/memory runtime/tasks runtime/planner
+runtime_folders="runtime/recipe runtime/data runtime/plan runtime/forecast runtime/memory runtime/tasks runtime/planner
   runtime/execute runtime/weights runtime/checkpoint runtime/objective runtime/job runtime/run"
 sees() {
   case $1 in
@@ -24,7 +24,7 @@ sees() {
     runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
     runtime/run) echo "$(sees runtime/job) runtime/job runtime/objective text" ;;
     bench) echo launcher $(sees launcher) ;;
-    launcher) echo text models offload comm device $all_rooms ;;
+    launcher) echo text models offload comm device $runtime_folders ;;
     *) return 1 ;;
   esac
 }
@@ -64,11 +64,11 @@ check runtime/plan/layout runtime/plan/layout base $(sees runtime/recipe) runtim
 # The proof of a plan may not see how plans are made.
 check runtime/plan/proof runtime/plan/proof runtime/plan/layout runtime/plan/plan.h runtime/plan/task_kind.h base
 # Subfolders that the rest of their folder may not see.
-for room in runtime/plan/proof runtime/job/search runtime/weights/adapter runtime/checkpoint/export; do
-  [ -d "$room" ] || continue
-  folder=${room%/*}
-  if grep -rnE "^ *# *include *\"$room/" "$folder" --exclude-dir="${room##*/}"; then
-    echo "$folder: only $room itself and other folders may include headers of $room"
+for subfolder in runtime/plan/proof runtime/job/search runtime/weights/adapter runtime/checkpoint/export; do
+  [ -d "$subfolder" ] || continue
+  folder=${subfolder%/*}
+  if grep -rnE "^ *# *include *\"$subfolder/" "$folder" --exclude-dir="${subfolder##*/}"; then
+    echo "$folder: only $subfolder itself and other folders may include headers of $subfolder"
     wrong=1
   fi
 done
@@ -89,8 +89,8 @@ fi
 
 # Finds cycles of headers, which include guards hide (the order of includes then decides what is declared first), and of
 # units, each a header with its source. Units in a cycle cannot be understood, tested or linked separately.
-# circle WHAT: prints the cycle in the edges "FROM TO" on stdin, if there is one.
-circle() {
+# cycle WHAT: prints the cycle in the edges "FROM TO" on stdin, if there is one.
+cycle() {
   local found
   found=$(sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*\)/\1/p' || true)
   [ -n "$found" ] || return 0
@@ -101,8 +101,8 @@ circle() {
 mapfile -t all < <(find base text device models offload comm runtime launcher -name '*.h' -o -name '*.cuh' -o \
   -name '*.cc' -o -name '*.cu' 2>/dev/null | sort)
 edges=$(includes "${all[@]}" | awk '{ print $1, $3 }')
-circle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
-circle units < <(awk '{
+cycle headers < <(grep -E '^[^ ]*\.(h|cuh) ' <<<"$edges" || true)
+cycle units < <(awk '{
   gsub(/\.(h|cuh|cc|cu)( |$)/, " "); if ($1 != $2) print $1, $2 }' <<<"$edges")
 
 # The entry header of a folder begins with "// FOLDER/ ", and says what the folder is for and what to open next.

@@ -62,8 +62,8 @@ def call(method, channel=None):
 
 def refused(ca, token, code):
     try:
-        guest = channel(ca, token)
-        call(service(guest).methods_by_name["GetStatus"], guest)
+        client = channel(ca, token)
+        call(service(client).methods_by_name["GetStatus"], client)
     except grpc.RpcError as error:
         assert error.code() == code, error
         return

@@ -50,7 +50,7 @@ class ChatTemplate {
            const Tokenizer& known);
 
   std::string name_, source_;
-  std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
+  std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // with names
   std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, with their texts
   std::vector<std::string> plain_marks_;
   std::string tokenizer_;  // the tokenizer's name

@@ -16,7 +16,7 @@ namespace strata::text {
 // The place of a record in a part: a line of JSONL, or a row of a table.
 struct RecordPlace {
   const DocumentPart& part;
-  std::uint64_t line;  // in the input, from 1
+  std::uint64_t line;  // line number in the input, from 1
   std::size_t at;      // offset in the part
   std::string_view text;
 

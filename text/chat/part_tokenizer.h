@@ -30,9 +30,9 @@ namespace strata::text {
 // Facts about the records that a user should know. Counts are of conversations unless stated otherwise.
 struct RecordCounts {
   std::uint64_t unlabelled = 0;           // documents without labels
-  std::uint64_t tools_left_out = 0;       // with tools that the template does not write
-  std::uint64_t decoded_calls = 0;        // with arguments of calls as JSON texts, which were decoded
-  std::uint64_t null_arguments = 0;       // with arguments of calls that are null
+  std::uint64_t tools_left_out = 0;       // documents with tools that the template does not write
+  std::uint64_t decoded_calls = 0;        // documents whose calls' arguments were JSON texts and were decoded
+  std::uint64_t null_arguments = 0;       // documents whose calls have null arguments
   std::uint64_t written_differently = 0;  // answers that the template writes differently when they are the last turn
   std::uint64_t open_ends = 0;            // whose last answer has no token that ends it
   UnreadFields unread;                    // fields of records that are not read; unused if --field is given
@@ -94,7 +94,7 @@ class PartTokenizer {
   const RecordRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
   TokenPlaces places_;
-  std::optional<WrittenContents> written_;     // if there is a template
+  std::optional<WrittenContents> written_;     // none without a template
   std::vector<std::uint32_t> before_, after_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
   std::vector<std::string_view> names_;             // the field names of the current line

@@ -53,7 +53,8 @@ Conversation conversation_of(const jinja::Value& record, DataFormat format);
 // Records of the formats completion and alpaca without a template. Alpaca uses its own prompt (Taori et al. 2023),
 // whose first sentence `system` replaces.
 Completion completion_of(const jinja::Value& record, DataFormat format);
-// JSON that a field holds as a text. Throws JsonFault as for a line of JSON: for repeated fields and OddNumbers.
+// JSON that a field holds as a text. Throws JsonFault as for a line of JSON: for repeated fields and for an
+// UnrepresentableNumber.
 jinja::Value exact_json(std::string_view text);
 // The string `field` of a record.
 const std::string& text_field(const jinja::Value& record, std::string_view field);

@@ -58,7 +58,7 @@ class WrittenContents {
   bool writes_parts(const Conversation& conversation, std::size_t turn, std::string_view whole) const;
 
   const ChatTemplate& made_;
-  // By role, place, whether the content is a list, and whether the turn has calls: how often it was written, and how
+  // Per role, place, whether the content is a list, and whether the turn has calls: how often it was written, and how
   // often it was not.
   std::map<std::tuple<std::string, int, bool, bool>, std::pair<int, int>> asked_;
 };

@@ -36,7 +36,7 @@ struct LabelSummary {
   std::vector<std::string> names;
   std::vector<std::uint64_t> counts;  // the number of labels of each class
   std::uint64_t documents = 0;
-  // For a regression: the range, and whether all numbers are whole but written with a decimal point.
+  // Only for a regression: the range, and whether all numbers are whole but written with a decimal point.
   double least = 0, most = 0;
   bool all_whole = false;
   // Each document has as many labels as its text has words.

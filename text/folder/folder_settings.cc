@@ -297,7 +297,7 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
                                           std::uint32_t size, std::vector<std::string>& notes) {
   // The folder's flags replace the file's. A token that is special in the file stays special unless the class rebuilds
   // all tokens.
-  const bool anew = settings.is_bert() || settings.is_byte_level();
+  const bool rebuilds = settings.is_bert() || settings.is_byte_level();
   std::uint32_t next = size;
   for (AddedToken& token : own) {
     next = std::max(next, token.id + 1);
@@ -305,7 +305,7 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
       if (!settings.has_decoder || listed.content != token.content) continue;
       const AddedToken own_token = std::exchange(token, listed);
       token.id = own_token.id;
-      token.special = listed.special || (own_token.special && !anew);
+      token.special = listed.special || (own_token.special && !rebuilds);
     }
   }
   const auto add = [&](AddedToken token) {
@@ -335,7 +335,7 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
   for (const std::string_view key : kNames) {
     if (const AddedToken* named = settings.token(key)) {
       add_named(*named);
-    } else if (const std::string text = settings.token_text(key); anew && !text.empty()) {
+    } else if (const std::string text = settings.token_text(key); rebuilds && !text.empty()) {
       // The class's own token. transformers adds it to a vocabulary that lacks it. Texts contain such a token only by
       // accident, and no model was trained on it, so here its id stays free.
       const auto there = [&](const AddedToken& one) { return one.content == text; };

@@ -83,14 +83,14 @@ class Gzip final : public MemberDecompressor {
   std::string_view magic() const override { return kGzip; }
   void begin() override { inflateReset(&stream_); }
   bool step(std::string_view& in, std::span<char> out, std::size_t& written) override {
-    const std::size_t given = std::min(in.size(), kMost), room = std::min(out.size(), kMost);
+    const std::size_t given = std::min(in.size(), kMost), space = std::min(out.size(), kMost);
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(given);
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream_.avail_out = static_cast<uInt>(room);
+    stream_.avail_out = static_cast<uInt>(space);
     const int result = inflate(&stream_, Z_NO_FLUSH);
     in.remove_prefix(given - stream_.avail_in);
-    written = room - stream_.avail_out;
+    written = space - stream_.avail_out;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
       damaged(stream_.msg ? stream_.msg : "zlib does not recognize it");
@@ -113,14 +113,14 @@ class Bzip2 final : public MemberDecompressor {
     if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) throw std::bad_alloc();
   }
   bool step(std::string_view& in, std::span<char> out, std::size_t& written) override {
-    const std::size_t given = std::min(in.size(), kMost), room = std::min(out.size(), kMost);
+    const std::size_t given = std::min(in.size(), kMost), space = std::min(out.size(), kMost);
     stream_.next_in = const_cast<char*>(in.data());
     stream_.avail_in = static_cast<unsigned>(given);
     stream_.next_out = out.data();
-    stream_.avail_out = static_cast<unsigned>(room);
+    stream_.avail_out = static_cast<unsigned>(space);
     const int result = BZ2_bzDecompress(&stream_);
     in.remove_prefix(given - stream_.avail_in);
-    written = room - stream_.avail_out;
+    written = space - stream_.avail_out;
     if (result == BZ_MEM_ERROR) throw std::bad_alloc();
     if (result != BZ_OK && result != BZ_STREAM_END)
       damaged(result == BZ_DATA_ERROR_MAGIC ? "no bzip2 stream begins here" : "a checksum or a block is wrong");

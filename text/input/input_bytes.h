@@ -74,8 +74,8 @@ class InputBytes {
   Compression compression_ = Compression::none;
   Encoding encoding_ = Encoding::utf8;
   std::unique_ptr<Decompressor> decompressor_;
-  std::string compressed_;         // bytes that were read and not decompressed yet,
-  std::size_t compressed_at_ = 0;  // from here on
+  std::string compressed_;         // bytes that were read
+  std::size_t compressed_at_ = 0;  // the first of them that is not decompressed yet
   std::string head_;               // plain bytes that were inspected and not handed out yet
   std::string undecoded_;
   std::uint64_t offset_ = 0;  // position in the text handed out

@@ -34,9 +34,9 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<Pattern>& patterns) {
   }
 }
 
-AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_t from) const {
+AddedTokenFinder::Occurrence AddedTokenFinder::find(std::string_view text, std::size_t from) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
-    Found found{begin, begin, nullptr};
+    Occurrence found{begin, begin, nullptr};
     texts_.prefixes(text.substr(begin), [&](std::size_t bytes, std::uint32_t number) {
       found = {begin, begin + bytes, tokens_[number]};
     });
@@ -45,7 +45,7 @@ AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_
   return {text.size(), text.size(), nullptr};
 }
 
-bool AddedTokenFinder::widen(std::string_view text, std::size_t done, Found& found) {
+bool AddedTokenFinder::widen(std::string_view text, std::size_t done, Occurrence& found) {
   const AddedToken& token = *found.token;
   if (token.single_word) {
     const bool before = found.begin > 0 && is_word(last_character(text.substr(0, found.begin)).code);

@@ -28,7 +28,7 @@ class AddedTokenFinder {
   void split(std::string_view text, Part&& part) const {
     std::size_t done = 0;
     for (std::size_t at = 0; at < text.size();) {
-      Found found = find(text, at);
+      Occurrence found = find(text, at);
       if (found.token == nullptr) break;
       at = found.end;
       // The library continues its search in spaces that the previous token has taken, and drops matches that are then
@@ -42,15 +42,15 @@ class AddedTokenFinder {
   }
 
  private:
-  struct Found {
+  struct Occurrence {
     std::size_t begin, end;
     const AddedToken* token;
   };
-  Found find(std::string_view text, std::size_t from) const;
+  Occurrence find(std::string_view text, std::size_t from) const;
   // Extends the match by adjacent spaces, as the token's flags say. False if the token must be a whole word and is not.
-  static bool widen(std::string_view text, std::size_t done, Found& found);
+  static bool widen(std::string_view text, std::size_t done, Occurrence& found);
 
-  ByteTrie texts_;  // with the places of their tokens in tokens_
+  ByteTrie texts_;  // the tokens' texts, each with its index in tokens_
   std::vector<const AddedToken*> tokens_;
 };
 

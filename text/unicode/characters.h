@@ -10,6 +10,6 @@ bool is_word(char32_t code);         // Alphabetic, M*, Nd, Pc, Join_Control: \w
 bool is_other(char32_t code);        // Cc, Cf, Co in Unicode 8
 bool is_mark(char32_t code);         // M*
 bool is_nonspacing_mark(char32_t code);
-bool is_chinese(char32_t code);  // by BERT's definition
+bool is_chinese(char32_t code);  // a Chinese character by BERT's definition
 
 }  // namespace strata::text

@@ -215,9 +215,9 @@ struct UpdateElements {
 // widened, the block is updated, and its parameters are written. So each dtype needs one kernel, not one per
 // combination.
 struct OptimizerKernels {
-  ReadGradient read[3];     // by the gradients' DType
-  WriteParameter write[3];  // by the parameter's
-  // By Algorithm, then StorageFormat.
+  ReadGradient read[3];     // one per DType of gradients
+  WriteParameter write[3];  // one per DType of parameters
+  // One per Algorithm and StorageFormat.
   void (*update[3][3])(const UpdateElements&, std::size_t n, const UpdateFactors&);
 };
 STRATA_KERNEL_TABLE(OptimizerKernels, optimizer_kernels)

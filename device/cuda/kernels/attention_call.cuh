@@ -14,7 +14,7 @@ class Lane;
 namespace strata::device::cuda {
 
 inline constexpr std::size_t kMaxHeadDim = 256;
-inline constexpr int kTileRows = 64, kTileThreads = 128;  // for a block's tile of queries, or of keys
+inline constexpr int kTileRows = 64, kTileThreads = 128;  // rows and threads of a block's tile of queries or keys
 
 // One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
 template <typename T>
@@ -27,10 +27,10 @@ struct AttentionCall {
   const RowRange* documents;  // [batch, seq]
   const T *q, *k, *v, *o_read, *d_o;
   T *o, *dq;
-  void *dk, *dv;  // of T, or fp32
+  void *dk, *dv;  // values of type T, or fp32
   bool fp32_key_gradients;
   float *lse, *delta;          // [batch, heads, seq]
-  const StepScalars* scalars;  // for dropout
+  const StepScalars* scalars;  // the scalars that dropout reads
   std::uint64_t micro_batch;
   std::uint32_t site, threshold;        // threshold 0: no dropout
   float keep_scale;                     // 1 / (1 - p)
@@ -44,7 +44,7 @@ struct AttentionCall {
 template <typename T>
 struct AttentionRows {
   const AttentionCall<T>& call;
-  unsigned batch, first, rows;  // its sequence, and its rows there
+  unsigned batch, first, rows;  // the tile's sequence, and its rows there
 
   // Rows from `from` on, at most `most`.
   __device__ int rows_from(unsigned from, int most) const {

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   if (t < tile.count) atomicAdd(ends + t, 1u);
 }
 
-// The second step finds where each row's positions begin (stored in ends[t] for now). Each block takes a stretch of the
+// The second step finds where each row's positions begin (stored in ends[t] for now). Each block takes a chunk of the
 // tile with `per_block` rows, a multiple of kThreads.
 __device__ inline std::uint32_t sum_block(std::uint32_t x, std::uint32_t* shared) {
   x = __reduce_add_sync(kAllLanes, x);
@@ -101,7 +101,7 @@ __device__ inline std::uint32_t sum_block(std::uint32_t x, std::uint32_t* shared
 }
 
 __global__ void __launch_bounds__(kThreads)
-    sum_stretches(const std::uint32_t* ends, std::size_t count, std::size_t per_block, std::uint32_t* sums) {
+    sum_chunks(const std::uint32_t* ends, std::size_t count, std::size_t per_block, std::uint32_t* sums) {
   __shared__ std::uint32_t shared[kThreads / kWarp];
   const std::size_t begin = blockIdx.x * per_block, end = min(begin + per_block, count);
   std::uint32_t sum = 0;
@@ -131,9 +131,9 @@ __device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* share
   return sum - x;
 }
 
-// sums: those of the stretches.
+// sums: those of the chunks.
 __global__ void __launch_bounds__(kThreads)
-    scan_stretches(std::uint32_t* ends, std::size_t count, std::size_t per_block, const std::uint32_t* sums) {
+    scan_chunks(std::uint32_t* ends, std::size_t count, std::size_t per_block, const std::uint32_t* sums) {
   __shared__ std::uint32_t shared[kThreads / kWarp];
   std::uint32_t before = 0, all;
   for (unsigned b = threadIdx.x; b < blockIdx.x; b += kThreads) before += sums[b];
@@ -290,14 +290,14 @@ unsigned blocks_of(std::size_t work, std::size_t per_block) {
 
 void sort_positions(Lane& lane, std::size_t rows, const std::uint32_t* indices, TableRows tile, std::uint32_t* ends,
                     std::uint32_t* order) {
-  // `order` holds the sums of stretches until it is filled.
-  const std::size_t stretches = std::min(rows, (tile.count + 4 * kThreads - 1) / (4 * kThreads));
-  const std::size_t per_block = ((tile.count + stretches - 1) / stretches + kThreads - 1) / kThreads * kThreads;
+  // `order` holds the sums of chunks until it is filled.
+  const std::size_t chunks = std::min(rows, (tile.count + 4 * kThreads - 1) / (4 * kThreads));
+  const std::size_t per_block = ((tile.count + chunks - 1) / chunks + kThreads - 1) / kThreads * kThreads;
   const unsigned blocks = blocks_of(tile.count, per_block);
   fill_zero(lane, reinterpret_cast<std::byte*>(ends), tile.count * sizeof(*ends));
   launch(lane, blocks_of(rows, kThreads), kThreads, 0, count_positions, rows, indices, tile, ends);
-  launch(lane, blocks, kThreads, 0, sum_stretches, ends, tile.count, per_block, order);
-  launch(lane, blocks, kThreads, 0, scan_stretches, ends, tile.count, per_block, order);
+  launch(lane, blocks, kThreads, 0, sum_chunks, ends, tile.count, per_block, order);
+  launch(lane, blocks, kThreads, 0, scan_chunks, ends, tile.count, per_block, order);
   for (std::size_t begin = 0; begin < rows; begin += kWindow) {
     const std::size_t end = std::min(rows, begin + kWindow);
     launch(lane, blocks_of(end - begin, kThreads), kThreads, 0, place_positions, begin, end, indices, tile, ends,

@@ -31,7 +31,7 @@ struct PlanSetup {
 
 // One stage of a pipeline in a step, from a simulation of all stages together.
 struct PlannedStage {
-  runtime::Job job;                       // that of the stage's first rank
+  runtime::Job job;                       // the job of the stage's first rank
   std::optional<double> step_ms;          // only with a machine file
   double idle_share;                      // the share of the step in which the compute lane has nothing to do
   std::vector<runtime::Span> spans = {};  // when its tasks run
@@ -138,7 +138,7 @@ struct MaxBatch {
   runtime::LargestBatch largest;
   std::vector<BatchSpeed> speeds;
   std::int64_t part = 0;     // a rank's sequences of training.global_batch_size, which sizes divide; 0: not given
-  int multiple = 1;          // of the number of micro-batches
+  int multiple = 1;          // a divisor that the number of micro-batches must have
   bool interleaved = false;  // the multiple comes from the pipeline's schedule
 
   // The size with the most tokens per second; null without a machine, or if nothing fits.

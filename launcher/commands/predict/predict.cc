@@ -112,11 +112,11 @@ struct Classifier {
     classes = models::read_classes(config, objective);
     // The number of positions that the model has; the other sizes given here do not matter.
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
-    const auto room = static_cast<std::int64_t>(model->max_positions);
-    if (options.max_length.value_or(0) > room)
+    const auto positions = static_cast<std::int64_t>(model->max_positions);
+    if (options.max_length.value_or(0) > positions)
       fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
-           room);
-    resolve_limit(options, config, room);
+           positions);
+    resolve_limit(options, config, positions);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;
     if (config.bool_or(pairs, false) && !options.pair)
@@ -128,11 +128,11 @@ struct Classifier {
 
  private:
   // Texts are cut as in the training, unless the options say otherwise.
-  void resolve_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
+  void resolve_limit(const PredictOptions& options, const models::Config& config, std::int64_t positions) {
     constexpr std::int64_t kOtherwise = 512;
     const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
     const std::int64_t in_training = config.has(length) ? config.require_int(length) : kOtherwise;
-    limit.tokens = static_cast<std::size_t>(options.max_length.value_or(std::min(in_training, room)));
+    limit.tokens = static_cast<std::size_t>(options.max_length.value_or(std::min(in_training, positions)));
     const std::string key = fmt::format("{}.truncation", models::kTrainedOn);
     const std::string name = options.truncation.value_or(config.text_or(key, "longest_first"));
     const auto truncation = text::truncation(name);
@@ -146,12 +146,12 @@ struct Classifier {
 // The tokenizer for the texts, on rank 0.
 std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, const runtime::ModelFolder& folder,
                                               const models::Config& config, bool any) {
-  const auto beside = folder.hugging_face();
+  const auto own_folder = folder.hugging_face();
   const std::string name = config.text_or(fmt::format("{}.tokenizer", models::kTrainedOn), "");
-  if (!options.tokenizer && !beside)
+  if (!options.tokenizer && !own_folder)
     fail(Exit::usage, "{} has no tokenizer: name the one of its training data with --tokenizer{}",
          folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
-  const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
+  const fs::path where = options.tokenizer ? *options.tokenizer : *own_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
   try {
     tokenizer = text::load_tokenizer(where);
@@ -175,8 +175,8 @@ std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource&
   for (const comm::FileFingerprint& one : weights.fingerprints()) all += "\n" + one.name + " " + one.fingerprint;
   std::istringstream lines(runtime::to_text(job.recipe));
   for (std::string line; std::getline(lines, line);)
-    for (const char* room : {"model.", "data.", "training.", "device.kind"})
-      if (line.starts_with(room)) all += "\n" + line;
+    for (const char* section : {"model.", "data.", "training.", "device.kind"})
+      if (line.starts_with(section)) all += "\n" + line;
   if (job.plan.device.kind == device::Kind::cpu)
     all += fmt::format("\ncpu {} {} {}", static_cast<int>(device::cpu::isa()), device::cpu::native_bf16(),
                        device::cpu::describe_libraries());

@@ -154,7 +154,7 @@ class Training {
   bool prints() const { return p_.world.rank() == 0; }
 
   const Parts p_;
-  std::optional<Progress> progress_;  // on rank 0
+  std::optional<Progress> progress_;  // only on rank 0
   std::optional<comm::AgreedError> ended_;
   std::optional<RunEnd> end_;
   bool out_of_patience_ = false;

@@ -333,18 +333,18 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   }
   const std::size_t events = std::min<std::size_t>(static_cast<std::size_t>(s.events_size()), 4);
   const std::size_t taken = lines.size() + 2 + (events > 0 ? events + 1 : 0);
-  const std::size_t room = rows > taken + 1 ? rows - taken : 1;
+  const std::size_t shown = rows > taken + 1 ? rows - taken : 1;
   if (!times.empty()) {
     const double most = std::max(*std::max_element(times.begin(), times.end()), 1e-12);
     const double median = median_of(times);
     add("");
     add(fmt::format("what a rank computes in a step (median {:.1f} ms{})", median * 1e3,
-                    ranks.size() > room ? ", the slowest" : ""));
-    if (ranks.size() > room)
+                    ranks.size() > shown ? ", the slowest" : ""));
+    if (ranks.size() > shown)
       std::stable_sort(ranks.begin(), ranks.end(), [](const pb::Rank* a, const pb::Rank* b) {
         return a->compute_seconds() > b->compute_seconds();
       });
-    for (std::size_t i = 0; i < std::min(room, ranks.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(shown, ranks.size()); ++i) {
       const pb::Rank& rank = *ranks[i];
       add(fmt::format("{:>4} {:<8} {} {:7.1f} ms {:>4}  {}", rank.rank(), rank.node(),
                       bar(rank.compute_seconds() / most, 20, screen.unicode), rank.compute_seconds() * 1e3,

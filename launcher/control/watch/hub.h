@@ -30,7 +30,7 @@ class Hub {
  public:
   struct Setup {
     Watch::Limits limits;
-    // For the streams of other nodes; nullopt if there are no other nodes.
+    // The listener for streams of other nodes; nullopt if there are none.
     std::optional<Listener> listener;
     Credentials credentials;
     std::string dump_folder;  // receives the state of a stuck run
@@ -69,7 +69,7 @@ class Hub {
   struct Collection {
     std::uint32_t number;
     double since;
-    std::map<int, pb::NodeReport> answers;  // by node
+    std::map<int, pb::NodeReport> answers;  // one per node
   };
   struct StateFile {  // the state of a stuck run, while another thread writes it
     Watch::Finding finding;

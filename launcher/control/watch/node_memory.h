@@ -20,7 +20,7 @@ struct Node {
 };
 struct NodeMap {
   std::vector<Node> nodes;   // ordered by their first ranks
-  std::vector<int> node_of;  // by rank
+  std::vector<int> node_of;  // per rank: its node
   const Node& of(int rank) const { return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])]; }
 };
 // What each rank reports about itself: its host's name, and its index among the ranks that MPI placed on its node.

@@ -24,7 +24,7 @@ class RankMonitor {
     double timeout = 0;                                  // seconds; 0: never
     std::string rank0;                                   // "rank 0 on n1"
     std::string target;                                  // addresses of rank 0, for other nodes
-    Credentials credentials;                             // for the streams
+    Credentials credentials;                             // the credentials of the streams
     std::function<void(const pb::NodeReport&)> receive;  // rank 0: takes its own node's report
     std::function<std::uint32_t()> dump_number;          // rank 0
     std::function<void()> start;                         // rank 0, once, before the constructor returns

@@ -24,7 +24,7 @@ struct TaskNames {
     bool collective;
     int group_set = -1;  // index into `group_sets`; -1: all ranks take part, or one alone
   };
-  std::vector<std::vector<Name>> stages = {{}};           // by pipeline stage, then by task
+  std::vector<std::vector<Name>> stages = {{}};           // per pipeline stage and task
   std::vector<std::vector<std::vector<int>>> group_sets;  // each set's groups of ranks, in ascending order
   runtime::Mesh mesh{1};
 

@@ -81,7 +81,7 @@ class Watch {
   NodeMap map_;
   TaskNames names_;
   std::vector<RankView> ranks_;
-  std::vector<double> reported_;  // by rank: when it last reported
+  std::vector<double> reported_;  // per rank: when it last reported
   std::vector<NodeLiveness> nodes_;
   std::vector<Still> still_;
 };

@@ -85,21 +85,21 @@ class Agent {
       const auto left = [this, seconds] {
         return JsonObject().add("left", JsonArray().add_all(end_ranks(options_.run, seconds)));
       };
-      beside(left, number);
+      run_in_thread(left, number);
     } else if (word == "sees") {
       std::string files;
       std::getline(words, files);
       const auto unseen = [files] {
         return JsonObject().add("unseen", JsonArray().add_all(unseen_here(parse_recipe_files(files))));
       };
-      beside(unseen, number);
+      run_in_thread(unseen, number);
     } else if (word == "products") {
       std::string where;
       words >> where;
       const auto speed = [where] {
         return JsonObject().add("gflop_per_s", Decimals{products_per_second(1.0, where != "cpu"), 3});
       };
-      beside(speed, number);
+      run_in_thread(speed, number);
     } else if (word == "listen") {
       std::string token;
       words >> token;
@@ -108,7 +108,7 @@ class Agent {
       std::string address, token;
       int port = 0;
       words >> address >> port >> token;
-      beside([=] { return json_of(measure_link(address, port, token)); }, number);
+      run_in_thread([=] { return json_of(measure_link(address, port, token)); }, number);
     }
   }
 
@@ -117,7 +117,7 @@ class Agent {
   }
 
   template <typename F>
-  void beside(F work, const std::string& number) {
+  void run_in_thread(F work, const std::string& number) {
     threads_.push_back(start_thread("a measurement of launch's agent", [this, work, number] {
       JsonObject result;
       try {

@@ -29,8 +29,8 @@ struct NodeFacts {
   std::string program;               // hash of the program's file
   std::string processor, libraries;  // kinds of processor and libraries, on which bits depend
   int cores = 0;
-  std::uint64_t memory = 0;   // that a process can still allocate
-  std::uint64_t memlock = 0;  // that a process may lock; all ones: no limit
+  std::uint64_t memory = 0;   // bytes that a process can still allocate
+  std::uint64_t memlock = 0;  // bytes that a process may lock; all ones: no limit
   std::vector<DriveFact> drives;
   std::vector<std::string> gpus;  // the usable ones, "NVIDIA H200"
   std::string driver;

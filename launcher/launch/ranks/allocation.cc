@@ -48,7 +48,7 @@ Allocation slurm_allocation() {
   out.in_slurm = true;
   out.origin = "Slurm job " + variable("SLURM_JOB_ID");
   const std::vector<std::string> names = slurm_names(variable("SLURM_JOB_NODELIST"));
-  // Without --ntasks the processors are the available room.
+  // Without --ntasks the processors are the slots.
   const bool asked = !variable("SLURM_NTASKS").empty() || !variable("SLURM_NTASKS_PER_NODE").empty();
   const std::vector<int> slots = per_node(variable(asked ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_CPUS_PER_NODE"));
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -151,14 +151,14 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
   return out;
 }
 
-std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room) {
+std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int default_slots) {
   std::vector<Share> out;
   out.reserve(hosts.size());
   for (const Host& host : hosts) out.push_back({host.name, 0});
   for (bool placed = true; ranks > 0 && placed;) {
     placed = false;
     for (std::size_t i = 0; i < hosts.size() && ranks > 0; ++i)
-      if (out[i].ranks < hosts[i].slots.value_or(room)) {
+      if (out[i].ranks < hosts[i].slots.value_or(default_slots)) {
         ++out[i].ranks;
         --ranks;
         placed = true;

@@ -21,7 +21,7 @@ Starter starter_of(std::string_view version);
 struct Allocation {
   std::vector<Host> hosts;
   std::string origin;        // "Slurm job 12", "--hosts", "the MPIJob's hostfile", "this machine"
-  std::optional<int> ranks;  // ranks that were asked for (sbatch --ntasks); nullopt: as many as there is room for
+  std::optional<int> ranks;  // ranks that were asked for (sbatch --ntasks); nullopt: as many as there are slots
   Starter starter = Starter::mpirun;
   std::string why_not_srun;  // inside Slurm with mpirun: the reason
   bool in_slurm = false;     // programs reach other nodes by srun, otherwise by ssh
@@ -44,8 +44,8 @@ struct Share {
 };
 
 // Spreads `ranks` ranks over these nodes as evenly as their slots allow, earlier nodes first. A host without slots has
-// room for `room`. Empty if there is not enough room.
-std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room);
+// `default_slots`. Empty if there are not enough slots.
+std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int default_slots);
 int total(const std::vector<Share>& shares);
 // The number of ranks that a node with this many GPUs takes: its slots; without slots, one per GPU, or one. If slots
 // are processors, one rank per GPU, or one per processor without GPUs.

@@ -26,7 +26,7 @@ class AskedToStop {
 struct Outcome {
   int code = 0;                   // one of the program's exit codes
   std::string cause;              // one sentence; empty if all went well
-  bool printed = false;           // by a rank: the cause is the last thing on the screen
+  bool printed = false;           // whether a rank printed the cause, as the last thing on the screen
   std::vector<std::string> lost;  // nodes that do not respond any more
   std::vector<std::string> held;  // nodes with a rank that cannot be ended, because it waits for a device
   EndReason reason;               // given by a rank

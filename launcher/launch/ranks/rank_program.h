@@ -14,11 +14,11 @@ struct RankStart {
   std::vector<std::string> words;        // strata's arguments, from its command on
   std::vector<std::string> variables;    // names of variables that go to every rank
   std::string run;                       // the ranks' STRATA_LAUNCH
-  std::optional<std::string> interface;  // for MPI and NCCL
+  std::optional<std::string> interface;  // the interface of MPI and NCCL
   bool interface_asked = false;          // otherwise a user's variable that names an interface takes precedence
   bool again = false;                    // not the first start of this launch
   std::string resume = "auto";           // checkpoint.resume as the user set it
-  runtime::Mesh mesh = {};               // by which messages name ranks
+  runtime::Mesh mesh = {};               // the mesh by which messages name ranks
 };
 
 // The command line of mpirun or srun. RankOutput reads its output.

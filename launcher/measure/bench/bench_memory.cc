@@ -58,7 +58,7 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// Runs a recipe in a process of its own, so that each run starts afresh.
+// Runs a recipe in a process of its own, so that each run starts from the same state.
 class Runs {
  public:
   Runs(const fs::path& folder, MemoryOf of) : folder_(folder), of_(of) {}

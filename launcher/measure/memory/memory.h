@@ -43,7 +43,7 @@ struct MemoryResult {
   std::array<std::uint64_t, runtime::kTiers> measured;  // peak bytes of each tier
   std::uint64_t process;                                // peak bytes of the whole process: resident, or on its GPU
   double step_ms;                                       // median
-  double loss;                                          // after the last step
+  double loss;                                          // the loss after the last step
   std::string bits;                                     // hash of every step's loss and of the weights
 };
 // A row of the table. If it has neither result nor failure, it has not run yet.

@@ -133,7 +133,7 @@ class BlockAttention {
     std::size_t heads, kv_heads, head_dim;  // heads and kv_heads: of all shards
     std::size_t window = 0;                 // see AttentionSpec
     bool causal = true;
-    float dropout = 0;                       // of the probabilities
+    float dropout = 0;                       // dropout of the probabilities
     std::optional<std::size_t> angles = {};  // the start of rotary positions' cos and sin in the constants
     std::size_t positions = 0;               // cos and sin are fp32 [positions, head_dim / 2]
     struct Norms {
@@ -150,7 +150,7 @@ class BlockAttention {
 
   const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
   float dropout() const { return spec_.dropout; }
-  // As those of AttentionPart.
+  // The same functions as in AttentionPart.
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }
   std::size_t scratch_bytes(int threads) const;
   std::string set_up(device::Lane& lane) const { return attention_.set_up(lane); }
@@ -200,7 +200,7 @@ class BlockAttention {
   ShardRange shards_;
   device::DType dtype_;
   AttentionPart attention_;
-  std::optional<SharedKeys> shared_;  // after place_saved()
+  std::optional<SharedKeys> shared_;  // none before place_saved()
   std::optional<HeadNorms> norms_;
   std::size_t work_bytes_ = 0;
   Slot rows_, raw_, mixed_, lse_, work_;  // raw: before the norms

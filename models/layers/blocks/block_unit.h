@@ -108,7 +108,7 @@ struct BlockOperations {
             offsets};
   }
 
-  // In backward: the gradients of the mixed heads and of the heads.
+  // The gradients of the mixed heads and of the heads, in backward.
   device::View d_mixed(device::View workspace) const { return narrow.of(workspace).sub(0, attention.mixed_size()); }
   device::View d_rows(device::View workspace) const { return wide.of(workspace).sub(0, attention.rows_size()); }
   // The rows of x that a slot of the workspace holds.
@@ -117,15 +117,15 @@ struct BlockOperations {
   }
 
   std::size_t tokens, hidden;
-  std::size_t rows;  // of x and y: the tokens, or this rank's
+  std::size_t rows;  // rows of x and y: the tokens, or this rank's part of them
   device::DType dtype;
   int threads;
   BackwardEnd end;
   BlockAttention attention;
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
-  std::size_t passing_at = 0, passing_bytes = 0;  // in the forward's workspace
-  std::array<Slot, 4> factor_sums = {};           // by linear layer
+  std::size_t passing_at = 0, passing_bytes = 0;  // place and size of passing activations in the forward's workspace
+  std::array<Slot, 4> factor_sums = {};           // one per linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
   Slot narrow = {}, wide = {};  // workspace for rows like x or the mixed heads, and like the MLP's inside or the heads
 };

@@ -176,7 +176,7 @@ class SplitBlock : public Unit {
     CutSide side;
     bool biased;
     std::vector<Linear::Tensor> tensors;
-    std::vector<std::size_t> sharers;  // of each tensor; see Slice
+    std::vector<std::size_t> sharers;  // the sharers of each tensor; see Slice
   };
   bool in_one_part() const { return parts().size() == 1; }
   // Whether a product's result is a sum over shards.
@@ -202,8 +202,8 @@ class SplitBlock : public Unit {
   bool divides_rows_;
   BlockStep lowest_trained_ = BlockStep::output_norm;
   BackwardEnd end_;
-  std::vector<bool> adapted_;  // by product: whether some of its layers have adapters
-  std::vector<Added> added_;   // until end_block()
+  std::vector<bool> adapted_;  // per product: whether some of its layers have adapters
+  std::vector<Added> added_;   // the tensors added so far; empty after end_block()
 };
 
 // Throws Error{usage} unless the number of shards divides the heads and the MLP's width, and either divides the

@@ -98,7 +98,7 @@ class ChunkedHead final : public LossUnit {
                             .scratch_bytes = scratch,
                             .logit_stride = tiles.sum_over_full_shards(logit_stride),
                             .table_rows = shards_.count * tiles.shard_words(),
-                            .words = biased() ? shards_.count * table_.room() : 0,
+                            .words = biased() ? shards_.count * table_.padded_words() : 0,
                             .most_words = tiles.widths()[0],
                             .learns = training_,
                             .learns_table = table_.learns_rows(),

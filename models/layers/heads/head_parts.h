@@ -48,11 +48,11 @@ struct HeadPlaces {
     std::size_t scratch_bytes;
     // The sum of the strides of tiles whose logits exist at once; the rows of tiles whose sums of gradients do.
     std::size_t logit_stride, table_rows;
-    std::size_t words, most_words;  // with a bias: all, and the most of a tile
+    std::size_t words, most_words;  // with a bias: all words, and the maximum of a tile
     bool learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
-    std::size_t shards;                       // of the vocabulary, of this rank; 0: it is not cut
-    bool shared;                              // by ranks, which add the gradients of the norm's output
+    std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
+    bool shared;  // whether ranks share the head, and add the gradients of the norm's output
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
@@ -60,12 +60,12 @@ struct HeadPlaces {
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
   Slot picked, entered, inner, active;
   Slot entry_mean, entry_rstd;
-  Slot no_bias;  // for norms without a bias
+  Slot no_bias;  // stands for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
   Slot logit_bias, d_logit_bias, chunk_bias;
-  // For one chunk of rows, by virtual shard: the gradients of the norm's output, and the statistics.
+  // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
   std::size_t bytes = 0;
 };
@@ -88,9 +88,9 @@ class HeadInput {
   const NormPart& norm() const { return *norm_; }
   std::size_t scratch_bytes(int threads) const;
   void list_products(std::vector<device::ProductShape>& out) const;
-  double flops(bool forward, bool backward) const;  // of the transform
+  double flops(bool forward, bool backward) const;  // operations of the transform
 
-  // From x, [tokens, hidden], to `normed` in the workspace.
+  // Computes `normed` in the workspace from x, [tokens, hidden].
   void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,
                const device::Dropout& adapter_dropout) const;
   // d_norm: the gradient of `normed`, whose memory is used. Writes dx and the gradients of the tensors.
@@ -124,7 +124,7 @@ inline std::size_t logit_stride(std::size_t columns) {
 struct TileProducts {
   TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const RunShape& run);
 
-  // In bytes, for the largest of them.
+  // The bytes that the largest of them needs.
   std::size_t workspace(int threads) const;
 
   std::size_t rows, columns;
@@ -171,12 +171,12 @@ class HeadTable {
     for (std::size_t width = 0; width < seen.size(); ++width)
       if (!seen[width]) f(products_[rows == chunk_rows_ ? 0 : 1][width]);
   }
-  // The words for which a vector over the words has room in each shard: every shard begins at a cache line, so that
+  // The words of a vector over the words that are reserved for each shard: every shard begins at a cache line, so that
   // products see the same alignment on every rank.
-  std::size_t room() const { return (tiles_.shard_words() + 31) / 32 * 32; }
+  std::size_t padded_words() const { return (tiles_.shard_words() + 31) / 32 * 32; }
 
-  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with room() words
-  // for each shard, and its part of logits or of a matrix of rows, which are dense.
+  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with
+  // padded_words() words for each shard, and its part of logits or of a matrix of rows, which are dense.
   template <typename V>
   V rows_in(const FlatRange<V>& holder, std::size_t tile) const {
     return holder.sub(begin(tile), size(tile));
@@ -186,13 +186,13 @@ class HeadTable {
     return head.sub(biases_[shard(tile)] + tiles_.row_in_shard(tile), rows(tile));
   }
   device::View words_in(device::View words, std::size_t tile) const {
-    return words.sub(shard(tile) * room() + tiles_.row_in_shard(tile), rows(tile));
+    return words.sub(shard(tile) * padded_words() + tiles_.row_in_shard(tile), rows(tile));
   }
   device::View logits_in(device::View logits, std::size_t tile) const { return logits.sub(own_row(tile), rows(tile)); }
   device::View rows_of_sum(device::View sum, std::size_t tile) const {
     return sum.sub(own_row(tile) * hidden_, size(tile));
   }
-  // Calls f(begin, end) for the stretches of the gradients of a shared table in which there are no rows.
+  // Calls f(begin, end) for the ranges of the gradients of a shared table in which there are no rows.
   template <typename F>
   void for_gaps(const GradientRange& gradients, F&& f) const {
     std::size_t end = gradients.begin;

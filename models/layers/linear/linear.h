@@ -24,15 +24,15 @@ namespace strata::models {
 class LowRankProducts {
  public:
   struct Target {
-    std::size_t column, out;  // its columns of y
+    std::size_t column, out;  // the first of its columns of y, and their number
     LowRank at;
   };
   struct Spec {
     std::size_t rows, in, out;       // out: the distance between rows of y
     device::DType dtype, input_sum;  // dtype: of all operands; input_sum: of the dx to which backward() adds
     device::Device device = {};
-    float dropout = 0;             // of the input of A; target i uses the first site + i
-    device::DType output = dtype;  // of the y to which forward() adds
+    float dropout = 0;             // dropout of the input of A; target i uses the first site + i
+    device::DType output = dtype;  // dtype of the y to which forward() adds
     // The factor that every shard has whole, if the layer is computed in virtual shards. Its gradient is a sum over
     // shards, of which backward_parameters() leaves this one's in fp32.
     enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
@@ -73,7 +73,7 @@ class LowRankProducts {
   struct Group {
     std::size_t a, rank, offset;  // offset: of its columns in `kept`, in elements
     float scale;
-    std::uint32_t number;  // of its first target
+    std::uint32_t number;  // the number of its first target
     device::Product down, d_a;
     std::optional<device::Product> input;
     std::vector<Member> members;
@@ -88,7 +88,7 @@ class LowRankProducts {
   device::View wide(device::View kept, device::DType dtype) const;
 
   Spec spec_;
-  std::size_t columns_ = 0;  // of all groups, each rounded up to a cache line
+  std::size_t columns_ = 0;  // columns of all groups, each rounded up to a cache line
   std::vector<Group> groups_;
 };
 
@@ -115,7 +115,7 @@ class Linear {
     device::Device device = {};
     Gelu gelu_after = Gelu::none;   // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
-    float adapter_dropout = 0;      // of the input of adapters
+    float adapter_dropout = 0;      // dropout of the input of adapters
     // y (or dx) is a partial result, to be added over virtual shards: fp32, not rounded. An adapter's B (or A) is then
     // whole.
     bool partial_output = false, partial_input_gradient = false;
@@ -223,7 +223,7 @@ class Linear {
   Spec spec_;
   std::size_t out_ = 0;
   bool dora_ = false;
-  std::vector<Single> singles_;  // by tensor; none unless DoRA has dropout
+  std::vector<Single> singles_;  // one per tensor; none unless DoRA has dropout
   std::vector<Group> groups_;
   std::optional<LowRankProducts> low_rank_;  // its kept bytes are at the start of the scratch
 };

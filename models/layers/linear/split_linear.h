@@ -53,7 +53,7 @@ class SplitLinear {
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
   std::size_t shards() const { return shards_.size(); }  // of this rank
-  std::size_t out() const;                               // of these shards
+  std::size_t out() const;                               // the outputs of these shards
   // The offset of a bias that a sum over the partial sums of all ranks lacks.
   const std::optional<std::size_t>& bias() const { return bias_; }
   // As those of Linear. They do not depend on which shards a rank has: FLOPs are those of an average shard.

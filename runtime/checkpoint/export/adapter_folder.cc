@@ -63,9 +63,9 @@ std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
 }
 
 // The folder to which the base's path leads from the adapter's own.
-std::optional<fs::path> base_beside(const fs::path& adapter, const fs::path& base) {
-  fs::path beside = (adapter / base).lexically_normal();
-  if (base.is_relative() && type_at(beside) == fs::file_type::directory) return beside;
+std::optional<fs::path> base_relative_to(const fs::path& adapter, const fs::path& base) {
+  fs::path other = (adapter / base).lexically_normal();
+  if (base.is_relative() && type_at(other) == fs::file_type::directory) return other;
   return std::nullopt;
 }
 
@@ -114,18 +114,18 @@ std::optional<fs::path> base_folder_of(const fs::path& model) {
   const fs::path base = read_peft_config(model).base;
   if (base.empty()) return std::nullopt;
   if (type_at(base) == fs::file_type::directory) return base;  // as in peft
-  return base_beside(model, base);
+  return base_relative_to(model, base);
 }
 
 std::string note_of_base(const fs::path& adapter, const fs::path& base) {
   std::string out = fmt::format("{} is an adapter: it is read with its base model, {} (base_model_name_or_path)",
                                 adapter.string(), base.string());
   std::error_code ignored;
-  if (const auto beside = base_beside(adapter, base);
-      beside && base == base_of_adapter(adapter) && !fs::equivalent(*beside, base, ignored))
+  if (const auto other = base_relative_to(adapter, base);
+      other && base == base_of_adapter(adapter) && !fs::equivalent(*other, base, ignored))
     out += fmt::format(
         " in the current folder, where peft looks, and not with {}: write the complete path of the right one to {}",
-        beside->string(), (adapter / kPeftConfigName).string());
+        other->string(), (adapter / kPeftConfigName).string());
   return out;
 }
 

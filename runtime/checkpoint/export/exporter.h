@@ -79,7 +79,7 @@ class QuantisedExport {
   const models::Model& model_;
   const WeightSource& weights_;
   device::DType dtype_;
-  std::vector<std::vector<std::optional<device::StorageFormat>>> formats_;  // by unit and parameter
+  std::vector<std::vector<std::optional<device::StorageFormat>>> formats_;  // one per unit and parameter
 };
 
 }  // namespace strata::runtime

@@ -36,11 +36,11 @@ ModelPlace place_of(const fs::path& model, const Manifest& manifest, const fs::p
   if (model.empty() || model.is_absolute()) return {model};
   const auto in = [&](const fs::path& folder) { return (folder / model).lexically_normal(); };
   const fs::path checkpoints = fs::absolute(checkpoint / "").lexically_normal().parent_path().parent_path();
-  const fs::path start = folder_of_start(manifest, checkpoints), beside = checkpoints.parent_path();
+  const fs::path start = folder_of_start(manifest, checkpoints), parent = checkpoints.parent_path();
   if (!start.empty() && type_at(in(start)) != fs::file_type::not_found) return {in(start)};
-  for (const fs::path& folder : {beside, fs::current_path()})
+  for (const fs::path& folder : {parent, fs::current_path()})
     if (type_at(in(folder)) != fs::file_type::not_found) return {in(folder), true};
-  return {in(start.empty() ? beside : start)};
+  return {in(start.empty() ? parent : start)};
 }
 
 }  // namespace strata::runtime

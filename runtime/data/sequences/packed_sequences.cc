@@ -287,49 +287,50 @@ std::uint64_t NumberSet::last() const {
   return x;
 }
 
-BestFit::BestFit(std::uint32_t room) : room_(room), rooms_(room + std::uint64_t{1}), newest_(room + 1, kNone) {}
+BestFit::BestFit(std::uint32_t capacity)
+    : capacity_(capacity), spaces_(capacity + std::uint64_t{1}), newest_(capacity + 1, kNone) {}
 
-// Returns the bin with the least sufficient room, or with the most room, for an item; of several, the one that changed
-// last. Opens a new one if the item fits none.
+// Returns the bin with the least sufficient space, or with the most space, for an item; of several, the one that
+// changed last. Opens a new one if the item fits none.
 std::uint32_t BestFit::take_bin(std::uint32_t length, bool emptiest) {
-  const std::uint64_t most = emptiest ? rooms_.last() : 0;
-  const std::uint64_t room = most >= length && most <= room_ ? most : rooms_.next(length);
-  if (room > room_) {
-    left_.push_back(room_);
+  const std::uint64_t most = emptiest ? spaces_.last() : 0;
+  const std::uint64_t space = most >= length && most <= capacity_ ? most : spaces_.next(length);
+  if (space > capacity_) {
+    left_.push_back(capacity_);
     before_.push_back(kNone);
     return static_cast<std::uint32_t>(left_.size() - 1);
   }
-  const std::uint32_t bin = newest_[room];
-  newest_[room] = before_[bin];
-  if (newest_[room] == kNone) rooms_.erase(room);
+  const std::uint32_t bin = newest_[space];
+  newest_[space] = before_[bin];
+  if (newest_[space] == kNone) spaces_.erase(space);
   return bin;
 }
 
 void BestFit::put_back(std::uint32_t bin) {
-  const std::uint32_t room = left_[bin];
-  if (room == 0) return;  // full: it is never searched for again
-  before_[bin] = newest_[room];
-  newest_[room] = bin;
-  if (before_[bin] == kNone) rooms_.insert(room);
+  const std::uint32_t space = left_[bin];
+  if (space == 0) return;  // full: it is never searched for again
+  before_[bin] = newest_[space];
+  newest_[space] = bin;
+  if (before_[bin] == kNone) spaces_.insert(space);
 }
 
 void BestFit::place(std::uint32_t first, std::uint64_t spread) {
-  left_.assign(first, room_);
+  left_.assign(first, capacity_);
   before_.assign(first, kNone);
   for (std::uint32_t bin = first; bin-- > 0;) put_back(bin);  // the first one is taken first
   bin_of_.resize(order_.size());
   std::uint64_t placed = 0;
   for (std::size_t k = 0; k < order_.size(); ++k) {
-    const std::uint32_t length = room_ - static_cast<std::uint32_t>(order_[k] >> 32);
+    const std::uint32_t length = capacity_ - static_cast<std::uint32_t>(order_[k] >> 32);
     const std::uint32_t bin = bin_of_[k] = take_bin(length, placed < spread);
     left_[bin] -= length;
     put_back(bin);
     placed += length;
   }
-  for (const std::uint32_t room : left_) {
-    if (room == 0 || newest_[room] == kNone) continue;
-    newest_[room] = kNone;
-    rooms_.erase(room);
+  for (const std::uint32_t space : left_) {
+    if (space == 0 || newest_[space] == kNone) continue;
+    newest_[space] = kNone;
+    spaces_.erase(space);
   }
 }
 
@@ -338,15 +339,15 @@ const BestFit::Bins& BestFit::pack(std::span<const std::uint32_t> lengths) {
   order_.resize(lengths.size());
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    STRATA_CHECK(lengths[i] > 0 && lengths[i] <= room_);
-    order_[i] = std::uint64_t{room_ - lengths[i]} << 32 | i;
+    STRATA_CHECK(lengths[i] > 0 && lengths[i] <= capacity_);
+    order_[i] = std::uint64_t{capacity_ - lengths[i]} << 32 | i;
     total += lengths[i];
   }
   std::sort(order_.begin(), order_.end());
   place(0, 0);
   const std::size_t fewest = left_.size();
   std::swap(bin_of_, other_);
-  place(static_cast<std::uint32_t>((total + room_ - 1) / room_), total - total / 4);
+  place(static_cast<std::uint32_t>((total + capacity_ - 1) / capacity_), total - total / 4);
   if (left_.size() > fewest + fewest / 200) {
     std::swap(bin_of_, other_);
     left_.resize(fewest);

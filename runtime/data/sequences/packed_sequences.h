@@ -33,21 +33,21 @@ class NumberSet {
 // Packs items into bins of one size. Part of the numerics contract: which items share a bin must never change.
 //
 // Best fit, decreasing (Johnson 1974): the longest item comes first, and of equal ones the one given first. It goes
-// into the bin with the least sufficient room, and of equal ones into the bin that changed last. This leaves almost no
-// room unused, but fills each bin with items of similar length from neighbouring places in the file: a training step of
-// a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
-// items, with three quarters of the total length, are spread first: each goes into the bin with the most room, over as
+// into the bin with the least sufficient space, and of equal ones into the bin that changed last. This leaves almost no
+// space unused, but fills each bin with items of similar length from neighbouring places in the file: a training step
+// of a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
+// items, with three quarters of the total length, are spread first: each goes into the bin with the most space, over as
 // few bins as could hold all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit
 // alone is used.
 class BestFit {
  public:
-  explicit BestFit(std::uint32_t room);
+  explicit BestFit(std::uint32_t capacity);
 
   struct Bins {
     std::vector<std::uint32_t> items;  // bin by bin: indices into `lengths`
-    std::vector<std::uint32_t> ends;   // for each bin, in items
+    std::vector<std::uint32_t> ends;   // per bin: its end in `items`
   };
-  // lengths: from 1 to room. Valid until the next call.
+  // lengths: from 1 to `capacity`. Valid until the next call.
   const Bins& pack(std::span<const std::uint32_t> lengths);
 
  private:
@@ -57,10 +57,10 @@ class BestFit {
   // the `first` bins.
   void place(std::uint32_t first, std::uint64_t spread);
 
-  std::uint32_t room_;
-  NumberSet rooms_;                    // the room left in each bin
-  std::vector<std::uint32_t> newest_;  // by room: the bin that reached it last
-  // By bin: the bin that reached the same room before it, and the room left.
+  std::uint32_t capacity_;
+  NumberSet spaces_;                   // the space left in each bin
+  std::vector<std::uint32_t> newest_;  // per space: the bin that reached it last
+  // Per bin: the bin that reached the same space before it, and the space left.
   std::vector<std::uint32_t> before_, left_;
   std::vector<std::uint64_t> order_;
   std::vector<std::uint32_t> bin_of_, other_;
@@ -107,8 +107,8 @@ class PackedSequences final : public Sequences {
   const PackingFigures* packing() const override { return &figures_; }
 
  private:
-  // By piece: its first token among those of all files, and its rows. By sequence: where its pieces begin, and how many
-  // of its labels count.
+  // Per piece: its first token among those of all files, and its rows. Per sequence: where its pieces begin, and how
+  // many of its labels count.
   struct Index {
     explicit Index(std::pmr::memory_resource* memory)
         : begin(memory), first_piece(memory), rows(memory), labels(memory) {}
@@ -128,7 +128,7 @@ class PackedSequences final : public Sequences {
   void count_labels();
   Piece piece_of(std::uint64_t piece) const;
 
-  std::vector<Documents> documents_;        // per file
+  std::vector<Documents> documents_;        // one per file
   std::vector<std::uint64_t> first_token_;  // the start of each file among all, and their total
   std::uint32_t seq_len_;
   LongDocuments longer_;

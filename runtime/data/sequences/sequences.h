@@ -26,7 +26,7 @@ using Rows = models::BatchRows;
 struct Piece {
   const TokenFile& file;
   const Documents* documents;         // the file's; null: each sequence counts as one document
-  std::uint64_t document;             // its number in the file
+  std::uint64_t document;             // the document's number in the file
   std::uint64_t begin, document_end;  // the piece's first token in the file, and the one after the document's last
   std::uint64_t place;                // the number of that first token among those of all of the source's files
   std::uint32_t rows;
@@ -106,7 +106,7 @@ class Sequences {
   // labelling: the next token, if not given.
   Sequences(std::vector<TokenFile> files, std::shared_ptr<Labelling> labelling);
 
-  // For what the labelling keeps.
+  // The memory of the labelling's label column, and where it is kept.
   std::size_t column_bytes() const { return column() ? column()->bytes() : 0; }
   void keep_column_in(std::pmr::memory_resource* memory) {
     if (LabelColumn* column = labelling_->column()) column->keep_in(memory);

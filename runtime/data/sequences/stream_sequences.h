@@ -33,9 +33,9 @@ class StreamSequences final : public Sequences {
  private:
   Piece piece_of(std::uint64_t sequence) const;
 
-  std::vector<std::uint64_t> first_sequence_, first_token_;  // per file, and the total
+  std::vector<std::uint64_t> first_sequence_, first_token_;  // one per file, and the total
   std::uint64_t seq_len_, most_;
-  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // per sequence, if counting takes the tokens
+  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // one per sequence, if counting takes the tokens
 };
 
 // A stream for training: full sequences. Throws Error{usage} if there is none. The labels are the next tokens, unless

@@ -32,7 +32,7 @@ struct Scope {
   int ranks = 1;
   Purpose purpose = Purpose::train;
   bool bf16 = false;      // the precision may be changed as well
-  std::size_t width = 0;  // of the model (Model::hidden)
+  std::size_t width = 0;  // the model's width (Model::hidden)
 };
 
 // Appends every candidate that has one change more than `from`.

@@ -17,7 +17,7 @@ struct Box {
   std::uint64_t elements() const;
   std::uint64_t of_tensor() const;  // elements of the whole tensor
   bool is_whole() const { return size == shape; }
-  bool overlaps(const Box& other) const;  // of the same shape
+  bool overlaps(const Box& other) const;  // `other` has the same shape
   bool operator==(const Box&) const = default;
 };
 

@@ -75,7 +75,7 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       for (std::size_t piece = 0; piece < p.pieces(); ++piece) {
         const std::size_t begin = models::place_in_pool(p.offset_of(piece));
         u.pool(p.pool()).ranges.push_back({begin, begin + p.piece_size(piece), i, p.decay, format_of(p, moments),
-                                           box_of(p, piece), p.piece(piece), begin + p.piece_room()});
+                                           box_of(p, piece), p.piece(piece), begin + p.piece_capacity()});
       }
       layout.adapted = layout.adapted || p.of_adapter;
     }

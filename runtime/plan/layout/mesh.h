@@ -84,7 +84,7 @@ int ranks_per_node(const std::vector<int>& nodes, int ranks);
 struct Cut {
   int pieces = 1;
   int copies = 1;            // data ranks that hold the same piece
-  std::size_t elements = 0;  // of all pieces
+  std::size_t elements = 0;  // elements of all pieces
 
   std::size_t size() const { return elements / static_cast<std::size_t>(pieces); }
   models::ElementRange piece(int index) const {

@@ -65,7 +65,7 @@ std::string sizes_text(const std::vector<int>& nodes) {
 }
 
 // A node's ranks are whole data ranks of each stage that it has a part of, as many on every node.
-void require_alike(std::string_view key, const Mesh& mesh, const std::vector<int>& nodes) {
+void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vector<int>& nodes) {
   if (nodes.empty() || mesh.data_per_node() > 0) return;
   if (!std::ranges::is_sorted(nodes))
     fail(Exit::usage,
@@ -95,7 +95,7 @@ void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vecto
   const int ranks = mesh.data();
   const std::string_view noun = ranks == mesh.world ? "rank" : "data rank";
   const auto look = [&](std::string_view key, std::int64_t group) {
-    if (group == kRanksOfANode) require_alike(key, mesh, nodes);
+    if (group == kRanksOfANode) require_equal_nodes(key, mesh, nodes);
   };
   look("zero.optimizer_group", zero.optimizer_group);
   look("zero.gradients_group", zero.gradients_group);

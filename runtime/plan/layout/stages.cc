@@ -302,8 +302,8 @@ std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const Pi
 }
 
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
-  const std::vector<double> alike(index(pipeline.pieces()), 1.0);
-  const PassTimes times(pipeline, micro_batches, alike, 1);
+  const std::vector<double> equal_times(index(pipeline.pieces()), 1.0);
+  const PassTimes times(pipeline, micro_batches, equal_times, 1);
   // A message is sent when its pass ends, before any pass that begins then. The sender determines its place among
   // messages of the same time, so that both ends agree.
   struct Placed {

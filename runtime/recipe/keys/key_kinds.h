@@ -41,7 +41,7 @@ RecipeKey::Most most_of(T count) {
   return {static_cast<double>(count), fmt::format("{}", count)};
 }
 
-// Accessor of a member, for const and mutable recipes alike.
+// Accessor of a member, for both const and mutable recipes.
 #define STRATA_AT(member)     \
   [](auto& recipe) -> auto& { \
     return recipe.member;     \

@@ -69,10 +69,10 @@ class Reader {
       } else {
         prompt.tokens = out.tokenizer->encode(line, true);
       }
-      const auto room = static_cast<std::size_t>(job_.recipe.data.seq_len);
-      if (prompt.tokens.empty() || prompt.tokens.size() >= room)
+      const auto limit = static_cast<std::size_t>(job_.recipe.data.seq_len);
+      if (prompt.tokens.empty() || prompt.tokens.size() >= limit)
         fail(Exit::usage, "{}: line {} has {} tokens, and data.seq_len = {} leaves no room for an answer",
-             path_.string(), number, prompt.tokens.size(), room);
+             path_.string(), number, prompt.tokens.size(), limit);
       out.all.push_back(std::move(prompt));
     }
     if (out.all.empty()) fail(Exit::usage, "evaluation.prompts: {} holds no prompt: one per line", path_.string());

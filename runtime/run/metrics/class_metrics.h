@@ -60,7 +60,7 @@ class ClassTally {
   ClassMetrics with_averages(Among among) const;
   double matthews() const;
 
-  std::vector<ClassCounts> counts_;  // by class
+  std::vector<ClassCounts> counts_;  // one per class
   std::uint64_t right_ = 0, documents_ = 0;
   std::vector<std::vector<std::uint64_t>> confusion_;
 };

@@ -48,7 +48,7 @@ class RowGather {
 
   RowExchange exchange_;
   std::size_t words_, label_words_, of_round_, rounds_;
-  std::size_t rows_ = 0, round_ = 0, rows_of_round_ = 0;  // in the chunk so far
+  std::size_t rows_ = 0, round_ = 0, rows_of_round_ = 0;  // rows, rounds and rows of this round in the chunk so far
 };
 
 // An evaluation's results for a classifier, in addition to its loss.
@@ -96,7 +96,7 @@ class ScoreCollector {
   RowGather gather_;
   ClassTally tally_;
   std::optional<ClassCurves> curves_;
-  std::optional<EntityTally> entities_;  // in this rank's texts
+  std::optional<EntityTally> entities_;  // those of this rank's texts
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
   std::size_t count_ = 0;                // how many of each
   std::vector<double> odds_;

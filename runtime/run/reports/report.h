@@ -57,7 +57,7 @@ std::string io_json(const IoBytes& bytes);
 struct StageFigures {
   int rank = 0;  // the stage's first
   Memory planned, measured;
-  double idle_share = 0;  // of the timed step: the compute lane ran nothing
+  double idle_share = 0;  // share of the timed step in which the compute lane ran nothing
 };
 // The figures of each stage. Collective.
 std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world);
@@ -67,21 +67,21 @@ const StageFigures& largest_of(std::span<const StageFigures> stages);
 // The content of report.summary.
 struct Summary {
   std::int64_t steps;
-  std::int64_t skipped_steps;  // of `steps`; fp16: gradients or the forward were not finite
+  std::int64_t skipped_steps;  // those of `steps` that were skipped; fp16: gradients or the forward were not finite
   std::uint64_t tokens;
-  double tokens_per_s;  // of the median step, without the first two
+  double tokens_per_s;  // the median step's speed, without the first two
   double flops_per_token;
   std::size_t trained_parameters;
   std::string weights_hash;
   std::string base_hash;                                            // hash of an adapter's base; otherwise empty
   std::vector<StageFigures> stages = std::vector<StageFigures>(1);  // at least one
-  comm::CommBytes comm_bytes;                                       // per step, this rank
-  IoBytes io_bytes;                                                 // per step, this rank
-  std::vector<std::uint64_t> peak_rss;                              // by rank
+  comm::CommBytes comm_bytes;                                       // this rank's bytes per step
+  IoBytes io_bytes;                                                 // this rank's bytes per step
+  std::vector<std::uint64_t> peak_rss;                              // one per rank
   std::vector<double> compute_ms;  // median per step, by rank; empty if control.* is off
   // Rank 0's GPU, if it has one: before the run's memory was allocated, and after the run's last step.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
-  std::vector<Span> spans;  // of step `timed_step`, the newest one issued task by task
+  std::vector<Span> spans;  // the spans of step `timed_step`, the newest one issued task by task
   BoundSeconds path;        // where that step's time went, along its critical path
   std::int64_t timed_step;
   std::optional<double> timed_ms;                // duration of that step; nullopt if it was stopped before its end

@@ -20,13 +20,13 @@ class Trace;
 struct TracedRank {
   int rank;
   std::string name;
-  const Trace* trace;  // that of its stage's plan
+  const Trace* trace;  // the trace of its stage's plan
 };
 
 // The header of a trace: what it is, and which ranks it holds.
 struct TraceHead {
   std::string_view kind;            // "measured" or "planned"
-  int ranks;                        // of the run; a trace may contain fewer
+  int ranks;                        // the run's ranks; a trace may contain fewer
   std::vector<TracedRank> traced;   // ascending
   std::vector<std::int64_t> steps;  // empty for a plan, whose step has no number
   std::string_view clocks;          // how times of different ranks compare
@@ -64,16 +64,16 @@ class Trace {
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 
   const StepPlan& plan_;
-  std::vector<JsonObject> tasks_;                       // by task: the parts of a slice that do not depend on when it
+  std::vector<JsonObject> tasks_;                       // per task: the parts of a slice that do not depend on when it
                                                         // ran
-  std::array<bool, kLanes> used_{};                     // by lane
+  std::array<bool, kLanes> used_{};                     // one per lane
   std::array<std::array<bool, kKinds>, kTiers> has_{};  // kinds that the plan keeps in a tier
   Live lasting_{};                                      // buffers that live from step to step
   struct Before {
     std::int64_t number = -1;
     std::vector<Span> spans;
   };
-  std::vector<Before> before_;  // by rank: the previous step; empty unless crosses_
+  std::vector<Before> before_;  // per rank: the previous step; empty unless crosses_
   bool crosses_ = false;        // some task waits for one of the previous step
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;

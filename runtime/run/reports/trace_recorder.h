@@ -44,7 +44,7 @@ class TraceRecorder {
   std::vector<StepRange> picked_;
   std::size_t tasks_, capacity_;        // tasks per step; room for so many steps
   std::vector<std::int64_t> recorded_;  // step numbers
-  std::vector<Span> spans_;             // by step, then task
+  std::vector<Span> spans_;             // one per step and task
 };
 
 // The steps that rank 0 traces. It decides for all ranks, because only it writes the file. nullopt: none. Collective.

@@ -12,8 +12,8 @@ namespace strata::runtime {
 // If the seam gathers, there is only the all-gather, of fp32.
 struct Exchange {
   int unit, micro_batch;
-  int stretch;    // of the call: the one that the seam follows
-  bool backward;  // of a backward
+  int stretch;    // the stretch of the call that the seam follows
+  bool backward;  // whether the call is a backward
   models::Seam seam;
   int partial, total;                // buffers of partial_bytes(...) and total_bytes(...)
   int parameters = -1, frozen = -1;  // the unit's pools, of which one has the bias
@@ -31,8 +31,8 @@ struct Exchange {
 // the input of a unit that takes all rows.
 struct GatherRows {
   int unit, micro_batch;
-  int stretch = -1;       // of the call: the one that the seam follows
-  bool backward = false;  // of a backward
+  int stretch = -1;       // the stretch of the call that the seam follows
+  bool backward = false;  // whether the call is a backward
   std::size_t matrices = 1;
   int rows, whole;  // buffers of rows_bytes(...) and whole_bytes(...)
 

@@ -11,8 +11,8 @@ namespace strata::runtime {
 struct CallGradient {
   UnitPart which;
   int micro_batch;
-  ElementRange range;  // in the flat buffer of the unit, or of the holder if `shared`
-  bool shared;         // of the tensor that the unit shares with another (the holder)
+  ElementRange range;  // elements in the flat buffer of the unit, or of the holder if `shared`
+  bool shared;         // whether the tensor is one that the unit shares with another (the holder)
   int buffer;
 
   Role role() const { return role_of(shared); }

@@ -17,8 +17,8 @@ constexpr std::size_t kMaxValueBytes = 160;
 
 }  // namespace
 
-bool adapts_alike(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
-                  const models::Adapter& b) {
+bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
+                     const models::Adapter& b) {
   const auto model_of = [&](const models::Adapter& adapter) {
     models::RunShape shape{1, 1, device::DType::fp32, 1, false};
     shape.objective = objective;
@@ -56,7 +56,7 @@ void require_same_adapter(const Recipe& recipe, const Recipe& said, const models
   if (gives("adapter.layers_to_transform")) chosen.layers_to_transform = recipe.adapter.lora.layers_to_transform;
   for (const RecipeKey& key : recipe_keys()) {
     if (!gives(key.name) || key.text(recipe) == key.text(said)) continue;
-    if (chooses_modules(key.name) && adapts_alike(config, recipe.training.objective, said.adapter.lora, chosen))
+    if (chooses_modules(key.name) && is_same_adapter(config, recipe.training.objective, said.adapter.lora, chosen))
       continue;
     fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
          excerpt(key.text(recipe), kMaxValueBytes), said.adapter.path->string(),

@@ -12,8 +12,8 @@ namespace strata::runtime {
 // Whether two adapters train the same tensors of a model and compute the same from them, although their keys may be
 // written otherwise: "all-linear" and the list of all linear layers, or lists in another order. Throws what
 // models::make_model throws.
-bool adapts_alike(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
-                  const models::Adapter& b);
+bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
+                     const models::Adapter& b);
 
 // Throws Error{usage} if an adapter key that the recipe gives means another adapter than `said`, the keys of the folder
 // said.adapter.path.

@@ -37,7 +37,7 @@ TEST(OutputFile, IsNeverCreatedThroughALink) {
   EXPECT_FALSE(fs::exists(folder.path() / "nothing"));
 }
 
-TEST(OutputFile, MayReplaceTheUsersOwnFile) {
+TEST(OutputFile, OpensTheUsersExistingFile) {
   const tests::ScratchFolder folder;
   const fs::path path = folder.path() / "log";
   for (const char* text : {"a", "b"}) EXPECT_EQ(::write(open_own_file(path, O_WRONLY | O_APPEND).get(), text, 1), 1);
@@ -101,7 +101,7 @@ TEST(FileLock, KnowsWhetherItsFileStillExists) {
   EXPECT_FALSE(lies_at(Descriptor(), path));
 }
 
-TEST(RefusedWrite, LackOfSpaceIsDoesNotFitWithAdvice) {
+TEST(RefusedWrite, LackOfSpaceExitsAsDoesNotFitWithAdvice) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     EXPECT_FAILURE(
         refused_write("f cannot be written", error), Exit::does_not_fit,
@@ -109,7 +109,7 @@ TEST(RefusedWrite, LackOfSpaceIsDoesNotFitWithAdvice) {
   }
 }
 
-TEST(RefusedWrite, OtherErrorsAreFailed) {
+TEST(RefusedWrite, OtherErrorsExitAsFailed) {
   EXPECT_FAILURE(refused_write("f cannot be written", EIO), Exit::failed, EndsWith("Input/output error (errno 5)"));
 }
 

@@ -70,7 +70,7 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
 
 // Two ranks fail before they have heard of each other. If the lower one's notice comes soon, its failure counts,
 // otherwise the rank's own. Later notices change nothing, because a rank has then said why.
-TEST(ControlLine, TheSimultaneousFailureOfTheLowestRankCounts) {
+TEST(ControlLine, ALowerRanksSimultaneousFailureCountsIfItsNoticeComesSoon) {
   for (const bool soon : {true, false}) {
     Gate both(2);
     fake_mpi::run_well(
@@ -158,7 +158,7 @@ TEST(ControlLine, AFailureIsReportedOnceAndALongCauseIsTruncated) {
   EXPECT_EQ(fake_mpi::calls(1, "Isend"), 1U);
 }
 
-// Otherwise the others would wait forever. They need no notice after a farewell.
+// Otherwise the others would wait forever. They need no notice of a failure after a leave notice.
 TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   for (const bool fails : {true, false}) {
     fake_mpi::run_well(2, [&](int number) {
@@ -192,8 +192,8 @@ TEST(ControlLine, AFailureIsReportedEvenIfMpiFails) {
   });
 }
 
-// All others wait for a farewell that takes long to arrive.
-TEST(ControlLine, TheEndWaitsForALateFarewell) {
+// All others wait for a leave notice that takes long to arrive.
+TEST(ControlLine, TheEndWaitsForALateLeaveNotice) {
   fake_mpi::run_well(
       3,
       [&](int number) {

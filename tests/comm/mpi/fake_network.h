@@ -62,7 +62,7 @@ struct Fake {
   std::map<std::pair<int, int>, int> turns;         // of a context and a rank: collectives begun
   std::map<std::pair<int, int>, Meeting> meetings;  // of a context and a turn
   int contexts = 0;
-  std::map<int, std::deque<Request*>> sends, receives;  // by context: those that are not done
+  std::map<int, std::deque<Request*>> sends, receives;  // per context: those that are not done
   std::map<const Request*, std::unique_ptr<Request>> requests, sent;
   std::vector<std::unique_ptr<Comm>> comms;
   std::set<const Comm*> open;

@@ -43,7 +43,7 @@ TEST(LostRanks, ADeadNeighbourIsReportedToAllRanks) {
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";
 }
 
-// Its farewell may arrive between the check for messages and the check of its process.
+// Its leave notice may arrive between the check for messages and the check of its process.
 TEST(LostRanks, ANeighbourThatLeftAtTheLastMomentIsNotDead) {
   for (const bool at_the_end : {false, true}) {
     fake_mpi::run_well(

@@ -147,7 +147,7 @@ TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreInFlight) {
 }
 
 // The cause that rank 0 reports if another rank fails while its gather is in the middle of a message from rank 1.
-void fail_amid_a_message(int failing, bool late) {
+void fail_within_a_message(int failing, bool late) {
   constexpr std::size_t kArrives = 2 * kPiece + 333;
   std::latch stands(3), over(3);
   fake_mpi::run_well(
@@ -188,8 +188,8 @@ void fail_amid_a_message(int failing, bool late) {
 // The failing rank may also be the receiver.
 TEST(MpiMessages, ARankFailsInTheMiddleOfAMessage) {
   for (const bool late : {false, true})
-    for (const int failing : {1, 2}) fail_amid_a_message(failing, late);
-  fail_amid_a_message(0, false);
+    for (const int failing : {1, 2}) fail_within_a_message(failing, late);
+  fail_within_a_message(0, false);
 }
 
 // A notice that arrives after a collective has ended does not affect its data. Later collectives end with the cause,
@@ -225,8 +225,8 @@ TEST(MpiMessages, ANoticeArrivesAfterACollectiveHasEnded) {
       {}, [] { fake_mpi::delay_notices(1, 0, fake_mpi::kAll); });
 }
 
-// A departed rank's last data may arrive later than its farewell.
-TEST(MpiMessages, AFarewellOvertakesData) {
+// A departed rank's last data may arrive later than its leave notice.
+TEST(MpiMessages, ALeaveNoticeOvertakesData) {
   std::latch left(2);
   fake_mpi::run_well(2, [&](int number) {
     const auto world = messages();

@@ -67,7 +67,7 @@ TEST_F(StaleFiles, SegmentsInUseStay) {
   EXPECT_THAT(there("shm"), ElementsAre(open_one));
 }
 
-TEST_F(StaleFiles, FilesOfOtherUsersStay) {
+TEST_F(StaleFiles, OtherFilesAndOtherUsersFilesStay) {
   const auto mine = folder_.write("mine", "precious");
   const std::set<std::string> names = {"vader_segment.elsewhere.0.1.0", "vader_segment", own("other_segment", "0.1.0"),
                                        own("vader_segment", "0.1.link"), own("sm_segment", "0.1.folder")};

@@ -16,8 +16,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  void resume();  // by the thread
-  void pause();   // by the body
+  void resume();  // called by the thread
+  void pause();   // called by the body
 
  private:
   static void enter(unsigned high, unsigned low);

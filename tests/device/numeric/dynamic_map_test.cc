@@ -104,7 +104,7 @@ TEST(DynamicMap, EncodesToTheNearestValue) {
     expect_nearest<true>(-x);
     expect_nearest<false>(x);
   }
-  // Checks numbers around every border between two codes.
+  // Checks numbers around every boundary between two codes.
   const auto around = [](const std::vector<float>& map, auto&& expect) {
     for (std::size_t k = 1; k < 256; ++k)
       for (const float factor : {0.99999f, 1.0f, 1.00001f}) expect((map[k - 1] + map[k]) / 2 * factor);
@@ -123,7 +123,7 @@ TEST(DynamicMap, ErrorIsHalfAStep) {
   }
 }
 
-TEST(DynamicMap, Borders) {
+TEST(DynamicMap, Boundaries) {
   EXPECT_EQ(encode<true>(2e-7f), 0) << "closer to zero than to 5.5e-7";
   EXPECT_EQ(encode<true>(-2e-7f), 0);
   EXPECT_EQ(encode<true>(-0.0f), 0);

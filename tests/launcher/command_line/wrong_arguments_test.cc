@@ -27,7 +27,7 @@ std::string said(std::vector<std::string> words) {
   return "";
 }
 
-TEST(WrongArguments, NamesTheOptionThatWasMeant) {
+TEST(WrongArguments, NameTheOptionThatWasMeant) {
   EXPECT_EQ(said({"a.toml", "--rank-per-node", "3"}),
             "strata plan has no option --rank-per-node: did you mean --ranks-per-node?");
 }
@@ -53,7 +53,7 @@ TEST(WrongArguments, PointOtherWordsToTheHelp) {
   EXPECT_EQ(said({"--json"}), "--json needs a value (see strata plan --help)");
 }
 
-TEST(WrongArguments, NamesTheValueThatWasMeant) {
+TEST(WrongArguments, NameTheValueThatWasMeant) {
   CLI::App app;
   CLI::App* ctl = app.add_subcommand("ctl");
   std::string what;

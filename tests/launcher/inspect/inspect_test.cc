@@ -87,9 +87,9 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
               AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
 
   const tests::ScratchFolder folder;
-  fs::copy(golden / "adapters/llama/adapter", folder.path() / "beside");
-  folder.write("beside/config.json", R"({"model_type": "llama"})");  // left there by trainers
-  EXPECT_THAT(inspected(folder.path() / "beside"), HasSubstr("adapter (LoRA) of llama: rank 4"));
+  fs::copy(golden / "adapters/llama/adapter", folder.path() / "adapted");
+  folder.write("adapted/config.json", R"({"model_type": "llama"})");  // left there by trainers
+  EXPECT_THAT(inspected(folder.path() / "adapted"), HasSubstr("adapter (LoRA) of llama: rank 4"));
   const auto changed = [&](const char* name, const char* file, const std::string& old, const std::string& other) {
     const fs::path copy = folder.path() / "copy";
     fs::remove_all(copy);
@@ -116,8 +116,8 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   std::uint64_t header = 0;
   std::memcpy(&header, zeros.data(), sizeof header);
   std::fill(zeros.begin() + static_cast<std::ptrdiff_t>(8 + header), zeros.end(), '\0');
-  folder.write("beside/adapter_model.safetensors", zeros);
-  EXPECT_THAT(inspected(folder.path() / "beside"),
+  folder.write("adapted/adapter_model.safetensors", zeros);
+  EXPECT_THAT(inspected(folder.path() / "adapted"),
               ContainsRegex("([0-9]+) of ([0-9]+) lora_B are zeros: the adapter changes nothing of the model\n"));
   const char *model = "nf4/llama/model", *stored = "model.safetensors";
   EXPECT_THAT(changed(model, stored, ".absmax", ".absmix"), ContainsRegex("broken: .*expected .*\\.absmax"));

@@ -100,7 +100,7 @@ TEST_F(AgentsOfTwo, ANodeWithoutMeasurementsIsRefusedByName) {
 }
 
 // A node that comes back must not be another name of one that is in use.
-TEST_F(AgentsOfTwo, ASecondNameIsNotUsedAgain) {
+TEST_F(AgentsOfTwo, ASecondNameOfAUsedNodeIsUnfit) {
   NodeFacts facts;
   facts.program = program_hash();
   facts.machine = "a boot and a network";

@@ -159,7 +159,7 @@ TEST(ResumeSets, ResumeFromThisLaunchsCheckpoints) {
   EXPECT_THAT(checkpoints_in(std::nullopt), IsEmpty());
 }
 
-TEST(FrontSets, ReplaceAddressesOfASingleNode) {
+TEST(ControlSets, ReplaceAddressesOfASingleNode) {
   Recipe recipe;
   EXPECT_THAT(control_sets(recipe), IsEmpty());
   for (const char* everywhere : {"0.0.0.0:9000", "[::]:9000", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"}) {

@@ -91,7 +91,7 @@ TEST(ReadRecipe, AFileThatOtherNodesLackIsNamed) {
   EXPECT_THAT(said, Each(AllOf(HasSubstr(missing.string()), HasSubstr("a file system that all nodes share"))));
 }
 
-TEST(AgreeOnSeat, CpuRanksShareNoDevice) {
+TEST(AgreeOnRankDevice, CpuRanksShareNoDevice) {
   runtime::Recipe recipe;
   recipe.device.kind = runtime::DeviceKind::cpu;
   comm::run_threads(2, [&](comm::World& world) {
@@ -134,7 +134,7 @@ class PlannedRunTest : public testing::Test {
   tests::TokenFolder folder_{130};
 };
 
-TEST_F(PlannedRunTest, PlansTheSettledRecipe) {
+TEST_F(PlannedRunTest, PlansTheResolvedRecipe) {
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
     runtime::Workload resolved = runtime::open_workload(recipe());
     (void)runtime::resolve_workload(resolved, purpose == Purpose::evaluate);
@@ -173,7 +173,7 @@ TEST_F(PlannedRunTest, ReportsMissingDataFirst) {
   EXPECT_NO_THROW(looked({"data.train=" + path("gone.bin")}, false)) << "an evaluation reads none";
 }
 
-TEST_F(PlannedRunTest, AdjustsWhatWasResolvedBeforeItIsPlanned) {
+TEST_F(PlannedRunTest, AdjustsTheResolvedRecipeBeforePlanning) {
   std::mutex mutex;
   int calls = 0;
   const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity& capacity) {

@@ -247,7 +247,7 @@ TEST(FamiliesTest, ASequenceNeedsEnoughPositions) {
   }
 }
 
-TEST(FamiliesTest, AllowsWindowsLongerThanTheSequence) {
+TEST(FamiliesTest, AcceptsSlidingWindowsOfAnySize) {
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "true"}, {"sliding_window", "16"}}));
   EXPECT_NO_THROW(make(tiny("qwen2"), {{"use_sliding_window", "false"}, {"sliding_window", "8"}}));
   EXPECT_NO_THROW(make(tiny("mistral"), {{"sliding_window", "8"}}));

@@ -194,7 +194,7 @@ TEST(QuantisationTest, SkippedModulesEndAtADot) {
   EXPECT_FALSE(skips("model.layers.(0|1)", "model.layers.11.mlp.up_proj.weight"));
 }
 
-TEST(QuantisationTest, SkippedModulesOfOtherSyntaxAreRefused) {
+TEST(QuantisationTest, RefusesUnsupportedSyntaxOfSkippedModules) {
   const auto read = [](const std::string& pattern) {
     return quantisation_of(Config::parse(R"({"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true,)"
                                          R"("bnb_4bit_quant_type":"nf4","llm_int8_skip_modules":["lm_head",")" +

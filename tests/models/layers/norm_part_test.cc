@@ -150,7 +150,7 @@ TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
     }
 }
 
-TEST(NormPartTest, ReadsTheKindsThatFamiliesName) {
+TEST(NormPartTest, BiasAndCentringDetermineTheKind) {
   EXPECT_EQ(norm_kind(true, false), NormKind::layer);
   EXPECT_EQ(norm_kind(true, true), NormKind::layer);
   EXPECT_EQ(norm_kind(false, true), NormKind::layer_without_bias);

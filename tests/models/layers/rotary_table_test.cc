@@ -112,8 +112,8 @@ TEST(RotaryTableTest, YarnMatchesTransformers) {
 
 // With transformers' defaults, these are other ways to write the same configuration.
 TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
-  const auto yarn = [](const std::string& more, const std::string& beside = "") {
-    Config config = Config::parse(R"({"rope_scaling":{"rope_type":"yarn")" + more + "}" + beside + "}", "config.json");
+  const auto yarn = [](const std::string& more, const std::string& outer = "") {
+    Config config = Config::parse(R"({"rope_scaling":{"rope_type":"yarn")" + more + "}" + outer + "}", "config.json");
     return read_rotary_table(config, 64, 4096);
   };
   const RotaryTable plain = yarn(R"(,"factor":4.0,"original_max_position_embeddings":1024)");

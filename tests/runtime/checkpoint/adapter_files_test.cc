@@ -368,7 +368,7 @@ TEST_F(AdapterFiles, Dora) {
       << "the adapter must have learned something";
 }
 
-TEST_F(AdapterFiles, RefusesUnsupportedTensorsByName) {
+TEST_F(AdapterFiles, RefusesUnsupportedSettingsByName) {
   const auto refused = [&](const std::string& key) {
     fs::create_directory(place("other"));
     std::ofstream(place("other") / kPeftConfigName)

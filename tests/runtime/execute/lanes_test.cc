@@ -40,8 +40,8 @@ TEST(Queues, HaveTheLanesThatThePlanUses) {
   }
 }
 
-// settle() does not wait for a checkpoint's remaining work.
-TEST(Queues, SettleWithoutWaitingForACheckpoint) {
+// synchronize() does not wait for a checkpoint's remaining work.
+TEST(Queues, SynchronizeWithoutWaitingForACheckpoint) {
   const auto world = comm::solo_world();
   const Queues queues(plan_with(LaneId::checkpoint), *world, 1);
   std::atomic<bool> may_end{false}, ended{false}, ran{false};

@@ -10,7 +10,7 @@
 namespace strata::runtime {
 namespace {
 
-// Border does the host's work at the step's boundary. Every other kind of task has its own struct.
+// StepBoundary does the host's work between steps. Every other kind of task has its own struct.
 TEST(TaskTable, HasEveryKindExceptTheHosts) {
   const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
   for (const TaskTraits& traits : kTaskTraits)

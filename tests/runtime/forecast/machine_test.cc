@@ -207,7 +207,7 @@ TEST_F(Profile, AnAllToAllTakesTheMeasuredTimeIncludingItsSum) {
 }
 
 // Data between nodes goes over links that a node's ranks share, or over a link per rank.
-TEST_F(Profile, RanksOfANodeShareTheNetwork) {
+TEST_F(Profile, TheNetworkIsSharedByANodesRanksOrPerRank) {
   Machine machine = some_machine();
   machine.collectives = {4, 1.5};
   machine.network = {10, 5, 2, true};

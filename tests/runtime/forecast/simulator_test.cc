@@ -81,8 +81,8 @@ TEST(Simulator, ADrivesSpeedAllowsForBothDirectionsAndProducts) {
   EXPECT_NEAR(length(alone[0]), 1, kClock);
   const auto both = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);
   EXPECT_NEAR(length(both[0]), 2 / 0.8, kClock);
-  const auto beside = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::compute, 4)}), machine);
-  EXPECT_NEAR(length(beside[0]), 2, kClock);
+  const auto overlapping = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::compute, 4)}), machine);
+  EXPECT_NEAR(length(overlapping[0]), 2, kClock);
   // One of two threads has at most half of the products' speed.
   const auto half = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::gather, 4)}), machine);
   EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
@@ -163,8 +163,8 @@ TEST(Simulator, OneThreadTakesOneCore) {
   const StepPlan two = plan_of({task_in(LaneId::gather, 1), task_in(LaneId::reduce, 1)});
   EXPECT_NEAR(end_of(simulate(two, unit_speeds(2))), 1, kClock) << "a core each";
   EXPECT_NEAR(end_of(simulate(two, unit_speeds(1))), 2, kClock) << "one core for both";
-  const StepPlan beside = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::reduce, 1)});
-  EXPECT_NEAR(end_of(simulate(beside, unit_speeds(2))), 1.5, kClock) << "three threads on two cores";
+  const StepPlan overlapping = plan_of({task_in(LaneId::compute, 1), task_in(LaneId::reduce, 1)});
+  EXPECT_NEAR(end_of(simulate(overlapping, unit_speeds(2))), 1.5, kClock) << "three threads on two cores";
 }
 
 TEST(Simulator, MemoryIsShared) {
@@ -215,7 +215,7 @@ TEST(Simulator, MoreBandwidthIsNeverSlower) {
 }
 
 // Compute waits a second for the drive, then for the link.
-TEST(Simulator, NamesTheBottleneckOfAStep) {
+TEST(Simulator, AttributesAStepsTimeToItsBottlenecks) {
   const StepPlan plan = plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::upload, 0.25, {0}),
                                  task_in(LaneId::compute, 0.5), task_in(LaneId::compute, 2, {1})});
   const MachineProfile machine = unit_speeds(0);

@@ -47,7 +47,7 @@ TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
 }
 
 // With 2 KiB per message, an evaluation needed some 10^4 rounds of consensus.
-TEST(ScoreMemoryTest, ChunksAreLargePerRank) {
+TEST(ScoreMemoryTest, ChunksAreLargeButLimitedOverAllRanks) {
   const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };
   EXPECT_GT(chunk(8), std::size_t{1} << 19);
   EXPECT_LE(chunk(8), (std::size_t{1} << 20) + 4096);

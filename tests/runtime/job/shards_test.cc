@@ -242,7 +242,7 @@ TEST(Shards, PiecesFollowCompleteTensorsAtBlockBoundaries) {
   for (const models::Parameter& p : block.parameters()) {
     if (p.slice.shards == 1) continue;
     ++cut;
-    EXPECT_EQ(p.size(), 4 * p.piece_room());
+    EXPECT_EQ(p.size(), 4 * p.piece_capacity());
     for (std::size_t shard = 0; shard < 4; ++shard) {
       EXPECT_GE(p.offset_of(shard), first + shard * stride);
       EXPECT_LE(p.offset_of(shard) + p.piece_size(shard), first + (shard + 1) * stride);

@@ -14,13 +14,13 @@ TEST(StorageDeathTest, AnotherPlanMustFitIntoEachTier) {
   const Job job = tiny_job({"zero.optimizer=host"}, 1);
   comm::run_threads(1, [&](comm::World& world) {
     const Storage storage(job.plan, world, {});
-    StepPlan beside = job.plan;
-    const Storage fits(beside, storage);
+    StepPlan other = job.plan;
+    const Storage fits(other, storage);
     EXPECT_EQ(fits.swap(), nullptr);
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
-      beside.memory = job.plan.memory;
-      ++beside.memory[tier].peak;
-      EXPECT_DEATH(Storage(beside, storage), "peak") << tier;
+      other.memory = job.plan.memory;
+      ++other.memory[tier].peak;
+      EXPECT_DEATH(Storage(other, storage), "peak") << tier;
     }
   });
 }

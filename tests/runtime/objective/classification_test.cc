@@ -163,7 +163,7 @@ TEST_F(ResolvedClassesTest, KeepsTheOrderOfTheModelsScores) {
   EXPECT_THAT(resolved({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
 }
 
-TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
+TEST_F(ResolvedClassesTest, NumLabelsMustAgreeWithTheData) {
   EXPECT_THAT(resolved({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
   EXPECT_THAT(resolved({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
   EXPECT_FAILURE(resolved({"a", "b", "c"}, "\"num_labels\": 5"), Exit::usage,
@@ -181,7 +181,7 @@ TEST_F(ResolvedClassesTest, NumLabelsAndTheDataAgree) {
 }
 
 // Columns of vectors are the model's classes in order.
-TEST_F(ResolvedClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
+TEST_F(ResolvedClassesTest, VectorsMustHaveAnElementPerClass) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
   vectors_ = true;
   EXPECT_THAT(resolved({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names,
@@ -219,8 +219,8 @@ TEST_F(ResolvedClassesTest, RecordsTheDatasFormatInTheConfiguration) {
 TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_THAT(labels_of(one, classes({"a", "b"}), false), ElementsAre(1, 0));
-  const auto alike = file("{\"label\": \"b\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"0", "b"});
-  EXPECT_THAT(labels_of(alike, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
+  const auto uniform = file("{\"label\": \"b\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"0", "b"});
+  EXPECT_THAT(labels_of(uniform, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
   const auto other = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_FAILURE(labels_of(other, classes({"a", "c"}), false), Exit::usage,
                  HasSubstr("line 1: the label \"b\" is not one of the model's 2 classes (a, c)"));

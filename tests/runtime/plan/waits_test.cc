@@ -104,7 +104,7 @@ TEST_F(WaitsTest, AWriteWaitsForTheReadersOfEveryLane) {
   EXPECT_THAT(waits(3), ElementsAre(1, 2));
 }
 
-// Tasks of one occasion may run without the task between them, so their order must hold then, too.
+// Tasks of one condition may run without the task between them, so their order must hold then, too.
 TEST_F(WaitsTest, TasksThatMayRunAloneWaitForEachOther) {
   const int a = buffer(0);
   task(LaneId::checkpoint, {write(a)}, When::checkpoint);

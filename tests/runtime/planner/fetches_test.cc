@@ -103,7 +103,7 @@ TEST(Fetches, PartsNeedLessThanUnits) {
   }
 }
 
-// Tiles move as many bytes as whole units, except for pages at their borders. Each pass reads each byte once.
+// Tiles move as many bytes as whole units, except for pages at their boundaries. Each pass reads each byte once.
 TEST(Fetches, TilesAreReadOncePerPass) {
   for (const int ranks : {1, 2, 8})
     for (const Tier tier : {Tier::host, Tier::nvme}) {

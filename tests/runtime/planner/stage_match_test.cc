@@ -90,7 +90,7 @@ TEST_F(Mismatches, ADifferentMicroBatchIsDetected) {
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }
 
-TEST_F(Mismatches, AnActivationOfAnotherBorderIsDetected) {
+TEST_F(Mismatches, AnotherUnitsActivationIsDetected) {
   message(0, TaskKind::send, 0).unit = 0;
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }

@@ -20,7 +20,7 @@ class TransfersTest : public testing::Test {
 };
 
 // State on NVMe passes through the host, together with state that is already there. State at the target stays.
-TEST_F(TransfersTest, BringPassesThroughTheHost) {
+TEST_F(TransfersTest, CopiesToTheDevicePassThroughTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));
   const auto there = copy_to_tier(draft_, {of_drive, of_host, of_device}, Tier::device, 1, "state");
@@ -30,7 +30,7 @@ TEST_F(TransfersTest, BringPassesThroughTheHost) {
   for (const Slice& slice : there) EXPECT_EQ(draft_.tier_of(slice.buffer), Tier::device);
 }
 
-TEST_F(TransfersTest, PutReturnsThroughTheHost) {
+TEST_F(TransfersTest, CopiesToTheDrivePassThroughTheHost) {
   const Slice stored = draft_.whole(add(Tier::nvme)), here = draft_.whole(add(Tier::device));
   copy_slices(draft_, {here, here}, {stored, here}, 1, "state");
   EXPECT_EQ(kinds(), (std::vector{TaskKind::download, TaskKind::write}));

@@ -9,7 +9,7 @@ namespace strata::runtime {
 namespace {
 
 // A unit without input reads its parameters in backward, like an embedding with a norm after it: they are fetched.
-TEST(Visits, BackwardKeepsParametersOnlyIfItReadsThem) {
+TEST(Visits, BackwardFetchesParametersOnlyIfItReadsThem) {
   for (const bool reads : {false, true}) {
     FakeSizes sizes = small(false);
     sizes.first.parameters_in_backward = reads;

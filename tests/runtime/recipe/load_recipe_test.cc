@@ -108,7 +108,7 @@ TEST(LoadRecipeTest, TheLastValueCounts) {
   EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
 }
 
-TEST(LoadRecipeTest, TiersNeedTheirDrives) {
+TEST(LoadRecipeTest, TiersNeedDrivesOrRecomputation) {
   EXPECT_FAILURE(recipe_with({"zero.gradients=nvme"}), Exit::usage,
                  AllOf(HasSubstr("zero.gradients"), HasSubstr("memory.nvme")));
   EXPECT_EQ(recipe_with({"zero.gradients=nvme", "memory.nvme=/x"}).zero.gradients, Tier::nvme);

@@ -140,7 +140,7 @@ TEST(BestAfterTest, AnEvaluationWithoutAValueIsNotBetter) {
 }
 
 // A metric that never has a value does not keep a run with patience alive forever.
-TEST(EvaluationsInVainTest, CountsEvaluationsWithoutAValue) {
+TEST(EvaluationsWithoutImprovementTest, CountsEvaluationsWithoutAValue) {
   std::optional<Best> best;
   std::int64_t without = 0;
   for (int step = 2; step <= 6; step += 2) {

@@ -74,7 +74,7 @@ TEST(ResumeTest, SameBitsOverTiers) {
     }
 }
 
-// Tests moments of any format and number, cut and joined at any border.
+// Tests moments of any format and number, cut and joined at any boundary.
 TEST(ResumeTest, OptimizersAndTheirMoments) {
   for (const char* optimizer : {"optimizer.name=adamw8bit", "optimizer.name=lion", "optimizer.moments=bf16"}) {
     SCOPED_TRACE(optimizer);

@@ -28,7 +28,7 @@ std::vector<std::byte> numbered(std::size_t size) {
   return bytes;
 }
 
-TEST(PrintOf, CoversEveryByteOfShortData) {
+TEST(FingerprintOf, CoversEveryByteOfShortData) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1000);
   const std::string fingerprint = comm::fingerprint_of(bytes, coverage);
@@ -43,7 +43,7 @@ TEST(PrintOf, CoversEveryByteOfShortData) {
 }
 
 // Reads blocks from the first byte to the last, in equal strides, and nothing else.
-TEST(PrintOf, SamplesLongData) {
+TEST(FingerprintOf, SamplesLongData) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1001);
   const std::string fingerprint = comm::fingerprint_of(bytes, coverage);

@@ -49,7 +49,7 @@ void expect_the_whole_model(const std::vector<std::string>& more) {
       b->read(unit, p, 0, y);
       EXPECT_EQ(x, y) << parameter.name;
       if (x.size() < 20) continue;
-      b->read(unit, p, 7, std::span(y).subspan(7, x.size() - 13));  // from within a stretch to within one
+      b->read(unit, p, 7, std::span(y).subspan(7, x.size() - 13));  // begins and ends within ranges of shards
       EXPECT_EQ(x, y) << parameter.name;
       constexpr device::StorageFormat kPlain = device::StorageFormat::nf4_plain;
       const bool quantised = a->quantised(unit, p, device::StorageFormat::nf4) || a->quantised(unit, p, kPlain);

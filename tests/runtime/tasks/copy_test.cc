@@ -50,7 +50,7 @@ TEST(Copy, FollowsItsTiers) {
   }
 }
 
-// The border's copies, for example, are not part of the step's traffic.
+// Copies at the step boundary, for example, are not part of the step's traffic.
 TEST(Copy, CompleteBuffersAreNotCounted) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   Draft draft(c.request);

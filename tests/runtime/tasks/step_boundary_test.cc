@@ -59,7 +59,7 @@ TEST(StepBoundaryTest, HostTasksDeclareTheirUses) {
 }
 
 // The step starts from any old contents, including counts of non-finite units.
-TEST(StepBoundaryTest, WriteStartsAStepAfresh) {
+TEST(StepBoundaryTest, WriteResetsTheStep) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   StepBoundary::add_write(run.draft);
@@ -113,7 +113,7 @@ TEST(StepBoundaryTest, ReadReturnsTheStepsResult) {
   EXPECT_EQ(boundary.state().scalars.seed, 0u) << "of the next step, which has not begun";
 }
 
-TEST(StepBoundaryTest, NamesTheFirstUnitThatIsNotFinite) {
+TEST(StepBoundaryTest, NamesTheFirstNonFiniteUnit) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();
@@ -125,7 +125,7 @@ TEST(StepBoundaryTest, NamesTheFirstUnitThatIsNotFinite) {
   EXPECT_EQ(boundary.first_nonfinite_unit(), 2);
 }
 
-TEST(StepBoundaryTest, MicroBatchesFollowEachOther) {
+TEST(StepBoundaryTest, MicroBatchesAreConsecutiveInMemory) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();

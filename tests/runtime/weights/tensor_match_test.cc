@@ -91,10 +91,10 @@ TEST(TensorMatchTest, MissingAndNew) {
   const std::string first = names.front();
   names.erase(names.begin());
   EXPECT_THAT(match_tensors(*model, names, false).missing, ElementsAre(first));
-  const TensorMatch anew = match_tensors(*model, names_of(*model), true);
-  EXPECT_THAT(anew.initialised, ElementsAre("classifier.weight", "classifier.bias"));
-  EXPECT_THAT(anew.unknown, IsEmpty());
-  EXPECT_THAT(anew.left_out, IsEmpty());
+  const TensorMatch reinitialised = match_tensors(*model, names_of(*model), true);
+  EXPECT_THAT(reinitialised.initialised, ElementsAre("classifier.weight", "classifier.bias"));
+  EXPECT_THAT(reinitialised.unknown, IsEmpty());
+  EXPECT_THAT(reinitialised.left_out, IsEmpty());
 }
 
 // Names may lack the body's prefix, as in a stored BertModel, and norms may have their TensorFlow names.

@@ -64,7 +64,7 @@ TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
   EXPECT_GT(masked, 20u);
 }
 
-// Compares with the definition for borders between words: the number of tokens of the text before the border.
+// Compares with the definition for boundaries between words: the number of tokens of the text before the boundary.
 TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const TextSpan answer{text.find("yes") - 1, text.find("Question two")};

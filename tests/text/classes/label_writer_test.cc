@@ -18,16 +18,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using LabelKind = DocumentLabels::Kind;
 
-struct Written {
+struct WrittenLabels {
   LabelSummary summary;
   std::string lines;
 };
-Written write(const std::vector<DocumentLabels>& documents, std::vector<std::string> fields = {"y"}) {
+WrittenLabels write(const std::vector<DocumentLabels>& documents, std::vector<std::string> fields = {"y"}) {
   const tests::ScratchFolder folder;
   AtomicFile file(folder.path() / "l");
   LabelWriter writer(file, std::move(fields));
   for (const DocumentLabels& labels : documents) writer.add(labels);
-  Written out{writer.finish(), ""};
+  WrittenLabels out{writer.finish(), ""};
   file.commit();
   out.lines = folder.read("l");
   return out;
@@ -37,7 +37,7 @@ DocumentLabels one(LabelValue value) {
 }
 
 TEST(LabelWriterTest, SortsNames) {
-  const Written out = write({one("b"), one("a \"x\""), one("b")});
+  const WrittenLabels out = write({one("b"), one("a \"x\""), one("b")});
   EXPECT_EQ(out.lines, "{\"label\": \"b\"}\n{\"label\": \"a \\\"x\\\"\"}\n{\"label\": \"b\"}\n");
   EXPECT_EQ(out.summary.problem, "single_label_classification");
   EXPECT_THAT(out.summary.names, ElementsAre("a \"x\"", "b"));
@@ -63,7 +63,7 @@ DocumentLabels list(std::vector<int> numbers, bool sure = false) {
 }
 
 TEST(LabelWriterTest, ListsOfZeroAndOneOfOneLengthAreVectors) {
-  const Written out = write({list({0, 1}), list({1, 0}), list({1, 1}), list({0, 0}), list({1, 0})});
+  const WrittenLabels out = write({list({0, 1}), list({1, 0}), list({1, 1}), list({0, 0}), list({1, 0})});
   EXPECT_EQ(out.lines,
             "{\"labels\": [\"LABEL_1\"]}\n{\"labels\": [\"LABEL_0\"]}\n{\"labels\": [\"LABEL_0\", "
             "\"LABEL_1\"]}\n{\"labels\": []}\n{\"labels\": [\"LABEL_0\"]}\n");
@@ -78,7 +78,7 @@ TEST(LabelWriterTest, ListsOfZeroAndOneOfOneLengthAreVectors) {
 }
 
 TEST(LabelWriterTest, ListsThatNameClassesAreNotVectors) {
-  const Written out = write({list({0, 1}), list({1, 0}), list({1}), list({0, 1})});
+  const WrittenLabels out = write({list({0, 1}), list({1, 0}), list({1}), list({0, 1})});
   EXPECT_EQ(out.lines, "{\"labels\": [0, 1]}\n{\"labels\": [1, 0]}\n{\"labels\": [1]}\n{\"labels\": [0, 1]}\n");
   EXPECT_FALSE(out.summary.vectors);
   EXPECT_THAT(out.summary.names, ElementsAre("0", "1"));
@@ -104,7 +104,7 @@ TEST(LabelWriterTest, RefusesAmbiguousLists) {
 }
 
 TEST(LabelWriterTest, NumbersWithADecimalPointAreARegression) {
-  const Written out = write({one(std::int64_t{3}), one(-0.5)});
+  const WrittenLabels out = write({one(std::int64_t{3}), one(-0.5)});
   EXPECT_EQ(out.lines, "{\"label\": 3}\n{\"label\": -0.5}\n");
   EXPECT_EQ(out.summary.problem, "regression");
   EXPECT_TRUE(out.summary.names.empty());
@@ -125,11 +125,11 @@ TEST(LabelWriterTest, RefusesNumbersMixedWithNames) {
 }
 
 TEST(LabelWriterTest, WritesListsAndWords) {
-  const Written many = write({{LabelKind::many, {LabelValue("v")}}, {LabelKind::many, {}}}, {"w", "v", "u"});
+  const WrittenLabels many = write({{LabelKind::many, {LabelValue("v")}}, {LabelKind::many, {}}}, {"w", "v", "u"});
   EXPECT_EQ(many.lines, "{\"labels\": [\"v\"]}\n{\"labels\": []}\n");
   EXPECT_EQ(many.summary.problem, "multi_label_classification");
   EXPECT_THAT(many.summary.names, ElementsAre("w", "v", "u"));
-  const Written words = write({{LabelKind::words, {std::nullopt, LabelValue("O"), std::nullopt}}});
+  const WrittenLabels words = write({{LabelKind::words, {std::nullopt, LabelValue("O"), std::nullopt}}});
   EXPECT_EQ(words.lines, "{\"labels\": [null, \"O\", null]}\n");
   EXPECT_EQ(words.summary.problem, "token_classification");
 }

@@ -13,10 +13,10 @@ namespace {
 
 constexpr auto kAll = {Compression::gzip, Compression::zstd, Compression::xz, Compression::bzip2};
 
-// Decompresses a stream that arrives in pieces, through a buffer of `room` bytes.
-std::string all_of(Compression compression, const std::string& stream, std::size_t piece, std::size_t room) {
+// Decompresses a stream that arrives in pieces, through a buffer of `capacity` bytes.
+std::string all_of(Compression compression, const std::string& stream, std::size_t piece, std::size_t capacity) {
   const auto decompressor = make_decompressor(compression);
-  std::string out, buffer(room, '\0');
+  std::string out, buffer(capacity, '\0');
   for (std::size_t at = 0;; at += piece) {
     const std::string part = at < stream.size() ? stream.substr(at, piece) : "";
     std::string_view in = part;
@@ -40,7 +40,7 @@ std::string stream_fault(Compression compression, const std::string& stream, std
 
 TEST(Decompressor, ReadsConsecutiveMembersInAnyPieces) {
   rc::check([](const std::vector<std::string>& texts) {
-    const std::size_t piece = *rc::gen::inRange<std::size_t>(1, 100), room = *rc::gen::inRange<std::size_t>(1, 100);
+    const std::size_t piece = *rc::gen::inRange<std::size_t>(1, 100), capacity = *rc::gen::inRange<std::size_t>(1, 100);
     for (const Compression compression : kAll) {
       std::string stream, all;
       for (const std::string& text : texts) {
@@ -48,7 +48,7 @@ TEST(Decompressor, ReadsConsecutiveMembersInAnyPieces) {
         all += text;
       }
       if (stream.empty()) continue;
-      RC_ASSERT(all_of(compression, stream, piece, room) == all);
+      RC_ASSERT(all_of(compression, stream, piece, capacity) == all);
       RC_ASSERT(compression_of(stream) == compression);
     }
   });

@@ -27,7 +27,7 @@ TEST(ByteOrderMark, IdentifiesTheEncoding) {
   }
 }
 
-TEST(GuessOfZeros, UsesThePlacesOfZeros) {
+TEST(EncodingByZeros, UsesThePlacesOfZeros) {
   EXPECT_EQ(encoding_by_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
   EXPECT_EQ(encoding_by_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
   EXPECT_EQ(encoding_by_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);

@@ -61,7 +61,7 @@ TEST(FileKind, IsEmptyForText) {
 }
 
 // The name comes from the user, so the command takes it as an argument.
-TEST(KindOfEnding, GivesACommandForTheFile) {
+TEST(KindOfExtension, GivesACommandForTheFile) {
   EXPECT_THAT(kind_of_extension("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
   EXPECT_THAT(kind_of_extension("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl"))

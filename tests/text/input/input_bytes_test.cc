@@ -181,7 +181,7 @@ TEST_F(InputBytesTest, AcceptsTextsThatBeginLikeOtherFiles) {
   }
 }
 
-TEST(InputName, IgnoresCaseAndCompressionOfEndings) {
+TEST(InputName, IgnoresCaseAndCompressionOfExtensions) {
   EXPECT_EQ(kind_of_name("d/A.JSONL.Gz"), InputKind::lines);
   EXPECT_EQ(kind_of_name("a.ndjson"), InputKind::lines);
   EXPECT_EQ(kind_of_name("a.jsonlines.zst"), InputKind::lines);

@@ -55,7 +55,7 @@ struct Expression {
 // The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name, attribute;
-  std::vector<Target> parts;  // for a tuple
+  std::vector<Target> parts;  // the targets of a tuple
 };
 
 struct Statement;

@@ -79,13 +79,13 @@ class Value {
   // Each getter is only for its own kind.
   const std::string& why() const;
   bool boolean() const { return std::get<bool>(held_); }
-  // For a boolean or an integer.
+  // The value of a boolean or an integer.
   std::int64_t integer() const;
-  // For any number.
+  // The value of any number.
   double real() const;
   const std::string& text() const;
   bool safe() const;
-  const std::vector<Value>& items() const;  // for a list, a tuple or a view
+  const std::vector<Value>& items() const;  // those of a list, a tuple or a view
   const std::vector<std::pair<Value, Value>>& pairs() const;
   Object& object() const;
   const Method& method() const;
@@ -119,7 +119,7 @@ class Value {
   bool is_hashable() const;
   void append_repr(std::string& out, Meter& meter) const;
 
-  // In the order of Kind.
+  // The alternatives are in the order of Kind.
   std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, SequenceOf<Kind::list>,
                SequenceOf<Kind::tuple>, SequenceOf<Kind::view>, std::shared_ptr<const Dict>, Object*,
                std::shared_ptr<const Method>>

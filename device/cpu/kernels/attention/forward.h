@@ -12,7 +12,7 @@ static constexpr float kLowest = -1e30f;
 template <typename E>
 struct ForwardTile {
   std::size_t head, first;
-  E* queries;  // by columns
+  E* queries;  // stored by columns
   float *o, *maximum, *sum;
 };
 

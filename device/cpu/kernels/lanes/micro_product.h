@@ -63,7 +63,7 @@ struct Sum {
   float* data;
   std::size_t row;
   bool add;                       // adds to c; otherwise overwrites it
-  const float* factor = nullptr;  // by row, multiplies the old value
+  const float* factor = nullptr;  // one factor per row, which multiplies the old value
 };
 
 template <int M, int N, typename E>

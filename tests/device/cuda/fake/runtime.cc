@@ -32,7 +32,7 @@ struct CUgraphExec_st {
 
 struct CUstream_st {
   // As in CUDA, queueing blocks while this many entries are queued.
-  static constexpr std::size_t kRoom = 1024;
+  static constexpr std::size_t kCapacity = 1024;
 
   CUstream_st() : thread([this] { loop(); }) {}
   ~CUstream_st() {
@@ -56,7 +56,7 @@ struct CUstream_st {
       return;
     }
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return queue.size() < kRoom; });
+    changed.wait(lock, [&] { return queue.size() < kCapacity; });
     queue.push_back(std::move(work));
     changed.notify_all();
   }

@@ -29,8 +29,8 @@ runtime::Machine slow_to_start() {
 }
 
 MaxBatch found(std::vector<std::string> sets, const std::optional<runtime::Machine>& machine) {
-  const std::size_t room = runtime::tiny_job({"training.micro_batch_size=11"}, 1).plan.memory[0].peak;
-  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16", fmt::format("memory.device={}", room)});
+  const std::size_t limit = runtime::tiny_job({"training.micro_batch_size=11"}, 1).plan.memory[0].peak;
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16", fmt::format("memory.device={}", limit)});
   const runtime::Recipe recipe = runtime::load_recipe({}, sets);
   return find_max_batch({runtime::open_workload(recipe), 1, runtime::capacity_of(recipe.memory, 1), machine, 1});
 }

@@ -57,7 +57,7 @@ TEST(PredictPartTest, ClaimsNamesBeforeTheFilesExist) {
   EXPECT_EQ(folder.read("o.part"), "strata predict by 1 of 2\nrounds");
 }
 
-std::vector<runtime::RowPlace> room(std::size_t rows = 10) {
+std::vector<runtime::RowPlace> empty_places(std::size_t rows = 10) {
   return std::vector<runtime::RowPlace>(rows);
 }
 std::map<std::int64_t, std::vector<float>> all_of(PredictPart& part) {
@@ -71,14 +71,14 @@ std::map<std::int64_t, std::vector<float>> all_of(PredictPart& part) {
 
 TEST(PredictPartTest, ReportsAFileThatCannotBeWritten) {
   const tests::ScratchFolder folder;
-  auto places = room();
+  auto places = empty_places();
   PredictPart part(folder.path() / "none" / "o.part", "strata predict by 1", 2, places);
   EXPECT_FAILURE((void)part.open(), Exit::failed, HasSubstr("cannot be written"));
 }
 
 TEST(PredictPartTest, AFullDiskIsExitCodeThreeWithAdvice) {
   const tests::ScratchFolder folder;
-  auto places = room(100);
+  auto places = empty_places(100);
   PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
   EXPECT_EQ(part.open(), 0u);
   const std::vector<std::int32_t> rows(50, 1);
@@ -102,7 +102,7 @@ TEST(PredictPartTest, AFullDiskIsExitCodeThreeWithAdvice) {
 
 TEST(PredictPartTest, ContinuesAfterTheLastCompleteRound) {
   const tests::ScratchFolder folder;
-  auto places = room();
+  auto places = empty_places();
   {
     PredictPart part(folder.path() / "o.part", "strata predict by 1", 2, places);
     EXPECT_EQ(part.open(), 0u);
@@ -126,14 +126,14 @@ TEST(PredictPartTest, ContinuesAfterTheLastCompleteRound) {
 // A damaged file cannot supply more rows than there are texts.
 TEST(PredictPartTest, IgnoresRowsBeyondTheNumberOfTexts) {
   const tests::ScratchFolder folder;
-  auto places = room();
+  auto places = empty_places();
   {
     PredictPart part(folder.path() / "o.part", "strata predict by 1", 1, places);
     (void)part.open();
     part.add(1, std::vector<std::int32_t>{0, 1}, std::vector<float>{1, 2});
     part.add(2, std::vector<std::int32_t>{2, 3}, std::vector<float>{3, 4});
   }
-  auto few = room(3);
+  auto few = empty_places(3);
   PredictPart part(folder.path() / "o.part", "strata predict by 1", 1, few);
   EXPECT_EQ(part.open(), 1u);
   EXPECT_EQ(part.rows(), 2u);

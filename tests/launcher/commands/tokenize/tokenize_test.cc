@@ -82,7 +82,7 @@ TEST_F(TokenizeTest, UnreadFieldsMayHoldAnyNumber) {
   EXPECT_FAILURE(run({"d.jsonl"}), Exit::corrupt, HasSubstr("found null"));
 }
 
-TEST_F(TokenizeTest, FileEndingsIgnoreCaseAndHaveSynonyms) {
+TEST_F(TokenizeTest, FileExtensionsIgnoreCaseAndHaveSynonyms) {
   for (const char* name : {"a.JSONL", "a.ndjson", "a.jsonlines", "a.Json", "a.json"}) {
     folder_.write(name, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n");
     run({name});

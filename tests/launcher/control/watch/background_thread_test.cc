@@ -11,7 +11,7 @@ namespace strata::launcher::control {
 namespace {
 
 // The first sentence is not taken until the others have been queued, so a tell() that waits would never return.
-TEST(TellerTest, DelaysNobodyAndKeepsTheOrder) {
+TEST(MessageThreadTest, DelaysNobodyAndKeepsTheOrder) {
   std::promise<void> read;
   std::vector<std::string> said;
   {
@@ -25,7 +25,7 @@ TEST(TellerTest, DelaysNobodyAndKeepsTheOrder) {
   EXPECT_THAT(said, testing::ElementsAre("a", "b", "c"));
 }
 
-TEST(TellerTest, DropsMessagesBeyondItsCapacity) {
+TEST(MessageThreadTest, DropsMessagesBeyondItsCapacity) {
   std::promise<void> read;
   std::size_t said = 0;
   {

@@ -113,7 +113,7 @@ TEST_F(NodeStreamTest, DoesNotAnswerForAHungRank0) {
   }));
 }
 
-TEST_F(NodeStreamTest, DistinguishesAFarewellFromABrokenStream) {
+TEST_F(NodeStreamTest, DistinguishesALeaveNoticeFromABrokenStream) {
   serve();
   {
     NodeStream stream(target(), credentials_, [](const pb::NodeOrder&) {});

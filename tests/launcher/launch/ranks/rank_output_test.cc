@@ -107,8 +107,7 @@ TEST_F(RankOutputTest, IgnoresOtherRanksLinesWithinASentence) {
   EXPECT_LT(output.failure().size(), 20000U);
 }
 
-// /dev/full refuses each write as a full disk does.
-TEST_F(RankOutputTest, TheLastWordsAreALineWithContent) {
+TEST_F(RankOutputTest, TheLastMessageIsALineWithContent) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   EXPECT_EQ(output.last_message(), "");
   (void)screen(output, {"[1,0]<stderr>:strata: data      1 file", "[1,0]<stderr>:strata:           4.8 epochs"});
@@ -117,6 +116,7 @@ TEST_F(RankOutputTest, TheLastWordsAreALineWithContent) {
   EXPECT_EQ(output.last_message(), "step 7/20");
 }
 
+// /dev/full refuses each write as a full disk does.
 TEST_F(RankOutputTest, AFullLogDiskIsReportedOnceAndTheScreenContinues) {
   const tests::ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "rank-00000.log");

@@ -231,12 +231,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
 class LossRowsTest : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(LossRowsTest, TheHeadIgnoresOtherRows) {
-  constexpr std::size_t kRoom = 16, kTaken = 13;
+  constexpr std::size_t kCapacity = 16, kTaken = 13;
   Shape whole = GetParam(), few = whole;
-  whole.loss_rows = few.tokens = kRoom;
+  whole.loss_rows = few.tokens = kCapacity;
   TestedHead head(whole), alone(few);
-  head->loss_rows.assign(kRoom, 0);
-  for (std::size_t i = 0; i < kRoom; ++i) {
+  head->loss_rows.assign(kCapacity, 0);
+  for (std::size_t i = 0; i < kCapacity; ++i) {
     if (i < kTaken) head->loss_rows[i] = static_cast<std::uint32_t>(3 + 3 * i);
     head->labels[i] = alone->labels[i] = i < kTaken ? static_cast<std::int32_t>(5 * i) : device::kIgnoredLabel;
     for (std::size_t k = 0; k < whole.hidden; ++k)

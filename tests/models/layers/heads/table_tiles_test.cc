@@ -9,15 +9,15 @@ namespace {
 
 constexpr auto kCpu = device::Kind::cpu;
 
-struct Seen {
+struct TableTile {
   std::size_t first, rows, shard, row;
 
-  bool operator==(const Seen&) const = default;
+  bool operator==(const TableTile&) const = default;
 };
 
-std::vector<Seen> tiles_of(std::size_t vocabulary, const ShardRange& shards) {
+std::vector<TableTile> tiles_of(std::size_t vocabulary, const ShardRange& shards) {
   const TableTiles tiles(vocabulary, kCpu, shards);
-  std::vector<Seen> seen;
+  std::vector<TableTile> seen;
   for (std::size_t i = 0; i < tiles.count(); ++i) {
     seen.push_back({tiles.first(i), tiles.rows(i), tiles.shard(i), tiles.row_in_shard(i)});
     EXPECT_EQ(tiles.widths()[tiles.width(i)], tiles.rows(i));
@@ -26,14 +26,14 @@ std::vector<Seen> tiles_of(std::size_t vocabulary, const ShardRange& shards) {
 }
 
 TEST(TableTiles, ACompleteTableIsCutFromItsFirstRow) {
-  EXPECT_EQ(tiles_of(9000, {}), (std::vector<Seen>{{0, 4096, 0, 0}, {4096, 4096, 0, 4096}, {8192, 808, 0, 8192}}));
-  EXPECT_EQ(tiles_of(10, {}), (std::vector<Seen>{{0, 10, 0, 0}}));
+  EXPECT_EQ(tiles_of(9000, {}), (std::vector<TableTile>{{0, 4096, 0, 0}, {4096, 4096, 0, 4096}, {8192, 808, 0, 8192}}));
+  EXPECT_EQ(tiles_of(10, {}), (std::vector<TableTile>{{0, 10, 0, 0}}));
 }
 
 TEST(TableTiles, EachShardHasTilesOfItsOwn) {
   EXPECT_EQ(tiles_of(9999, {0, 2, 2}),
-            (std::vector<Seen>{{0, 4096, 0, 0}, {4096, 904, 0, 4096}, {5000, 4096, 1, 0}, {9096, 903, 1, 4096}}));
-  EXPECT_EQ(tiles_of(9999, {1, 1, 2}), (std::vector<Seen>{{5000, 4096, 0, 0}, {9096, 903, 0, 4096}}));
+            (std::vector<TableTile>{{0, 4096, 0, 0}, {4096, 904, 0, 4096}, {5000, 4096, 1, 0}, {9096, 903, 1, 4096}}));
+  EXPECT_EQ(tiles_of(9999, {1, 1, 2}), (std::vector<TableTile>{{5000, 4096, 0, 0}, {9096, 903, 0, 4096}}));
 }
 
 // Memory is planned for the largest number of words of any rank.
@@ -47,8 +47,8 @@ TEST(TableTiles, AreTheSameOnEveryRankUpToTheLastWords) {
 }
 
 TEST(TableTiles, LastShardsMayHaveNoWords) {
-  EXPECT_EQ(tiles_of(10, {4, 4, 8}), (std::vector<Seen>{{8, 2, 0, 0}}));
-  EXPECT_EQ(tiles_of(10, {6, 2, 8}), (std::vector<Seen>{}));
+  EXPECT_EQ(tiles_of(10, {4, 4, 8}), (std::vector<TableTile>{{8, 2, 0, 0}}));
+  EXPECT_EQ(tiles_of(10, {6, 2, 8}), (std::vector<TableTile>{}));
 }
 
 }  // namespace

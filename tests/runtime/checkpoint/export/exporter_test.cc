@@ -38,7 +38,7 @@ class ExporterTest : public testing::Test {
   }
   fs::path out(const char* name) const { return folder_.path() / name; }
   void export_to(const fs::path& to, const ExportOptions& options) {
-    export_model(models::Config::parse(kConfig, "config"), Counting(), beside_, to, options);
+    export_model(models::Config::parse(kConfig, "config"), Counting(), source_, to, options);
   }
   // Expects every tensor of the model, with the values of Counting rounded to `type`.
   void expect_whole(const fs::path& to, device::DType type) {
@@ -63,7 +63,7 @@ class ExporterTest : public testing::Test {
 
   tests::ScratchFolder folder_;
   std::unique_ptr<models::Model> model_;
-  std::optional<fs::path> beside_;
+  std::optional<fs::path> source_;
 };
 
 TEST_F(ExporterTest, WritesTheTensorsAndTheConfiguration) {
@@ -102,7 +102,7 @@ TEST_F(ExporterTest, CopiesTheTokenizersFiles) {
   std::filesystem::create_directories(folder_.path() / "hf/additional_chat_templates");
   folder_.write("hf/additional_chat_templates/rag.jinja", "r");
   folder_.write("hf/model.safetensors", "not copied");
-  beside_ = out("hf");
+  source_ = out("hf");
   export_to(out("model"), {});
   EXPECT_EQ(folder_.read("model/tokenizer.json"), "{}");
   EXPECT_EQ(folder_.read("model/additional_chat_templates/rag.jinja"), "r");

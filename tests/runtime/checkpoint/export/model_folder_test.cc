@@ -78,7 +78,7 @@ TEST(ModelFolderTest, AMissingFolderGivesTheDownloadCommand) {
 
 // A folder's newest checkpoint is read completely, even moments that the model does not need. A checkpoint that is
 // named itself is not.
-TEST(ModelFolderTest, AllRanksUseTheCheckpointOfATraining) {
+TEST(ModelFolderTest, AllRanksUseTheCheckpointThatATrainingWouldResume) {
   const SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
   const auto newest = run.checkpoints() / "step-00000003";

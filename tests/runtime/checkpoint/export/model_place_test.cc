@@ -33,7 +33,7 @@ TEST_F(ModelPlaces, DeriveTheStartFolderFromARelativeCheckpointDir) {
   EXPECT_NE(place("hf").path, start_ / "hf");
 }
 
-TEST_F(ModelPlaces, CheckpointsInTheFolderOfTheStart) {
+TEST_F(ModelPlaces, UseTheCheckpointFolderIfItIsTheStartFolder) {
   const std::filesystem::path hf = start_ / "runs/ck/hf";
   std::filesystem::create_directories(hf);
   for (const char* dir : {"\".\"", "\"./\"", "\"a/..\""}) {

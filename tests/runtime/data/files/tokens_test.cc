@@ -179,7 +179,7 @@ TEST_F(TokensTest, ABrokenLinkIsNotAnAbsentSidecar) {
   EXPECT_THAT(all(TokenFile(path, 100)), ElementsAre(1, 2));
 }
 
-TEST_F(TokensTest, AnUnreadableSidecarIsNotMissing) {
+TEST_F(TokensTest, AnInaccessibleFileIsNotMissing) {
   std::filesystem::create_symlink("loop", folder_.path() / "loop");
   const auto expanded = [&](const std::string& pattern) {
     const std::vector<std::string> patterns = {folder_.path().string() + "/" + pattern};

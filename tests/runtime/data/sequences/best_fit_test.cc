@@ -47,9 +47,10 @@ struct Bin {
 
 // A packer that checks every bin. The first items, up to a total length of `spread`, go into the emptiest of `first`
 // bins.
-std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::size_t first, std::uint64_t spread) {
+std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t capacity, std::size_t first,
+                               std::uint64_t spread) {
   std::vector<Bin> bins(first);
-  for (std::size_t b = 0; b < first; ++b) bins[b] = {room, first - b, {}};
+  for (std::size_t b = 0; b < first; ++b) bins[b] = {capacity, first - b, {}};
   Numbers order(lengths.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return lengths[a] > lengths[b]; });
@@ -61,7 +62,7 @@ std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::
       const bool better = !best || (placed < spread ? bin.left > best->left : bin.left < best->left);
       if (better || (bin.left == best->left && bin.changed > best->changed)) best = &bin;
     }
-    if (!best) best = &bins.emplace_back(Bin{room, 0, {}});
+    if (!best) best = &bins.emplace_back(Bin{capacity, 0, {}});
     best->left -= lengths[order[k]];
     best->changed = first + 1 + k;
     best->items.push_back(order[k]);
@@ -73,7 +74,7 @@ std::vector<Bin> packed_slowly(const Numbers& lengths, std::uint32_t room, std::
 // The bins are part of the numerics contract: other bins would make other training runs.
 TEST(BestFitTest, SpreadsTheLongestAndFillsByBestFit) {
   BestFit packer(10);
-  // A total length of 20 goes into two bins: 15 are spread (6, 5 and 4), and the others go where the least room
+  // A total length of 20 goes into two bins: 15 are spread (6, 5 and 4), and the others go where the least space
   // remains.
   const auto& bins = packer.pack(Numbers{2, 6, 1, 5, 4, 2});
   EXPECT_THAT(bins.items, ElementsAre(1, 0, 5, 3, 4, 2));  //  6 2 2 | 5 4 1
@@ -93,12 +94,12 @@ TEST(BestFitTest, UsesBestFitAloneIfSpreadingNeedsMoreBins) {
 TEST(BestFitTest, AgreesWithASlowPacker) {
   int spread = 0, alone = 0;
   const bool held = rc::check("the same bins as a slow one", [&] {
-    const auto room = *rc::gen::element<std::uint32_t>(1, 2, 64, 100, 1024, 5000);
-    const auto shortest = *rc::gen::inRange<std::uint32_t>(1, room + 1);
-    const auto lengths = *rc::gen::container<Numbers>(rc::gen::inRange<std::uint32_t>(shortest, room + 1));
+    const auto capacity = *rc::gen::element<std::uint32_t>(1, 2, 64, 100, 1024, 5000);
+    const auto shortest = *rc::gen::inRange<std::uint32_t>(1, capacity + 1);
+    const auto lengths = *rc::gen::container<Numbers>(rc::gen::inRange<std::uint32_t>(shortest, capacity + 1));
     const std::uint64_t total = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
-    auto slow = packed_slowly(lengths, room, 0, 0);
-    auto other = packed_slowly(lengths, room, (total + room - 1) / room, total - total / 4);
+    auto slow = packed_slowly(lengths, capacity, 0, 0);
+    auto other = packed_slowly(lengths, capacity, (total + capacity - 1) / capacity, total - total / 4);
     const bool taken = other.size() <= slow.size() + slow.size() / 200;
     ++(taken ? spread : alone);
     if (taken) slow = other;
@@ -108,8 +109,8 @@ TEST(BestFitTest, AgreesWithASlowPacker) {
       items.insert(items.end(), bin.items.begin(), bin.items.end());
       ends.push_back(static_cast<std::uint32_t>(items.size()));
     }
-    RC_ASSERT(ends.size() <= 2 * total / room + 1);  // what the index has room for
-    BestFit packer(room);
+    RC_ASSERT(ends.size() <= 2 * total / capacity + 1);  // what the index has capacity for
+    BestFit packer(capacity);
     for (int times = 0; times < 2; ++times) {  // nothing is left of the first
       const auto& bins = packer.pack(lengths);
       RC_ASSERT(bins.items == items);

@@ -196,7 +196,7 @@ TEST(MicroBatchTest, HandlesBothExtremes) {
 
 // Only the recipe's limits count, and not the machine's.
 TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
-  const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
+  const std::size_t limit = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto resolved = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
     Workload workload = open_workload(recipe_of(sets));
@@ -205,14 +205,14 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
     const std::string text = resolve_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already settled";
+    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already resolved";
     return std::pair(recipe.training.micro_batch_size, text);
   };
-  const auto [five, of_five] = resolved({}, room);
+  const auto [five, of_five] = resolved({}, limit);
   EXPECT_EQ(five, 5);
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
-                             HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
-  EXPECT_EQ(resolved({}, room - 1).first, 4);
+                             HasSubstr(bytes_text(limit)), HasSubstr(", with 6 it would take device ")));
+  EXPECT_EQ(resolved({}, limit - 1).first, 4);
   // With twelve micro-batches of 6 and their summed gradients, a size of 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
   const auto [of_all, text] = resolved({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);

@@ -163,8 +163,7 @@ TEST(SuggestionTest, PrefersChangesThatKeepTheBits) {
       HasSubstr("; losses change)"));
 }
 
-// The message uses the term of plans and reports, because a CPU has no device memory. The recipe sets a tile size. The
-// largest smaller size that fits is suggested.
+// The recipe sets a tile size. The largest smaller size that fits is suggested.
 TEST(SuggestionTest, SuggestsASmallerTile) {
   const auto with = [](const std::string& key, const std::string& value) {
     return std::vector<std::string>{
@@ -199,6 +198,7 @@ TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineMentionsMemory) {
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("memory.device is 10.0 KiB"));
 }
 
+// The message uses the term of plans and reports, because a CPU has no device memory.
 TEST(SuggestionTest, ARefusalOnTheCpuMentionsRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);
   const Capacity capacity = capacity_of(job.recipe.memory, 1);

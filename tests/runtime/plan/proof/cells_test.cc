@@ -20,7 +20,7 @@ TEST(Cells, AreCutWhereUsesBeginAndEnd) {
   EXPECT_EQ(used.last - used.first, 1);
   EXPECT_EQ(cells.begin_of(Tier::device, used.first), 4096u);
   EXPECT_EQ(cells.bytes_of(Tier::device, used.first), 8192u);
-  // For bytes that are not the border of a use, the result is every cell that they touch.
+  // For bytes that are not the boundary of a use, the result is every cell that they touch.
   const auto touched = cells.touching(Tier::device, {5000, 13000});
   EXPECT_EQ(touched.first, used.first);
   EXPECT_EQ(touched.last, whole.last);

@@ -162,7 +162,7 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
 }
 
 // The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.
-TEST_P(Mutation, TasksWithoutAUnitAreTheBorder) {
+TEST_P(Mutation, TasksWithoutAUnitAreTheBoundary) {
   int boundary = 0;
   for (const Task& task : plan_.tasks) {
     EXPECT_EQ(task.boundary, task.unit < 0) << name_of(task, *case_.model);

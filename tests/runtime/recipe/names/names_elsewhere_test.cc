@@ -250,10 +250,10 @@ TEST(NamesElsewhere, ThePageAgreesWithTheProgram) {
     if (!line.starts_with("| ") || line.starts_with("| stage")) continue;
     const std::size_t middle = line.find(" | ");
     ASSERT_NE(middle, std::string::npos) << line;
-    std::set<std::string, std::less<>> beside;
+    std::set<std::string, std::less<>> answers;
     for (const std::string& text : quoted(line.substr(middle)))
       if (keys.contains(text.substr(0, text.find_first_of(" ="))))
-        beside.insert(text.substr(0, text.find_first_of(" =")));
+        answers.insert(text.substr(0, text.find_first_of(" =")));
     for (std::string name : quoted(line.substr(0, middle))) {
       name = name.substr(0, name.find_first_of("(=:, "));
       if (name.ends_with(".*")) name.resize(name.size() - 2);
@@ -266,8 +266,8 @@ TEST(NamesElsewhere, ThePageAgreesWithTheProgram) {
         EXPECT_TRUE(parts.contains(name.substr(name.rfind('.') + 1))) << "strata keys " << name << ", as in: " << line;
         continue;
       }
-      if (!beside.empty() && !found->key.empty()) {
-        EXPECT_TRUE(beside.contains(found->key)) << name << " is " << found->key << ", but: " << line;
+      if (!answers.empty() && !found->key.empty()) {
+        EXPECT_TRUE(answers.contains(found->key)) << name << " is " << found->key << ", but: " << line;
       }
     }
   }

@@ -24,7 +24,7 @@ std::vector<Row> rows_of(std::uint64_t micro_batch) {
   return out;
 }
 
-TEST(RowGatherTest, BringsRowsInTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
+TEST(RowGatherTest, KeepsTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
   constexpr std::uint64_t kMicroBatches = 13;
   std::vector<Row> wanted;
   for (std::uint64_t m = 0; m < kMicroBatches; ++m)

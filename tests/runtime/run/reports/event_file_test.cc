@@ -36,8 +36,6 @@ void write_steps(const fs::path& folder, std::int64_t first, std::int64_t last) 
   file.close();
 }
 
-// The bytes that the tensorboard package's writer produces for Event(wall_time=1.5, step=3, summary=[train/loss:
-// 2.25]). tests/scripts/tensorboard.sh reads complete folders with that package.
 TEST(EventFile, DropsAnEvaluationThatIsRepeated) {
   const ScratchFolder folder;
   {
@@ -65,7 +63,9 @@ TEST(EventFile, AFolderBelongsToOneRun) {
   EXPECT_NO_THROW(EventFile(folder.path(), {}));
 }
 
-TEST(EventFile, RecordsMatchTensorBoards) {
+// The bytes that the tensorboard package's writer produces for Event(wall_time=1.5, step=3, summary=[train/loss:
+// 2.25]). tests/scripts/tensorboard.sh reads complete folders with that package.
+TEST(EventFile, RecordsMatchThoseOfTensorBoard) {
   const ScratchFolder folder;
   EventFile file(folder.path(), KeptLines{2});
   const Scalar scalar{"train/loss", 2.25};

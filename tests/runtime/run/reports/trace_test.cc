@@ -47,7 +47,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     const TraceEvents trace = read_trace(planned(job));
     EXPECT_EQ(trace.kind, "planned");
     EXPECT_EQ(trace.ranks, plan.ranks());
-    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks are alike";
+    ASSERT_EQ(trace.processes.size(), 1u) << "all ranks are the same";
     const auto slices = trace.tasks_of(0);
     ASSERT_EQ(slices.size(), tasks_with_rows(plan));
     double sent = 0, read = 0, written = 0;
