@@ -89,6 +89,23 @@ TEST_P(GpuRun, HasTheSameBitsInEveryPlan) {
   }
 }
 
+// Backward ends within the first block: below its last product, or at the product of queries, keys and values.
+TEST_P(GpuRun, AdaptersHaveTheSameBitsInEveryPlan) {
+  const bool llama = std::string(GetParam()) == "llama";
+  for (const std::string& target :
+       {std::string(llama ? "down_proj" : "mlp.c_proj"), std::string(llama ? "q_proj" : "c_attn")}) {
+    std::vector<std::string> sets = {"adapter.kind=lora", "adapter.rank=2",
+                                     fmt::format("adapter.target_modules=[\"{}\"]", target), "adapter.dora=true"};
+    const Trained plain = train("cuda", 1, "bf16", sets);
+    EXPECT_TRUE(plain.memory_as_planned) << target;
+    for (const char* set : {"zero.stage=3", "zero.parameters=host", "training.recompute=block"}) sets.emplace_back(set);
+    const Trained other = train("cuda", 2, "bf16", sets);
+    EXPECT_EQ(other.loss_hex, plain.loss_hex) << target;
+    EXPECT_EQ(other.weights_hash, plain.weights_hash) << target;
+    EXPECT_TRUE(other.memory_as_planned && other.bytes_as_planned) << target;
+  }
+}
+
 TEST_P(GpuRun, StepsLaunchedAsAGraphHaveTheSameBits) {
   const std::vector<std::vector<std::string>> variants = {
       {"training.recompute=none"},

@@ -76,8 +76,13 @@ class RandomMesh {
     switch (between(0, 3)) {
       case 0: {
         const std::string block = (gpt2 ? "*.h." : "*.layers.") + std::to_string(between(0, layers - 1)) + ".*";
-        return {fmt::format("training.freeze=[\"{}\"]",
-                            one_of<std::string>({block, "*.mlp.*", gpt2 ? "*.wte.*" : "*.embed_tokens.*"}))};
+        // With the last, backward ends within the first block.
+        const std::string below_mlp =
+            gpt2 ? R"("*.w?e.*", "*.h.0.attn.*", "*.h.0.ln_*")"
+                 : R"("*.embed_tokens.*", "*.layers.0.self_attn.*", "*.layers.0.*norm*", "*.layers.0.mlp.up*")";
+        return {fmt::format("training.freeze=[{}]",
+                            one_of<std::string>({'"' + block + '"', "\"*.mlp.*\"",
+                                                 gpt2 ? "\"*.wte.*\"" : "\"*.embed_tokens.*\"", below_mlp}))};
       }
       case 1:
         return {"adapter.kind=lora", fmt::format("adapter.rank={}", between(1, 6)),
