@@ -12,7 +12,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 
 // What a forward writes for later: activations that it saves for backward, and those that backward does not need, which
 // pass with the call.
-struct Activations {
+struct ActivationViews {
   device::View saved, passing;
 };
 
@@ -20,7 +20,7 @@ struct Activations {
 struct Slot {
   std::size_t offset = 0, size = 0;  // in bytes, in elements
   device::DType dtype = device::DType::fp32;
-  bool passing = false;  // it lies in Activations::passing
+  bool passing = false;  // it lies in ActivationViews::passing
 
   device::View of(const device::View& whole) const {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
@@ -32,7 +32,7 @@ struct Slot {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
-  device::View of(const Activations& all) const { return of(passing ? all.passing : all.saved); }
+  device::View of(const ActivationViews& all) const { return of(passing ? all.passing : all.saved); }
 };
 
 // Places tensors one after another, each at the start of a cache line.

@@ -46,7 +46,7 @@ std::size_t BlockAttention::scratch_bytes(int threads) const {
   return std::max(attention_.scratch_bytes(threads), norms_ ? norms_->scratch_bytes() : 0);
 }
 
-void BlockAttention::prepare(Lane& lane, const Context& c, const Activations& saved) const {
+void BlockAttention::prepare(Lane& lane, const Context& c, const ActivationViews& saved) const {
   const View rows = rows_.of(saved);
   if (norms_) {
     const View raw = raw_.of(saved);
@@ -57,7 +57,7 @@ void BlockAttention::prepare(Lane& lane, const Context& c, const Activations& sa
   shared_->leave(lane, rows, saved, c.partial);
 }
 
-void BlockAttention::attend(Lane& lane, const Context& c, const device::Dropout& dropout, const Activations& saved,
+void BlockAttention::attend(Lane& lane, const Context& c, const device::Dropout& dropout, const ActivationViews& saved,
                             View scratch) const {
   shared_->take(lane, c.total, saved);
   for (std::size_t v = 0; v < shards_.count; ++v)
@@ -137,7 +137,7 @@ HeadNorms::HeadNorms(const Spec& spec, Slots& save, Slots& work)
 }
 
 void HeadNorms::forward(Lane& lane, const AttentionPart& a, const ParameterRange& parameters, ConstView rows, View to,
-                        const Activations& saved) const {
+                        const ActivationViews& saved) const {
   for (std::size_t v = 0; v < spec_.shards.count; ++v) {
     const ConstView from = shard(rows, v);
     query_.forward(lane, parameters, a.queries(from), a.queries(shard(to, v)), {}, shard(query_rstd_.of(saved), v));
@@ -208,7 +208,7 @@ SharedKeys::SharedKeys(const Spec& spec, Slots& save, Slots& work)
   sums_ = work.add(spec.shards.count * size(), device::DType::fp32);
 }
 
-void SharedKeys::leave(Lane& lane, ConstView heads, const Activations& saved, View partial) const {
+void SharedKeys::leave(Lane& lane, ConstView heads, const ActivationViews& saved, View partial) const {
   if (!any()) return;
   if (crosses()) fill_negative_zero(lane, partial.sub(0, crossing()));
   for (std::size_t v = 0; v < spec_.shards.count; ++v) {
@@ -219,7 +219,7 @@ void SharedKeys::leave(Lane& lane, ConstView heads, const Activations& saved, Vi
   }
 }
 
-void SharedKeys::take(Lane& lane, ConstView total, const Activations& saved) const {
+void SharedKeys::take(Lane& lane, ConstView total, const ActivationViews& saved) const {
   if (crosses()) cast(lane, total.sub(head(0) * size(), size()), keys_.of(saved));
 }
 

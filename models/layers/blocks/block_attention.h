@@ -35,7 +35,7 @@ class HeadNorms {
   // `rows` and `to`: of each of this rank's shards, one after the other, laid out as attention takes them. Writes the
   // queries and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
-               device::View to, const Activations& saved) const;
+               device::View to, const ActivationViews& saved) const;
   // d_rows: on entry the gradients of the normed queries and keys, on exit those of the unnormed ones. In one shard,
   // writes the gains' gradients; in several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
@@ -99,8 +99,8 @@ class SharedKeys {
   }
   // Copies keys and values from the rows of the shards' heads, or leaves them in `partial` for all ranks; then takes
   // what the ranks left.
-  void leave(device::Lane&, device::ConstView heads, const Activations& saved, device::View partial) const;
-  void take(device::Lane&, device::ConstView total, const Activations& saved) const;
+  void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
+  void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
   // The same of the gradients, whose sums go to the rows of the shards that own them.
   void leave_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
   void take_gradients(device::Lane&, device::ConstView total, device::View d_heads) const;
@@ -159,14 +159,14 @@ class BlockAttention {
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
   // The rows that the product writes, and those that the projection reads.
-  device::View rows(const Activations& saved) const { return (norms_ ? raw_ : rows_).of(saved); }
+  device::View rows(const ActivationViews& saved) const { return (norms_ ? raw_ : rows_).of(saved); }
   template <typename Saved>
   auto mixed(const Saved& saved) const {
     return mixed_.of(saved);
   }
   // Norms and rotates the heads. Call it after the rows are written and before attend().
-  void prepare(device::Lane&, const Context&, const Activations& saved) const;
-  void attend(device::Lane&, const Context&, const device::Dropout&, const Activations& saved,
+  void prepare(device::Lane&, const Context&, const ActivationViews& saved) const;
+  void attend(device::Lane&, const Context&, const device::Dropout&, const ActivationViews& saved,
               device::View scratch) const;
   // The halves of backward. d_rows: first the gradients of what attend() read, then of what the product wrote.
   void attend_backward(device::Lane&, const Context&, const device::Dropout&, device::ConstView saved,

@@ -42,7 +42,7 @@ struct BlockOperations {
     passing_bytes = placed.passing();
     bytes.forward_workspace = passing_at + passing_bytes;
   }
-  Activations activations(device::View saved, device::View workspace) const {
+  ActivationViews activations(device::View saved, device::View workspace) const {
     return {saved, workspace.sub(passing_at / sizeof(float), passing_bytes / sizeof(float))};
   }
 
@@ -161,10 +161,10 @@ class BlockUnit : public SplitBlock {
     if (run.quantise) quantise_matrices(run.not_quantised);
   }
 
-  Activations activations(const Context& c, device::View saved) const final {
+  ActivationViews activations(const Context& c, device::View saved) const final {
     return plan_of(c).activations(saved, c.workspace);
   }
-  void attend(device::Lane& lane, const Context& c, const Activations& saved) const final {
+  void attend(device::Lane& lane, const Context& c, const ActivationViews& saved) const final {
     const Plan& b = plan_of(c);
     b.attention.attend(lane, c, dropout_at(c, 0, b.attention.dropout()), saved, b.scratch.of(c.workspace));
   }
@@ -187,12 +187,12 @@ class BlockUnit : public SplitBlock {
     }
     tree_sum(lane, shards().count, all, {}, to.sub(0, b.squares()));
   }
-  void take_squares(device::Lane& lane, const Context& c, const Activations& saved) const final {
+  void take_squares(device::Lane& lane, const Context& c, const ActivationViews& saved) const final {
     const Plan& b = plan_of(c);
     const std::size_t ranks = shards().of / shards().count;
     tree_sum(lane, ranks, {c.total.data, ranks * b.squares(), device::DType::fp32}, {}, b.sums_of_squares.of(saved));
   }
-  device::View saved_squares(const Context& c, const Activations& saved) const final {
+  device::View saved_squares(const Context& c, const ActivationViews& saved) const final {
     return plan_of(c).sums_of_squares.of(saved);
   }
 

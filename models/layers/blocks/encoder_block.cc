@@ -115,7 +115,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
 
  private:
   void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View,
-                  const Activations& saved) const override {
+                  const ActivationViews& saved) const override {
     const EncoderPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
@@ -135,7 +135,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     }
   }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
-                     const Activations& saved) const override {
+                     const ActivationViews& saved) const override {
     const EncoderPlan& b = *plan_;
     const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kProjection) {
@@ -148,7 +148,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
   }
 
-  void leave_input(Lane& lane, const Context&, std::size_t product, ConstView x, const Activations& saved,
+  void leave_input(Lane& lane, const Context&, std::size_t product, ConstView x, const ActivationViews& saved,
                    View to) const override {
     cast(lane, product == kAttention ? x : plan_->middle.of(saved), to);
   }

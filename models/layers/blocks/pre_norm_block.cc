@@ -143,7 +143,7 @@ class Block final : public BlockUnit<BlockPlan> {
   std::size_t middle_norm_product() const override { return plan_->spec.mlp_norm_with_up ? kUp : kProjection; }
 
   void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
-                  const Activations& saved) const override {
+                  const ActivationViews& saved) const override {
     const BlockPlan& b = plan_of(c);
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
@@ -169,7 +169,7 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
-                     const Activations& saved) const override {
+                     const ActivationViews& saved) const override {
     const BlockPlan& b = plan_of(c);
     const ConstView sum = sum_of(c, b.narrow.of(c.workspace).sub(0, b.rows * b.hidden));
     const View middle = b.middle.of(saved);
@@ -181,7 +181,7 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
-  void leave_input(Lane& lane, const Context& c, std::size_t product, ConstView x, const Activations& saved,
+  void leave_input(Lane& lane, const Context& c, std::size_t product, ConstView x, const ActivationViews& saved,
                    View to) const override {
     const BlockPlan& b = plan_of(c);
     if (product == kAttention)
@@ -320,13 +320,13 @@ class Block final : public BlockUnit<BlockPlan> {
   }
 
   static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x,
-                                          const Activations& saved) {
+                                          const ActivationViews& saved) {
     const View normed = b.normed1.of(saved);
     b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),
                              b.no_bias.of(c.workspace));
     return normed;
   }
-  void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, const Activations& saved) const {
+  void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, const ActivationViews& saved) const {
     if (divides_rows())
       x = whole_rows(c, x);
     else if (b.layer.has_norm)
@@ -360,7 +360,7 @@ class Block final : public BlockUnit<BlockPlan> {
     b.qkv.backward(lane, c.parameters, qkv_input(c, x, saved), d_rows, d_normed, gradients, scratch, {},
                    adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
   }
-  static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, const Activations& saved) {
+  static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, const ActivationViews& saved) {
     b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
                        b.rstd2.of(saved), b.no_bias.of(c.workspace));
   }

@@ -30,7 +30,7 @@ using device::Lane;
 using device::View;
 
 void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View kept) const {
-  const Activations saved = activations(c, kept);
+  const ActivationViews saved = activations(c, kept);
   const std::size_t first = in_one_part() ? 0 : part;
   const std::size_t last = !in_one_part() ? part + 1 : makes_output(c, y) ? std::size_t{kProducts} : saving_products();
   std::size_t stretch = 0;

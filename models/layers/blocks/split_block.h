@@ -98,10 +98,10 @@ class SplitBlock : public Unit {
   // The product whose backward includes that of the norm between projection and MLP.
   virtual std::size_t middle_norm_product() const { return kProjection; }
   // The memory of a forward's activations, some of which may pass.
-  virtual Activations activations(const Context&, device::View saved) const = 0;
+  virtual ActivationViews activations(const Context&, device::View saved) const = 0;
   // Attention, which runs between its product and the projection. If ranks share heads of keys, a call has a seam
   // before it in forward, and after it in backward.
-  virtual void attend(device::Lane&, const Context&, const Activations& saved) const = 0;
+  virtual void attend(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
@@ -110,15 +110,15 @@ class SplitBlock : public Unit {
   // sums over all shards; otherwise they are left where they are saved.
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
-  virtual void take_squares(device::Lane&, const Context&, const Activations& saved) const = 0;
-  virtual device::View saved_squares(const Context&, const Activations& saved) const = 0;
+  virtual void take_squares(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
+  virtual device::View saved_squares(const Context&, const ActivationViews& saved) const = 0;
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.
   virtual void forward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
-                          const Activations& saved) const = 0;
+                          const ActivationViews& saved) const = 0;
   virtual void after_forward(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
-                             const Activations& saved) const = 0;
+                             const ActivationViews& saved) const = 0;
   virtual void backward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                            device::ConstView saved, device::ConstView dy, device::View dx,
                            const GradientRange&) const = 0;
@@ -133,7 +133,7 @@ class SplitBlock : public Unit {
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
   // If ranks divide the rows: computes the input of a half of the block and leaves this rank's rows of it in `to`.
   virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x,
-                           const Activations& saved, device::View to) const = 0;
+                           const ActivationViews& saved, device::View to) const = 0;
   // The same in backward, for the gradient of the half's output; `to` is empty if backward ends before. If the block
   // trains, `input` gets the rows of the half's input again, for backward_parameters_of(); it is empty if nothing
   // needs them.
