@@ -99,6 +99,8 @@ def text(folder):
     if not a.model:
         tokens.extend(b"".join(open(f, "rb").read() for f in files))
         return tokens
+    if json.load(open(f"{a.model}/config.json"))["vocab_size"] >= 65536:
+        sys.exit(f"{a.model} has 65,536 tokens or more: this script reads two bytes per token")
     subprocess.run([strata, "tokenize", "--tokenizer", a.model, "--force", "--out", f"{folder}/text.bin", *files],
                    check=True, capture_output=True)
     tokens.frombytes(open(f"{folder}/text.bin", "rb").read())

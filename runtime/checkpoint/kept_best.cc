@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/error.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/load_recipe.h"
 
@@ -33,8 +34,12 @@ std::string absolute_names(const std::map<std::string, std::string>& recipe) {
   const std::string names = value_of(recipe, kValidation);
   if (names.find('"') == std::string::npos) return names;  // none
   std::string out;
-  for (auto& [key, value] : values_of(with_absolute_paths(stored_keys(recipe, {&kValidation, 1}))))
-    if (key == kValidation) out = std::move(value);
+  try {
+    for (auto& [key, value] : values_of(with_absolute_paths(stored_keys(recipe, {&kValidation, 1}))))
+      if (key == kValidation) out = std::move(value);
+  } catch (const Error&) {  // a value of another version, which must not prevent listing the checkpoint
+    return names;
+  }
   return out;
 }
 

@@ -42,8 +42,7 @@ std::vector<std::string> export_merged(const Workload& workload, const models::M
   if (const auto initialised = weights->initialised(); !initialised.empty())
     notes.push_back(
         fmt::format("neither {} nor {} has {}, for which {} has random values: train it before it is used, or write "
-                    "the model that the "
-                    "adapter was trained with to base_model_name_or_path in {}",
+                    "the model that the adapter was trained with to base_model_name_or_path in {}",
                     base.path().string(), folder.string(), fmt::join(initialised, ", "), to.string(),
                     (folder / kPeftConfigName).string()));
   export_model(config, *merged_weights(std::move(weights), adapted, *plain), base.hugging_face(), to, options);

@@ -66,6 +66,16 @@ TEST(KeptBest, AnOlderMeasureEqualsTheMeasureByNamesOfANewerOne) {
   EXPECT_EQ(best_checkpoint(older)->by_names, "");
 }
 
+// Another version's manifest may name the files in a way that this one does not read.
+TEST(KeptBest, UnknownValuesOfTheValidationDataAreComparedAsTheyAre) {
+  std::map<std::string, std::string> recipe = {{"checkpoint.keep_best", "true"}};
+  const auto measure = [&](const char* validation) {
+    recipe["data.validation"] = validation;
+    return best_checkpoint(manifest(recipe, {3, 0.5, 0, 3}))->measure;
+  };
+  EXPECT_THAT(measure(R"(["here.bin", 3])"), testing::HasSubstr(R"(["here.bin", 3])"));
+}
+
 TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   const auto best = [](const char* measure, std::int64_t step, double value) {
     return std::optional(BestCheckpoint{measure, false, step, value});
