@@ -62,8 +62,8 @@ bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::str
   const auto values = values_of(recipe);
   const std::map<std::string, std::string> now(values.begin(), values.end());
   const bool known = !manifest.validation_hash.empty();
-  return measure_of(manifest.recipe, known ? manifest.validation_hash : value_of(manifest.recipe, kValidation)) ==
-         measure_of(now, known ? validation_hash : value_of(now, kValidation));
+  return measure_of(manifest.recipe, known ? manifest.validation_hash : absolute_names(manifest.recipe)) ==
+         measure_of(now, known ? validation_hash : absolute_names(now));
 }
 
 std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest) {
@@ -83,17 +83,17 @@ std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& al
     std::size_t index;
     double value;
   };
-  // Checkpoints of older versions know data.validation by its names only: these stand for the contents that the newest
-  // checkpoint found there.
-  std::map<std::string, const RankedCheckpoint*> newest;
+  // Checkpoints of older versions know data.validation by its names only: these stand for the contents that the first
+  // checkpoint of a newer version found there, because it continued their run. The files may have changed since.
+  std::map<std::string, const RankedCheckpoint*> successors;
   for (const RankedCheckpoint& by : all) {
     if (!by.best || by.best->by_names.empty()) continue;
-    const RankedCheckpoint*& there = newest[by.best->by_names];
-    if (!there || there->serial < by.serial) there = &by;
+    const RankedCheckpoint*& first = successors[by.best->by_names];
+    if (!first || by.serial < first->serial) first = &by;
   }
   const auto measure_by = [&](const BestCheckpoint& best) {
-    const auto found = newest.find(best.measure);
-    return found == newest.end() ? best.measure : found->second->best->measure;
+    const auto found = successors.find(best.measure);
+    return found == successors.end() ? best.measure : found->second->best->measure;
   };
   std::map<std::string, Kept> kept;
   for (const RankedCheckpoint& by : all) {

@@ -91,6 +91,11 @@ TEST(KeptBest, KeepsTheBestExistingCheckpointOfEachMeasure) {
   newer->by_names = "names";
   EXPECT_THAT(best_by_measure({{10, 1, best("names", 10, 2.0)}, {20, 2, newer}}), ElementsAre(1));
   EXPECT_THAT(best_by_measure({{10, 1, best("names", 10, 1.0)}, {20, 2, newer}}), ElementsAre(0));
+  // The files of those names have changed since.
+  auto changed = best("changed contents", 30, 0.5);
+  changed->by_names = "names";
+  EXPECT_THAT(best_by_measure({{10, 1, best("names", 10, 1.0)}, {20, 2, newer}, {30, 3, changed}}),
+              UnorderedElementsAre(0, 2));
   EXPECT_THAT(best_by_measure({{10, 1, best("others", 10, 2.0)}, {20, 2, newer}}), UnorderedElementsAre(0, 1));
   // The same step exists again, from a run that started over. The older one is meant.
   EXPECT_THAT(best_by_measure({{10, 1, best("loss", 10, 2.0)}, {10, 4, {}}}), ElementsAre(0));
