@@ -1,10 +1,10 @@
 #pragma once
-// models/ is mathematics: layers with forward and backward written out, and the families made of them. It does not
-// depend on ranks, stages, tiers or plans. A Unit (this header) is what is gathered together: an embedding, a block, a
-// head. It reports its inputs and outputs, its cost, and the tensors that it saves and shares; the planner asks it, and
-// does not distinguish kinds of units. Open families/gpt2.cc next: a family reads from top to bottom like its paper,
-// made of layers/ and device/ops. families/families.h lists them all; files/ reads and writes config.json and
-// safetensors (files/config.h first).
+// models/ is mathematics: layers with forward and backward written out, and the families made of them. It computes the
+// shards of a layer that it is given, and does not depend on communicators, stages, tiers or plans. A Unit (this
+// header) is what is gathered together: an embedding, a block, a head. It reports its inputs and outputs, its cost, and
+// the tensors that it saves and shares; the planner asks it, and does not distinguish kinds of units. Open
+// families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
+// families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <array>
 #include <cstddef>

@@ -277,7 +277,7 @@ std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes,
   for (const NodeCheck& node : nodes) check_node(node, recipe, program, interface, out);
   refuse_second_names(nodes, out);
   refuse_unseen(nodes, out);
-  note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them alike",
+  note_others(nodes, out, "kind of processor", "bits depend on it; STRATA_CPU_ISA=avx2 makes them equal",
               [](const NodeCheck& node) { return node.facts.processor; });
   note_others(nodes, out, "library", "bits may depend on it; install the same packages",
               [](const NodeCheck& node) { return node.facts.libraries; });

@@ -76,8 +76,8 @@ if (summary) {
       ...stackedBar(`${label}, measured`, kinds(m.by_kind), base, m.measured_peak_bytes, bytes(m.measured_peak_bytes) + against));
   }
   section("Memory of a rank", legend(data_kinds().map((k, i) => [k, i])), box,
-    el("p", { class: "soft", style: "margin-top:8px" }, "Bars end at the peak; of what is in it, kinds have shares as at their own largest moments. " +
-      "A bar is as wide as the capacity, unless the model takes less than a twentieth of that."));
+    el("p", { class: "soft", style: "margin-top:8px" }, "A bar ends at the peak. Its colours are in proportion to the most bytes that each kind takes at any time. " +
+      "The full width is the capacity, unless the model takes less than a twentieth of it."));
 }
 
 if (plan) {

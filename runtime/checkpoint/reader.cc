@@ -189,7 +189,7 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
     for (const auto& [name, extents] : tensors)
       for (const Extent& extent : extents)
         for (std::size_t block = 0; block < extent.blocks(); ++block) blocks.emplace_back(&extent, block);
-  // Read in the order on the drive.
+  // Blocks are read in their order on the drive.
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
   });

@@ -175,7 +175,7 @@ class Builder {
     Unpack{which, {gathered, begin, d_.bytes_of(which.pool, range.size())}, unpacked_}.add(d_);
   }
 
-  // Updates that the previous step left run before anything of their unit is fetched or used.
+  // Runs the updates that the previous step left, before anything of their unit is fetched or used.
   void update_before(int visit, int unit) {
     if (!d_.plan.cyclic) return;
     d_.when = When::pending;

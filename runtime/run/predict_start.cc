@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// Where a run starts that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
+// The start of a run that resumes from this checkpoint. If patience is used up, the run takes no step, and its plan
 // is the usual one.
 StartPoint after(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash) {
   std::optional<Best> best = manifest.progress.best;

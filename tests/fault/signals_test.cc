@@ -115,7 +115,7 @@ TEST_F(SignalFault, TermAndUsr1FinishTheStepOfASingleRank) {
 }
 
 // Whichever rank is asked, all stop after the same step.
-TEST_F(SignalFault, TermOfOneRankStopsAll) {
+TEST_F(SignalFault, SigtermToOneRankStopsAll) {
   Running running(under_mpirun(3, train({"zero.stage=1"}), script()));
   ASSERT_TRUE(running.wait_until(steps));
   kill(pid(2), SIGTERM);

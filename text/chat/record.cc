@@ -61,7 +61,7 @@ Value stored(const Value& value, std::string_view what) {
   try {
     return exact_json(value.text());
   } catch (const JsonFault& fault) {
-    wrong("expected a list in {}, found a text that is no JSON ({})", what, fault.message);
+    wrong("expected a list in {}, found text that is not JSON ({})", what, fault.message);
   }
 }
 
@@ -129,7 +129,7 @@ Fields function_calls(std::string text, std::size_t turn) {
   try {
     calls = exact_json(text);
   } catch (const JsonFault& fault) {
-    wrong("turn {}: a function_call that is no JSON ({})", turn, fault.message);
+    wrong("turn {}: a function_call that is not JSON ({})", turn, fault.message);
   }
   std::vector<Value> out;
   for (const Value& call : calls.is(Kind::list) ? calls.items() : std::vector{calls}) {

@@ -84,8 +84,7 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
     case Kind::text:
       if (value.text().empty()) wrong_label("the label \"{}\" is empty", field);
       if (value.text().size() > kLongestName)
-        throw RecordFault{fmt::format("the label \"{}\" has {} bytes, and a class has a name of {} at most: is it a "
-                                      "label?",
+        throw RecordFault{fmt::format("the label \"{}\" has {} bytes, but class names have at most {}: is it a label?",
                                       field, value.text().size(), kLongestName),
                           Exit::usage};
       if (of_table && value.text().starts_with('[') && value.text().ends_with(']'))

@@ -235,7 +235,7 @@ Compression compression_of(std::string_view head) {
   if (head.starts_with(kGzip)) return Compression::gzip;
   if (head.starts_with(kXz)) return Compression::xz;
   if (head.starts_with(kZstd)) return Compression::zstd;
-  // A skippable frame, 0x184D2A50 to 5F, can come first in what zstd wrote in parts.
+  // A file that zstd wrote in parts may begin with a skippable frame, 0x184D2A50 to 5F.
   if (head.size() > 3 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == kSkippable) return Compression::zstd;
   // A plain text may begin with "BZh9", but not with what follows.
   if (head.size() >= 6 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9' &&

@@ -70,7 +70,7 @@ std::string zip(std::string_view head, std::string_view name) {
   if (has("ppt/")) return "is a PowerPoint presentation: save its text as plain text";
   if (has("opendocument.spreadsheet")) return workbook("an OpenDocument spreadsheet", name);
   if (has("opendocument")) return "is an OpenDocument file: save it as plain text (pandoc -t plain does)";
-  if (has("epub+zip")) return "is an EPUB: pandoc -t plain makes text of it";
+  if (has("epub+zip")) return "is an EPUB: convert it with pandoc -t plain";
   if (has("data.pkl")) return "is a PyTorch file (torch.save), not text";
   if (has(".npy")) return "contains NumPy arrays (.npz), not text";
   if (std::string out = kind_of_extension(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name);
@@ -89,10 +89,10 @@ struct Signature {
   std::string_view begins;
 };
 constexpr auto kSignatures = std::to_array<Signature>({
-    {"%PDF-"sv, "is a PDF: pdftotext makes text of it"},
+    {"%PDF-"sv, "is a PDF: convert it with pdftotext"},
     {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "is an old Office document (.doc, .xls, .ppt): save it as text or CSV"},
     {"{\\rtf"sv, "is RTF: save it as plain text (pandoc -t plain does)"},
-    {"SQLite format 3\0"sv, "is an SQLite database: sqlite3 -csv -header FILE 'select ...' writes a table of it"},
+    {"SQLite format 3\0"sv, "is an SQLite database: export a table with sqlite3 -csv -header FILE 'select ...'"},
     {"\x93NUMPY"sv, "is a NumPy array (.npy), not text"},
     {"\x89HDF\r\n\x1a\n"sv, "is HDF5: write its records as JSONL or CSV"},
     {"Obj\x01"sv, "is Avro: write its records as JSONL"},
@@ -156,7 +156,7 @@ std::string kind_of_extension(std::string_view extension, std::string_view name)
   if (extension == "ods") return workbook("an OpenDocument spreadsheet", name);
   if (extension == "xls") return workbook("an old Excel workbook", name);
   if (extension == "docx") return std::string(kDocx);
-  if (extension == "pdf") return "is a PDF: pdftotext makes text of it";
+  if (extension == "pdf") return "is a PDF: convert it with pdftotext";
   if (extension == "pkl" || extension == "pickle") return "is a Python pickle: write its records as JSONL";
   if (extension == "safetensors") return "contains model weights (safetensors), not text";
   return {};

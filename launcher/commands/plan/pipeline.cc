@@ -40,7 +40,7 @@ std::string units_text(const runtime::Job& job) {
 
 void require_match(std::span<const runtime::StepPlan* const> plans) {
   if (const auto mismatch = runtime::find_mismatch(plans))
-    invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
+    invariant_failed(__FILE__, __LINE__, "the stages of the pipeline match", *mismatch);
 }
 
 std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages) {

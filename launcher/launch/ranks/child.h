@@ -77,12 +77,12 @@ class Child {
   LineReader out_, errors_;
 };
 
-// A program's output and how it ended. After that many seconds it is killed, and there is no code. meanwhile: called
-// every 20 ms.
+// A program's output and exit code; no code if it was killed.
 struct ProgramResult {
   std::optional<int> code;
   std::string out, errors;
 };
+// Runs a program, and kills it if it takes longer than `seconds`. meanwhile: called every 20 ms.
 ProgramResult run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
 
 // The path of the program of this name in PATH; empty if there is none.

@@ -33,8 +33,8 @@ class LowRankProducts {
     device::Device device = {};
     float dropout = 0;             // dropout of the input of A; target i uses the first site + i
     device::DType output = dtype;  // dtype of the y to which forward() adds
-    // The factor that every shard has whole, if the layer is computed in virtual shards. Its gradient is a sum over
-    // shards, of which backward_parameters() leaves this one's in fp32.
+    // The factor that is not cut, if the layer is computed in virtual shards. Its gradient is a sum over shards;
+    // backward_parameters() leaves this shard's part in fp32.
     enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
     bool input_gradient = true;  // false: backward_input() is not called
   };

@@ -9,8 +9,8 @@ namespace strata::runtime {
 // The path that the recipe of a checkpoint's run had for a key; empty if it had none.
 std::filesystem::path stored_path(const Manifest& manifest, const char* key);
 
-// Where the model is that a manifest names. In older manifests its path may be relative to the folder in which the run
-// was started. `guessed`: it was found by that path in a folder that may be a different one.
+// The place of the model that a manifest names. In older manifests its path may be relative to the folder in which the
+// run was started. `guessed`: it was found by that path in a folder that may be a different one.
 struct ModelPlace {
   std::filesystem::path path;
   bool guessed = false;

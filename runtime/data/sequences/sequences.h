@@ -49,8 +49,8 @@ class Labelling {
   virtual std::uint32_t count(const Piece& piece) const { return most(piece); }
   // The labels that came with the files; null: they are made from tokens.
   virtual LabelColumn* column() { return nullptr; }
-  // Writes the labels of the piece's rows (`own`), reads their tokens, and may change them. `epoch`: how often the
-  // source has been passed over before.
+  // Writes the labels of the piece's rows (`own`), reads their tokens, and may change them. `epoch`: the number
+  // of complete passes over the source before this one.
   virtual void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const = 0;
 };
 

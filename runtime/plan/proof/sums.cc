@@ -123,7 +123,7 @@ class Count {
       gradient.waits = false;
     } else if (leaves(task, use)) {
       const bool same = gradient.of && gradient.of->unit == task.unit && gradient.of->micro_batch == task.micro_batch;
-      if (plan_.has_sums() && gradient.waits && !same)  // parts and stretches of a call write some of it each
+      if (plan_.has_sums() && gradient.waits && !same)  // parts and stretches of a call each write some of it
         return fmt::format("{} overwrites the gradient of {}, which was not added", text_of(task),
                            text_of(*gradient.of));
       gradient = {true, &task};

@@ -125,7 +125,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"trust_remote_code", "", "no counterpart: no code of a model is run"},
     {"attn_implementation flash_attention flash_attn xformers_attention sdp_attention use_flash_attention_2", "",
      "not needed: attention is fused, and its bits are fixed"},
-    {"use_cache", "", "not needed: a training keeps no cache of keys and values"},
+    {"use_cache", "", "not needed: training keeps no cache of keys and values"},
     {"use_liger_kernel liger_kernel liger_rope liger_rms_norm liger_layer_norm liger_glu_activation "
      "liger_cross_entropy liger_fused_linear_cross_entropy lora_mlp_kernel lora_qkv_kernel lora_o_kernel "
      "lora_embedding_kernel",

@@ -53,7 +53,7 @@ TEST(KeptBest, AMeasureIncludesTheValidationDatasContents) {
 }
 
 // Older manifests have neither a hash nor absolute paths.
-TEST(KeptBest, AnOlderMeasureEqualsTheMeasureByNamesOfANewerOne) {
+TEST(KeptBest, AnOlderMeasureEqualsANewerOneByNames) {
   Recipe recipe;
   recipe.data.validation = {"here.bin", "there/*.bin"};
   recipe.checkpoint.keep_best = true;

@@ -72,7 +72,7 @@ TEST(ForwardTask, UsesTheUnitsInputsAndOutputs) {
   expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written their ranges
   expect_pass_use(task, Role::cache, p.cache, Access::update);
   expect_pass_use(task, Role::y, p.y, Access::write);
-  expect_pass_use(task, Role::losses, control.losses, Access::update);  // where it counts what is not finite
+  expect_pass_use(task, Role::losses, control.losses, Access::update);  // it counts losses that are not finite
   EXPECT_EQ(task.cost.flops, static_cast<double>(p.part_range(0).size()));
   EXPECT_EQ(task.cost.attention_flops, 3);
   EXPECT_EQ(task.cost.bytes, 4);

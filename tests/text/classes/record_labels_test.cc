@@ -124,7 +124,7 @@ TEST(RecordLabelsTest, DistinguishesUserErrorsFromBadRecords) {
   const std::string essay(300, 'x');
   EXPECT_EQ(code("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}), Exit::usage);
   EXPECT_THAT(label_fault("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}),
-              HasSubstr("\"y\" has 300 bytes, and a class has a name of 256 at most"));
+              HasSubstr("\"y\" has 300 bytes, but class names have at most 256"));
 }
 
 TEST(RecordLabelsTest, DescribesKindsInWords) {

@@ -48,8 +48,8 @@ struct Sgd {
   }
 };
 
-// A moment in each format; kFirst: the first one, otherwise the second. open() a block of n elements, load() and keep()
-// sixteen at a time, close() it.
+// A moment in each format. kFirst: it is the first moment, otherwise the second. open() begins a block of n elements,
+// load() and keep() take sixteen of them at a time, and close() ends the block.
 template <bool kFirst>
 class Fp32Moment {
  public:
