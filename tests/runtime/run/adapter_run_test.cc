@@ -20,7 +20,6 @@
 namespace strata::runtime {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 struct Case {
@@ -174,44 +173,11 @@ TEST(AdapterPlan, CostsOnlyTrainedTensors) {
 }
 
 TEST(AdapterPlan, RefusesIncompatibleSettings) {
-  const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kSmallLlama) {
-    return complaint_of([&] { job_of(model, more); });
+  const auto refused = [](const std::vector<std::string>& more) {
+    return complaint_of([&] { job_of(kSmallLlama, more); });
   };
-  EXPECT_THAT(refused({R"(adapter.target_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
-  EXPECT_THAT(refused({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
-  EXPECT_THAT(refused({"adapter.target_modules=q_proj"}), HasSubstr(R"(adapter.target_modules = ["q_proj"])"));
-  EXPECT_THAT(refused({"adapter.target_modules=q_proj, v_proj"}), HasSubstr(R"(= ["q_proj", "v_proj"])"));
-  EXPECT_THAT(refused({"adapter.target_modules=all"}), HasSubstr("every linear layer is \"all-linear\""));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}),
-              testing::EndsWith(R"(train all of it (adapter.modules_to_save = ["lm_head"]))"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
-              AllOf(HasSubstr(R"(["wte"], the table that it shares)"), HasSubstr("ensure_weight_tying = true")));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["wte"])"}, kSmallGpt2),
-              HasSubstr(R"(["wte"], with adapter.ensure_weight_tying = true)"));
-  EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
-  EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
-  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),
-              AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("adapter.ensure_weight_tying = true")));
-  EXPECT_THAT(refused({R"(adapter.modules_to_save=["lm_head"])", "adapter.ensure_weight_tying=true"}, kSmallGpt2),
-              HasSubstr("lm_head is tied to transformer.wte, and holds no table of its own: name that one"));
-  EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
   EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
   EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("give names"));
-  EXPECT_THAT(refused({"adapter.target_modules=[]"}), HasSubstr("adapter.target_modules is empty"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["all-linear"])"}), HasSubstr("without brackets"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
-              HasSubstr("no layer 3: its layers are 0 to 2"));
-  EXPECT_THAT(refused({R"(adapter.exclude_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
-  EXPECT_THAT(refused({"adapter.exclude_modules=q_proj"}),
-              AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
-  EXPECT_THAT(refused({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
-  EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
-  EXPECT_THAT(refused({"adapter.exclude_modules=all-linear"}), HasSubstr("only adapter.target_modules has this value"));
-  EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
-  EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));
-  EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 4})", R"(adapter.target_modules=["k_proj"])"}),
-              HasSubstr("has no adapter"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 0})"}), HasSubstr("from 1 to 65536"));
   EXPECT_THAT(refused({"adapter.rank_pattern.q_proj=4"}), HasSubstr(R"(adapter.rank_pattern='{ "q_proj" = 4 }')"));
   EXPECT_THAT(refused({"adapter.path=/nowhere"}), HasSubstr("there is no folder /nowhere"));
@@ -219,8 +185,6 @@ TEST(AdapterPlan, RefusesIncompatibleSettings) {
   EXPECT_THAT(refused({"adapter.path=" + golden + "/llama/model"}), HasSubstr("holds a whole model"));
   EXPECT_THAT(refused({"adapter.path=" + golden + "/llama/tokens.bin"}), HasSubstr("is a file"));
   EXPECT_THAT(refused({"adapter.path=" + golden}), HasSubstr("holds no adapter_config.json"));
-  EXPECT_THAT(refused({"adapter.path=" + golden + "/adapters/gpt2/adapter"}),
-              AllOf(HasSubstr("an adapter of another model"), HasSubstr("q_proj")));
   EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kSmallLlama, {"adapter.rank=4"})); }),
               HasSubstr("needs adapter.kind"));
 }

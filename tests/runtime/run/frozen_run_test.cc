@@ -195,14 +195,6 @@ TEST(FrozenPlan, BackwardEndsWithinABlock) {
   EXPECT_EQ(kept(block), aligned(kAll));
 }
 
-TEST(FrozenPlan, APatternWithoutAMatchNamesTheNearestTensors) {
-  const auto refused = [](const char* freeze) { return freeze_complaint([&] { frozen_job(kSmallLlama, freeze); }); };
-  EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
-  EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
-  EXPECT_THAT(refused(R"("*")"), HasSubstr("nothing would be trained"));
-  EXPECT_THAT(refused(R"(["model.*", ""])"), HasSubstr("training.freeze"));
-}
-
 // A checkpoint stores frozen weights as the run has them, and any stage can resume from it.
 TEST(FrozenResume, ContinuesAsIfItHadNotStopped) {
   const SavedRun saved;

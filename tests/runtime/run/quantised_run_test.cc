@@ -144,39 +144,18 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
   EXPECT_EQ(buffer.bytes, aligned(blocks * 8456));
 }
 
-TEST(QuantisedPlan, NeedsFrozenMatrices) {
-  EXPECT_THAT(quantised_complaint([] { quantised_job({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
-  EXPECT_THAT(quantised_complaint([] {
-                quantised_job({"model.frozen_format=nf4", "training.freeze=*norm*"});
-              }),
-              HasSubstr("none of them is"));
-}
-
-TEST(QuantisedPlan, DoesNotFullyTrainMatricesStoredInFourBits) {
-  const std::vector<std::string> sets = {
-      fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
-      "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
-  const Recipe recipe = load_recipe(std::nullopt, sets);
-  EXPECT_THAT(quantised_complaint([&] { make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)); }),
-              testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
-}
-
-// A full training run reports what it trains, and unquantised files are not quantised silently.
-TEST(QuantisedPlan, ReportsMatricesStoredInFourBits) {
+// Files whose config.json promises 4 bits must hold them.
+TEST(QuantisedPlan, UnquantisedFilesAreNotQuantisedSilently) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden";
-  const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {
-    more.insert(more.end(), {"model.path=" + model.string(), "data.seq_len=16", "training.max_steps=1"});
-    const Recipe recipe = load_recipe(std::nullopt, more);
-    return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
-  };
-  const auto quantised = golden / "nf4/llama/model";
-  EXPECT_THAT(job(quantised, {}).notes, testing::Contains(HasSubstr("18672 of 54000 parameters are trained")));
-  EXPECT_THAT(job(quantised, {"adapter.kind=lora"}).notes, testing::Not(testing::Contains(HasSubstr("4 bits"))));
-
   const tests::ScratchFolder folder;
   std::filesystem::copy(golden / "llama/model/model.safetensors", folder.path() / "model.safetensors");
-  std::filesystem::copy(quantised / "config.json", folder.path() / "config.json");
-  EXPECT_THAT(quantised_complaint([&] { stored_weights(*job(folder.path(), {}).model, folder.path()); }),
+  std::filesystem::copy(golden / "nf4/llama/model/config.json", folder.path() / "config.json");
+  const Recipe recipe = load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + folder.path().string(),
+                                                                           "data.seq_len=16", "training.max_steps=1"});
+  EXPECT_THAT(quantised_complaint([&] {
+                const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
+                stored_weights(*job.model, folder.path());
+              }),
               testing::AllOf(HasSubstr("q_proj.weight is F32"), HasSubstr("quantization_config")));
 }
 

@@ -1,0 +1,156 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/failure.h"
+#include "tests/runtime/same_bits.h"
+#include "tests/runtime/tiny_job.h"
+#include "tests/source_dir.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+// Why a run of this model with these keys is refused.
+std::string complaint_about(std::vector<std::string> model, const std::vector<std::string>& keys) {
+  model.insert(model.end(), keys.begin(), keys.end());
+  const Error error = tests::failure_of([&] { (void)tiny_job(std::move(model), 1); });
+  EXPECT_EQ(error.code(), Exit::usage) << error.what();
+  return error.what();
+}
+
+// The same for a run that trains an adapter.
+std::string adapter_complaint(std::vector<std::string> keys, const std::vector<std::string>& model = kSmallLlama) {
+  keys.emplace_back("adapter.kind=lora");
+  return complaint_about(model, keys);
+}
+
+TEST(Adaptable, TargetsMustBeLinearLayersOfTheModel) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_prj"])"}),
+              AllOf(HasSubstr("is called q_prj; "), HasSubstr("the nearest are q_proj, ")));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["all_layers"])"}),
+              EndsWith(R"(, or "all-linear" for all of them)"));
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=[]"}), HasSubstr("adapter.target_modules is empty"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])"}),
+              EndsWith(R"(train all of it (adapter.modules_to_save = ["lm_head"]))"));
+}
+
+TEST(Adaptable, NearNamesAreListedOnce) {
+  // Every block has each of them.
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_prj"])"}),
+              testing::MatchesRegex(".*the nearest are q_proj, [kvo]_proj, [kvo]_proj"));
+}
+
+// A value that would be right in another form says which.
+TEST(Adaptable, TheFormOfTheTargetsIsNamed) {
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=q_proj"}),
+              HasSubstr(R"(adapter.target_modules = ["q_proj"])"));
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=q_proj, v_proj"}), HasSubstr(R"(= ["q_proj", "v_proj"])"));
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=all"}), HasSubstr("every linear layer is \"all-linear\""));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["all-linear"])"}), HasSubstr("without brackets"));
+}
+
+TEST(Adaptable, ATiedTableIsTrainedUnderBothNames) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
+              AllOf(HasSubstr(R"(["wte"], the table that it shares)"), HasSubstr("ensure_weight_tying = true")));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["wte"])"}, kSmallGpt2),
+              HasSubstr(R"(["wte"], with adapter.ensure_weight_tying = true)"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),
+              AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("adapter.ensure_weight_tying = true")));
+  EXPECT_THAT(
+      adapter_complaint({R"(adapter.modules_to_save=["lm_head"])", "adapter.ensure_weight_tying=true"}, kSmallGpt2),
+      HasSubstr("lm_head is tied to transformer.wte, and holds no table of its own: name that one"));
+}
+
+TEST(Adaptable, OtherNamesMustBeOfModules) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=["q_prj"])"}),
+              AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=q_proj"}),
+              AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
+  EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=".*_prj")"}),
+              HasSubstr("adapter.exclude_modules: no module"));
+  EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=all-linear"}),
+              HasSubstr("only adapter.target_modules has this value"));
+}
+
+TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.rank_pattern={"q_prj" = 4})"}),
+              AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(adapter_complaint({R"(adapter.alpha_pattern={"v_prj" = 4})"}),
+              AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));
+  EXPECT_THAT(adapter_complaint({R"(adapter.rank_pattern={"q_proj" = 4})", R"(adapter.target_modules=["k_proj"])"}),
+              HasSubstr("has no adapter"));
+}
+
+TEST(Adaptable, RanksAndLayersMustFitTheModel) {
+  EXPECT_THAT(adapter_complaint({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
+              HasSubstr("no layer 3: its layers are 0 to 2"));
+}
+
+TEST(Adaptable, SomethingMustBeLeftToTrain) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
+  const std::string other = (tests::source_dir() / "tests/golden/adapters/gpt2/adapter").string();
+  EXPECT_THAT(adapter_complaint({"adapter.path=" + other}),
+              AllOf(HasSubstr("an adapter of another model"), HasSubstr("q_proj")));
+}
+
+TEST(Freezable, APatternWithoutAMatchNamesTheNearestTensors) {
+  const auto refused = [](const std::string& freeze) {
+    return complaint_about(kSmallLlama, {"training.freeze=" + freeze});
+  };
+  EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
+  EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
+  EXPECT_THAT(refused(R"(["model.*", ""])"), HasSubstr("training.freeze"));
+}
+
+TEST(Freezable, SomethingMustBeLeftToTrain) {
+  EXPECT_THAT(complaint_about(kSmallLlama, {R"(training.freeze="*")"}), HasSubstr("nothing would be trained"));
+}
+
+// A table that two units share may be frozen under its second name.
+TEST(Freezable, ASharedTensorHasTwoNames) {
+  std::vector<std::string> sets = kSmallGpt2;
+  sets.emplace_back(R"(training.freeze="lm_head.weight")");
+  const Job job = tiny_job(std::move(sets), 1);
+  EXPECT_LT(job.model->trained_parameters(), job.model->parameters());
+}
+
+TEST(Quantised, FrozenFormatNeedsFrozenMatrices) {
+  EXPECT_THAT(complaint_about({"model.preset=tiny-llama"}, {"model.frozen_format=nf4"}),
+              HasSubstr("nothing is frozen"));
+  EXPECT_THAT(complaint_about({"model.preset=tiny-llama"}, {"model.frozen_format=nf4", "training.freeze=*norm*"}),
+              HasSubstr("none of them is"));
+}
+
+TEST(Quantised, MatricesStoredInFourBitsAreNotFullyTrained) {
+  const std::string model = (tests::source_dir() / "tests/golden/nf4/llama/model").string();
+  const std::vector<std::string> sets = {"model.path=" + model, "data.seq_len=16", "training.max_steps=1"};
+  const auto job = [&](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), sets.begin(), sets.end());
+    const Recipe recipe = load_recipe({}, keys);
+    return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
+  };
+  EXPECT_FAILURE(job({"adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"}), Exit::usage,
+                 AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
+  // A full training run reports what it trains.
+  EXPECT_THAT(job({}).notes, Contains(HasSubstr("18672 of 54000 parameters are trained")));
+  EXPECT_THAT(job({"adapter.kind=lora"}).notes, Not(Contains(HasSubstr("4 bits"))));
+}
+
+}  // namespace
+}  // namespace strata::runtime
