@@ -47,9 +47,9 @@ struct PlannedStep {
   std::optional<double> step_ms, tokens_per_s;
 };
 PlannedStep plan_step(const PlanSetup& setup);
-// The stage of a rank; if none is given, the one with the largest peak on the device.
+// The stage of a rank; without a rank, the stage with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
-// The rank whose memory is shown: the one that is asked for, otherwise the first of the job's stage.
+// The rank whose memory is shown: the rank asked for, otherwise the first rank of the job's stage.
 int rank_shown(const runtime::Job& job, std::optional<int> asked);
 // "rank 2's (stage 1)", or "a rank's" if all need the same and none is asked for.
 std::string whose_text(const runtime::Job& job, std::optional<int> asked);

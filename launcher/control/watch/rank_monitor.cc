@@ -74,8 +74,7 @@ void end_run(AbortToken& token, const std::string& text, bool prints) {
     is_armed = false;
   }
   if (prints) print_failure(text, Exit::failed);
-  // Rank -1: the fault is not that of a rank that could print it. `self_reported` prevents a second print of the
-  // sentence.
+  // Rank -1: the fault lies with no rank that could print it. `self_reported` prevents a second print of the sentence.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }
