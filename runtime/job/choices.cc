@@ -56,8 +56,8 @@ constexpr std::size_t kShortStep = 2048;
 // Splits that are tried before the search gives up: most models fit at once or not at all.
 constexpr int kMaxSplits = 64;
 
-// Splits that are simulated: as many as this many calls of units make, and at most so many. The least that one must
-// gain: the simulator hardly resolves less.
+// The most calls of units in all simulated splits together, and the most simulated splits. A new split must gain at
+// least kLeastGain: the simulator hardly resolves less.
 constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 

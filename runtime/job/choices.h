@@ -33,9 +33,9 @@ class StageTimes {
 // Plans a stage of a split and says whether it fits.
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
 
-// parallel.split = "auto": of the splits of a model into pipeline stages that fit, the one whose slowest stage is the
-// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none fits, returns the
-// fastest split, so that the refusal of its largest stage shows the memory needed.
+// parallel.split = "auto": chooses, among the splits of a model into pipeline stages that fit, the split with the
+// fastest slowest stage. Plans a split only if it is the fastest that is not yet known to be too large. If none fits,
+// returns the fastest split, so that the refusal of its largest stage shows the memory needed.
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits);
 

@@ -22,7 +22,7 @@ class Updates {
   // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
   // after their update. To be called before the updates: all stages take these messages in the order of holders.
   void receive_copies();
-  // The last unit of this stage of which another stage has a copy; -1: none.
+  // The last unit of this stage that another stage has a copy of; -1: none.
   int last_copied() const;
 
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).

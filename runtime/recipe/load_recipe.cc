@@ -79,7 +79,7 @@ class Loader {
     std::string lines;
     for (const Assignment& assignment : std::span(file).first(std::min(file.size(), kMost))) {
       std::string line = unknown(assignment).text;
-      std::erase(line, '\n');  // of a key in quotes
+      std::erase(line, '\n');  // a key in quotes may contain one
       lines += (lines.empty() ? "  " : "\n  ") + line;
     }
     if (file.size() > kMost) lines += fmt::format("\n  and {} more", file.size() - kMost);
@@ -216,7 +216,7 @@ class Loader {
       recipe_.notes.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
   }
 
-  // Not an error: a recipe may contain keys of several optimizers, of which --set selects one.
+  // Not an error: a recipe may contain keys of several optimizers, and --set chooses among them.
   void note(const char* key, bool used, std::string_view why) {
     if (given(key) && !used)
       recipe_.notes.push_back(fmt::format("{} = {} has no effect: {}", key, given_.at(key).shown, why));

@@ -107,8 +107,8 @@ class PackedSequences final : public Sequences {
   const PackingFigures* packing() const override { return &figures_; }
 
  private:
-  // Per piece: its first token among those of all files, and its rows. Per sequence: where its pieces begin, and how
-  // many of its labels count.
+  // Per piece: the number of its first token, counted over all files, and its rows. Per sequence: where its pieces
+  // begin, and how many of its labels count.
   struct Index {
     explicit Index(std::pmr::memory_resource* memory)
         : begin(memory), first_piece(memory), rows(memory), labels(memory) {}

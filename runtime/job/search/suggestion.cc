@@ -72,8 +72,9 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 // The search for changes that fit.
 class Search {
  public:
-  // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
-  // `planned`: the number of tasks that earlier searches have planned; together they plan at most kMaxPlannedTasks.
+  // `refused`: the workload's job, or a job with the same model and ranks. `bf16`: the precision may be changed as
+  // well. `planned`: the number of tasks that earlier searches have planned; together they plan at most
+  // kMaxPlannedTasks.
   Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
          std::size_t& planned)
       : workload_(workload),

@@ -59,10 +59,10 @@ struct Mesh {
   int rank_of(int data_rank, int tensor_rank, int stage) const {
     return (stage * data() + data_rank) * tensor + tensor_rank;
   }
-  // The ranks that differ from `rank` in no coordinate but that of the axis, in its order.
+  // The ranks that differ from `rank` only in the coordinate of the axis, in its order.
   comm::Group along(Axis axis, int rank) const;
-  // Ranks of the block of `within` consecutive data ranks that `rank` is in (a group, or all of them): those whose
-  // shards lie in the same one of `pieces` pieces as its own (1: all of them), in the order of their shards.
+  // Returns ranks of the block of `within` consecutive data ranks that contains `rank` (a group, or all data ranks):
+  // the ranks whose shards lie in the same piece of `pieces` as its own (1: all ranks), in the order of their shards.
   comm::Group group(int rank, int within, int pieces) const;
   // The global index of the rank's micro-batch g in a step that begins with micro-batch `first`. It fixes the order in
   // which gradients are added and the data that a rank reads, so it does not depend on how state is sharded.
