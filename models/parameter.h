@@ -81,8 +81,8 @@ struct Parameter {
   Init init;
   bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
   bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
-  // If the tensor is cut into virtual shards, `offset` is that of the first piece here, and `shape` is still the whole
-  // tensor's.
+  // If the tensor is cut into virtual shards, `offset` is the offset of the first piece here, and `shape` is still the
+  // whole tensor's.
   Slice slice = {};
   // The places of the pieces of shards first_shard, first_shard + 1, ...; empty: the tensor is whole.
   std::vector<std::size_t> offsets = {};

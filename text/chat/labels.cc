@@ -222,7 +222,7 @@ class Turns {
   std::map<std::pair<std::size_t, std::size_t>, std::optional<std::string>> changed_;
 };
 
-// In order, without empty ones; adjoining ones are joined.
+// Sorts the spans, drops empty ones, and joins adjoining ones.
 std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
   std::sort(spans.begin(), spans.end(), [](const TextSpan& a, const TextSpan& b) { return a.begin < b.begin; });
   std::vector<TextSpan> out;
@@ -236,7 +236,7 @@ std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
   return out;
 }
 
-// Whether the last turn is an answer with whose text the rendering ends.
+// Whether the last turn is an answer, and the rendering ends with its text.
 bool ends_openly(const Conversation& conversation, std::string_view rendered) {
   const jinja::Value* content =
       conversation.answers.back() ? conversation.messages.items().back().find("content") : nullptr;

@@ -36,8 +36,8 @@ class HeadNorms {
   // queries and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                device::View to, const ActivationViews& saved) const;
-  // d_rows: on entry the gradients of the normed queries and keys, on exit those of the unnormed ones. In one shard,
-  // writes the gains' gradients; in several, keeps them for sum_gains().
+  // d_rows: on entry the gradients of the normed queries and keys, on exit the gradients of the unnormed ones. In one
+  // shard, writes the gains' gradients; in several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                 device::ConstView saved, device::View d_rows, const GradientRange& gradients, device::View workspace,
                 device::View scratch) const;
@@ -101,7 +101,7 @@ class SharedKeys {
   // what the ranks left.
   void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
   void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
-  // The same of the gradients, whose sums go to the rows of the shards that own them.
+  // The same for the gradients, whose sums go to the rows of the shards that own them.
   void leave_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
   void take_gradients(device::Lane&, device::ConstView total, device::View d_heads) const;
 
