@@ -49,8 +49,8 @@ class Agents {
     std::string host, why;
   };
   std::vector<Lost> lost() const;
-  // Sends every node a heartbeat request and waits until all have answered or the time is up. Returns those that did
-  // not.
+  // Sends every node a heartbeat request and waits until all have answered or the time is up. Returns the nodes that
+  // did not.
   std::vector<std::string> silent(double seconds);
 
   // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is up: those

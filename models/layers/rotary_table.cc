@@ -31,7 +31,7 @@ double yarn_magnitude(double scale, double m) {
   return scale <= 1 ? 1 : 0.1 * m * std::log(scale) + 1;
 }
 
-// The keys of rotary positions: those with the prefix `over`, and for missing ones those with `under`.
+// The keys of rotary positions with the prefix `over`; a key that is missing is read with the prefix `under`.
 struct Group {
   const Config& config;
   std::string over, under = {};

@@ -142,7 +142,7 @@ class Loader {
       return {"", fmt::format("{} is a section of keys and takes no value{}", named,
                               other ? "; for other tools' key of that name, " + text_of(*other) : "")};
     const RecipeKey* const same = key_in_any_section(assignment.key.substr(assignment.key.rfind('.') + 1));
-    // Another program's section says less than a key with the name of one of ours.
+    // A key with the same name as a key of Strata says more than another program's section.
     if (other && !(same && is_by_section(*other, assignment.key)))
       return {"unknown key ", fmt::format("{}: {}", named, text_of(*other))};
     const RecipeKey* similar = same ? same : similar_key(assignment.key);

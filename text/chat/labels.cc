@@ -49,7 +49,7 @@ class Turns {
   Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
       : made_(made), conversation_(conversation), whole_(whole) {}
 
-  // Renders the turns before it, and those up to and including it. Asked for turns in order.
+  // Renders the turns before it, and the turns up to and including it. Asked for turns in order.
   TextSpan by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
     std::erase_if(prefixes_, [&](const auto& known) { return known.first.first < turn; });

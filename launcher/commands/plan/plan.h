@@ -147,7 +147,7 @@ struct MaxBatch {
 // Throws what largest_micro_batch() and forecast() throw.
 MaxBatch find_max_batch(const PlanSetup& setup);
 
-// Lines for people: the largest size, what the next one would need, and which is fastest and why.
+// Lines for people: the largest size, what the next larger size would need, and which size is fastest and why.
 std::string max_batch_text(const MaxBatch& found);
 // {"size":8,"too_large":{...},"fastest":4,"speeds":[...]}; size is null if nothing fits.
 std::string max_batch_json(const MaxBatch& found);

@@ -158,7 +158,7 @@ class BlockAttention {
   std::size_t rows_size() const { return tokens_ * shards_.count * attention_.shape().q_stride; }
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
-  // The rows that the product writes, and those that the projection reads.
+  // The rows that the product writes, and the rows that the projection reads.
   device::View rows(const ActivationViews& saved) const { return (norms_ ? raw_ : rows_).of(saved); }
   template <typename Saved>
   auto mixed(const Saved& saved) const {

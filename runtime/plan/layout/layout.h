@@ -1,8 +1,8 @@
 #pragma once
-// runtime/plan/layout/ determines which rank holds what, before there is a plan: the units of each stage and those that
-// run again in backward (stages.h), the elements of a unit that a rank owns (mesh.h, box.h), the state that lives from
-// step to step and its tier (placement.h, the only file that uses ZeRO stages). A Layout (here) has this for all units
-// and ranks.
+// runtime/plan/layout/ determines which rank holds what, before there is a plan: the units of each stage and the units
+// that run again in backward (stages.h), the elements of a unit that a rank owns (mesh.h, box.h), the state that lives
+// from step to step and its tier (placement.h, the only file that uses ZeRO stages). A Layout (here) has this for all
+// units and ranks.
 
 #include <cstddef>
 #include <optional>

@@ -50,7 +50,7 @@ struct Mesh {
   // How many data ranks of one tensor coordinate and stage a node has; 0: nodes have different numbers of them.
   int data_per_node() const;
   Coordinates at(int rank) const;
-  // The mesh of one of the stages alone: what it is if the pipeline has a single stage.
+  // The mesh of a single stage: the same as in a pipeline with one stage.
   Mesh in_one_stage() const {
     const int node_ranks = data_per_node() * tensor;
     return {data() * tensor, groups, node_ranks, tensor, 1};

@@ -68,7 +68,7 @@ double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceT
 // twice as long as forward and messages take no time.
 double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
 
-// The parts of segments that lie in one of the ranges, each segment in one.
+// Cuts segments at the stage's ranges: returns the parts inside of them, each within one range.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
 
 // A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of its boundaries.

@@ -74,7 +74,7 @@ class Trace {
     std::vector<Span> spans;
   };
   std::vector<Before> before_;  // per rank: the previous step; empty unless crosses_
-  bool crosses_ = false;        // some task waits for one of the previous step
+  bool crosses_ = false;        // some task waits for a task of the previous step
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;
 };
