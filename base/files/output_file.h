@@ -23,7 +23,7 @@ bool create_new_folder(const std::filesystem::path& path);
 // An unguessable name next to `path`, for a file that is renamed to `path` when it is complete.
 std::filesystem::path name_next_to(const std::filesystem::path& path);
 
-// Whether a path names something with which the process was started, of any kind: /dev/stdin, stdout and stderr,
+// Whether a path names something that the process was started with, of any kind: /dev/stdin, stdout and stderr,
 // /dev/fd/N and /proc/self/fd/N, the terminal, /dev/null. Links in these paths belong to the system.
 bool is_handed_over(const std::filesystem::path& path);
 

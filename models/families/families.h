@@ -28,7 +28,7 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 // The most tokens in a micro-batch.
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 
-// Functions with which families read a config. All throw Error{usage} naming the key if the value is not supported. A
+// Functions that families use to read a config. All throw Error{usage} naming the key if the value is not supported. A
 // size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std::size_t{1} << 12,
                              kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;

@@ -63,8 +63,9 @@ std::vector<UnitRange> choose_split(
 //
 // The order with less memory (device and host together) wins, unless the other gains at least half as much speed as it
 // adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are equal, the order that moves fewer
-// bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
-// device memory than the other must also stay within device_limit() bytes, which is called only in that case.
+// bytes wins. If only one order fits, it is taken; if neither does, the order with less memory is taken. An order that
+// needs more device memory than the other must also stay within device_limit() bytes, which is called only in that
+// case.
 struct OrderedPlan {
   const StepPlan& plan;
   bool fits;

@@ -70,8 +70,8 @@ class KeptInputs {
 };
 
 // The share of a call's products in stretch `i`. Products are divided evenly among the stretches that have some
-// (Seam::has_products). If ranks divide the rows, these are the ones that end in a sum; the last stretch has none. If
-// backward ends within a unit before any such seam, the first stretch that has its rows has all products.
+// (Seam::has_products). If ranks divide the rows, these are the stretches that end in a sum; the last stretch has none.
+// If backward ends within a unit before any such seam, the first stretch that has its rows has all products.
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i);
 
 // Adds the buffer in which a call of the unit leaves its partial sums, piece or rows at a seam.

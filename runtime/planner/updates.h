@@ -42,7 +42,8 @@ class Updates {
     std::vector<Slice> stored, state;  // master and moments
   };
 
-  // The unit that is updated first. No work of the step precedes it with which the fetch of its state could overlap.
+  // The unit that is updated first. No work of the step precedes it, so the fetch of its state has nothing to overlap
+  // with.
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;

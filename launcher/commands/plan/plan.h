@@ -72,7 +72,7 @@ struct Prediction {
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
   std::string pieces;            // pieces_to_try()
-  int measured_ranks;            // ranks with which the machine file was measured
+  int measured_ranks;            // ranks when the machine file was measured
   bool measured;                 // false: computed from data sheets
   std::optional<double> spread;  // between the measurements
   std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not

@@ -55,9 +55,9 @@ std::uint64_t moved_mib() {
   return bytes >> 20;
 }
 
-// Ends this rank for a reason that the control plane found. Sets the run's abort token, with which every wait of the
-// program ends. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token),
-// ends it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
+// Ends this rank for a reason that the control plane found. Sets the run's abort token, which ends every wait of the
+// program. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token), ends
+// it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     enter_background("strata-end");

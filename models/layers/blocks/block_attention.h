@@ -52,7 +52,7 @@ class HeadNorms {
   void write_gains(device::Lane&, device::ConstView sums, const GradientRange& gradients) const;
 
  private:
-  // Shard `v` of a stack of as many as the rank has.
+  // Shard `v` of a stack of all the rank's shards.
   template <typename AnyView>
   AnyView shard(AnyView stack, std::size_t v) const {
     const std::size_t size = stack.size / spec_.shards.count;

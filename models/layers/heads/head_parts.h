@@ -114,7 +114,7 @@ class HeadInput {
 // model.
 std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind);
 
-// The stride between rows of a tile's logits, in elements. It avoids powers of two, with which all rows would share a
+// The stride between rows of a tile's logits, in elements. It avoids powers of two, because all rows would then share a
 // few cache sets.
 inline std::size_t logit_stride(std::size_t columns) {
   return (columns + 15) / 16 * 16 + 16;

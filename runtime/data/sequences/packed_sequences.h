@@ -32,7 +32,7 @@ class NumberSet {
 
 // Packs items into bins of one size. Part of the numerics contract: which items share a bin must never change.
 //
-// Best fit, decreasing (Johnson 1974): the longest item comes first, and of equal ones the one given first. It goes
+// Best fit, decreasing (Johnson 1974): the longest item comes first, and equal ones come in the given order. Each goes
 // into the bin with the least sufficient space, and of equal ones into the bin that changed last. This leaves almost no
 // space unused, but fills each bin with items of similar length from neighbouring places in the file: a training step
 // of a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest

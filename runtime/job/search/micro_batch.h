@@ -14,7 +14,7 @@ struct PlannedBatch {
   Memory memory;
 };
 
-// The largest micro-batch with which a step of the recipe fits, found by planning, and the next larger allowed size,
+// The largest micro-batch for which a step of the recipe fits, found by planning, and the next larger allowed size,
 // which does not fit; with the memory of the pipeline stage that needs most. `fits` is empty if one sequence is too
 // much, `too_large` if no larger size is allowed.
 struct LargestBatch {

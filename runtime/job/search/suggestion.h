@@ -11,7 +11,7 @@
 
 namespace strata::runtime {
 
-// Changes of the recipe with which its plan fits, and the memory that the plan then needs.
+// Changes of the recipe that make its plan fit, and the memory that the plan then needs.
 struct Suggestion {
   std::vector<std::pair<std::string, std::string>> changes;  // key, value
   Memory memory;

@@ -1,6 +1,6 @@
 #pragma once
 // runtime/plan/proof/ proves plans independently of how they were made: that one rank's plan is correct, and that the
-// plans of a pipeline's stages fit together. cells.h cuts memory for the former.
+// plans of a pipeline's stages fit together. cells.h cuts memory for the first proof.
 
 #include <array>
 #include <optional>
