@@ -139,7 +139,7 @@ class World {
   device::Arena allocate(std::size_t bytes, device::Device device = {}) {
     return device.kind == device::Kind::cpu ? allocate_host(bytes) : allocate_device(bytes, device);
   }
-  // Collective: a communicator over all ranks, or over those of a group, whose work runs in `lane`.
+  // Collective: a communicator over all ranks, or over a group's ranks, whose work runs in `lane`.
   std::unique_ptr<Communicator> open(device::Lane& lane) { return open(lane, all_ranks(rank(), size())); }
   virtual std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) = 0;
 

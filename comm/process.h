@@ -24,7 +24,7 @@ struct Process {
   std::string death_message() const;
 };
 
-// A claim that one process of this node can hold: the first that takes it. It is the name of an abstract socket
+// A claim that only one process of this node can hold: the first to take it. It is the name of an abstract socket
 // (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. It ends with its
 // holder.
 class NodeClaim {

@@ -17,16 +17,16 @@ struct FileFingerprint {
 };
 
 // How much of a long range of bytes a fingerprint covers. Up to `whole` bytes: all of them. Beyond that: `blocks`
-// blocks of `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than one of
-// `whole` bytes.
+// blocks of `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a file
+// of `whole` bytes.
 struct Coverage {
   std::size_t whole, blocks, block_bytes;
 };
 // For files: 4 MiB of a file that is too long to be read completely at the start (docs/architecture.md, "The same
 // files").
 inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 10};
-// For the tensors of a model with this many bytes. Up to 1 GiB: all bytes. Beyond that: 16 KiB of each tensor, because
-// there are hundreds.
+// What a fingerprint covers of the tensors of a model with this many bytes. Up to 1 GiB: all bytes. Beyond that: 16 KiB
+// of each tensor, because there are hundreds.
 Coverage of_tensors(std::size_t all_bytes);
 
 // Starts reading the mapped bytes that a fingerprint covers.

@@ -197,7 +197,7 @@ std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool release
 // Ends with the cause that the group has agreed on: the first one reported.
 void SharedMemory::fail_with(const Failure& failure) const {
   if (control_.report_failure(failure) && !failure.self_reported && print_loss_) print_loss_(failure);
-  // Not agreed: the first reporter died while it wrote its cause.
+  // If the group has agreed on none, the first reporter died while it wrote its cause.
   token_.set(control_.failed() ? control_.failure() : failure);
 }
 

@@ -111,8 +111,8 @@ class SharedMemory {
   Place locate(const std::byte* data, std::size_t bytes) const;
   const std::byte* reach(int rank, Place place) const { return arenas_[place.arena].bases[index(rank)] + place.offset; }
   // Called after `bytes` were read there. Removes another process's pages from this rank's resident set, which would
-  // otherwise grow to those of all ranks. Small pieces stay: finding their pages again would take longer than reading
-  // them.
+  // otherwise grow to the pages of all ranks. Small pieces stay: finding their pages again would take longer than
+  // reading them.
   void release_pages(int rank, const std::byte* data, std::size_t bytes) const;
 
   // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the

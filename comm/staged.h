@@ -14,7 +14,7 @@ inline constexpr std::size_t kStagedBytes = std::size_t{16} << 20;
 // piece through staging memory of the host, for example between ranks that share a GPU: the lane copies, and the host
 // calls no driver (see Event::Twin). Sizes must then be even, which they are for everything that GPU lanes send.
 // Collective: the world allocates the staging. Destroy the communicator after a synchronize() of the lane, or after the
-// lane. `group`: that of `collectives`.
+// lane. `group`: the group of `collectives`.
 std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane, const Group& group,
                                                std::unique_ptr<Collectives> collectives);
 

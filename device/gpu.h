@@ -31,7 +31,7 @@ struct GpuLibrary {
 struct Gpus {
   bool built = false;   // built with CUDA
   std::string driver;   // the newest CUDA version that the driver supports: "13.0"; empty without a driver
-  std::string runtime;  // the CUDA version with which this program was built
+  std::string runtime;  // the CUDA version that this program was built with
   std::string problem;  // why there is no GPU and what to do; empty if there is one
   std::vector<Gpu> gpus;
   std::vector<GpuLibrary> libraries;  // looked up only if there are GPUs

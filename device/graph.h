@@ -7,8 +7,8 @@
 namespace strata::device {
 
 // Work of several lanes of a device, recorded once and then queued any number of times in one call: a CUDA graph.
-// Addresses and arguments are those of the recording; values that change between launches must be read from memory. The
-// lanes, and everything that the work refers to, must outlive it. Destroy it when none of its launches is running.
+// Addresses and arguments stay as recorded; values that change between launches must be read from memory. The lanes,
+// and everything that the work refers to, must outlive it. Destroy it when none of its launches is running.
 class Graph {
  public:
   // Whether lanes of the device can be recorded; host lanes cannot.

@@ -17,10 +17,10 @@ namespace strata::device {
 
 class Lane;
 
-// A point in a lane's work for which other lanes can wait. The one host thread that issues work records it and waits
-// for it. It may be recorded again every step, but in another lane only after the previous record was reached. A wait
-// refers to the newest record issued before it; without one, it ends at once. The event must outlive the work that
-// refers to it.
+// A point in a lane's work for which other lanes can wait. The host thread that issues work (there is only one) records
+// it and waits for it. It may be recorded again every step, but in another lane only after the previous record was
+// reached. A wait refers to the newest record issued before it; without one, it ends at once. The event must outlive
+// the work that refers to it.
 class Event {
  public:
   // For lanes of `device` and of the host. A record in the device's lanes costs more if the host waits for it, and
@@ -31,7 +31,7 @@ class Event {
   Event& operator=(Event&&) noexcept;
 
   // For an event that host lanes record: whether its newest record has been reached, so that a wait would end at once.
-  // True if there is none.
+  // True if it has no record.
   bool passed() const;
   // For the same kind of event: blocks the issuing thread until it has been reached. Throws Aborted when the run's
   // token is set.

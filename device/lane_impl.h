@@ -42,7 +42,7 @@ struct Event::State {
   std::unique_ptr<Twin> twin;
 };
 
-// The implementation of a lane on one kind of device. The one issuing host thread calls it.
+// The implementation of a lane on one kind of device. Only the issuing host thread calls it.
 class Lane::Impl {
  public:
   Impl(std::string lane_name, Device lane_device, int lane_rank, AbortToken& token, const Operations& table)

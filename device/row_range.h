@@ -4,7 +4,7 @@
 
 namespace strata::device {
 
-// The document of a batch's row: its first row and the one after its last, counted from the start of the row's
+// The document of a batch's row: its first row and the row after its last, counted from the start of the row's
 // sequence. All rows of a document have the same range. {0, 0}: the row belongs to no document.
 struct RowRange {
   std::uint32_t first = 0, end = 0;
@@ -19,7 +19,7 @@ static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 //   for (TileIterator at(documents, seq, begin, size); at.next();) ... at.document, at.row
 class TileIterator {
  public:
-  // documents: those of the sequence's `seq` rows. from: a row of the window that no earlier tile reaches.
+  // documents: of the sequence's `seq` rows. from: a row of the window that no earlier tile reaches.
   constexpr TileIterator(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size,
                          std::size_t from)
       : documents_(documents), size_(size), next_(from), end_(begin + size < seq ? begin + size : seq) {}

@@ -25,7 +25,8 @@ runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machi
                                     int ranks_per_node);
 
 // Predicts a step with that many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
-// measured. `stages`: all pipeline stages, if there are several; the job is one of them, whose path it is.
+// measured. `stages`: all pipeline stages, if there are several; the job plans one of them, and the path is that
+// stage's.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
                   std::span<const runtime::SimulatedStage> stages = {});
 

@@ -34,8 +34,8 @@ void refuse_empty_names(CLI::App& app) {
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
-// Whether this is one of several programs of an mpirun and not rank 0: a command that needs only one process runs on
-// rank 0 alone. Variables left over from another run do not make this process a rank.
+// Whether mpirun started several programs and this is not rank 0: a command that needs only one process runs on rank 0
+// alone. Variables left over from another run do not make this process a rank.
 bool is_another_rank() {
   if (!strata::launcher::left_over_rank().empty()) return false;
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})

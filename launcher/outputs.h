@@ -30,7 +30,7 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
 void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const runtime::Recipe& recipe);
 
 // The files that a run of this recipe reads, and its report files. Inputs include the model's files in model.path and
-// those of checkpoints in checkpoint.dir; patterns of data.* that match nothing are left to the code that opens them.
+// the checkpoints' files in checkpoint.dir; patterns of data.* that match nothing are left to the code that opens them.
 // report_folders: report.dir, report.tensorboard and a socket of control.listen, in which no existing file is
 // overwritten.
 std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<std::filesystem::path>& file);

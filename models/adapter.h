@@ -35,7 +35,7 @@ struct Adapter {
   ModuleNames target_modules = {{}, std::string(kAllLinear)}, exclude_modules = {};
   std::vector<std::string> modules_to_save = {};       // fully trained modules, by the ends of their names
   std::vector<std::int64_t> layers_to_transform = {};  // only with a list of targets; empty: all
-  // modules_to_save may name an embedding that the output layer shares: the one table is trained.
+  // If true, modules_to_save may name an embedding that the output layer shares: the shared table is trained.
   bool ensure_weight_tying = false;
   bool rslora = false;  // s = alpha / sqrt(rank) instead of alpha / rank
   double dropout = 0;   // dropout of the input of A

@@ -42,7 +42,7 @@ struct RunShape {
   std::shared_ptr<const Adapter> adapter = {};
   // The format of the frozen matrices of blocks' linear layers; nullopt: the compute dtype.
   std::optional<device::StorageFormat> quantise = {};
-  // For a model whose files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
+  // If the model's files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
   // The virtual shards that blocks are computed in (models/layers/linear/split_linear.h). Their number, a power of two,
   // is part of the numerics; which of them this rank computes is not.
@@ -53,7 +53,7 @@ struct RunShape {
 
   std::size_t tokens() const { return batch * seq; }
   bool divides_rows() const { return sequence && shards.count < shards.of; }
-  // The blocks in which norms sum their gradients (models/layers/norm_part.h): all, or those of this rank's rows.
+  // The blocks in which norms sum their gradients (models/layers/norm_part.h): all, or the blocks of this rank's rows.
   ShardRange row_blocks() const { return divides_rows() ? shards : ShardRange{0, shards.of, shards.of}; }
   // The rows of this rank: all, or its part of them.
   ElementRange own_rows() const {
@@ -84,10 +84,10 @@ struct BatchRows {
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};    // those of the whole micro-batch; empty: all rows
+  std::span<std::uint32_t> loss_rows = {};    // of the whole micro-batch; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
-  std::span<std::uint32_t> class_sets = {};   // those of the whole micro-batch, equally many words per row; empty: none
+  std::span<std::uint32_t> class_sets = {};   // of the whole micro-batch, equally many words per row; empty: none
 
   // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {

@@ -31,8 +31,8 @@
 
 namespace strata::models {
 
-// A unit's keys and values of positions [0, first). A call appends those of its rows. A call with one row runs on that
-// row only: x, y and the workspace's use shrink to it.
+// A unit's keys and values of positions [0, first). A call appends its rows' keys and values. A call with one row runs
+// on that row only: x, y and the workspace's use shrink to it.
 struct KeyValueCache {
   device::View values;
   std::size_t first = 0, rows = 0;
@@ -124,7 +124,7 @@ enum class Pass : std::uint8_t { forward, backward };
 // A boundary within a call, at which ranks add what their virtual shards have computed
 // (models/layers/blocks/split_block.h), or put it together.
 struct Seam {
-  // Those of the sum: [tokens, hidden] and whatever else crosses; of a rank's piece if it gathers.
+  // Elements of the sum: [tokens, hidden] and whatever else crosses; if the seam gathers, of a rank's piece.
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
@@ -152,7 +152,7 @@ class Unit {
   std::size_t size(PoolKind pool = PoolKind::trained) const { return sizes_[static_cast<std::size_t>(pool)]; }
   bool trains() const { return size() > 0; }
   // The elements of the trained pool that come before this rank's virtual shards and belong to shards of other ranks.
-  // With them, a cut tensor's offset is the one that it has on a rank with all shards.
+  // Adding them gives the offset that a cut tensor has on a rank with all shards.
   std::size_t before_shards() const { return before_shards_; }
   const Ports& ports() const { return ports_; }
   // The tensor of another unit that it uses, if any; at most one.
@@ -167,7 +167,7 @@ class Unit {
   // The cost of a pass of one micro-batch over these parts. Work that belongs to no part's parameters is divided
   // evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
-  // The FLOPs of a pass of one micro-batch over the complete unit, of which this rank may compute some virtual shards.
+  // The FLOPs of a pass of one micro-batch over the complete unit, even if this rank computes only some virtual shards.
   virtual Work whole_work(Pass pass) const;
   // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
@@ -210,13 +210,13 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Call before adding parameters: those whose names match are frozen or, with an adapter, all that it does not train
-  // fully.
+  // Call before adding parameters: freezes the parameters whose names match or, with an adapter, all that it does not
+  // train fully.
   void freeze(std::vector<std::string> patterns, std::shared_ptr<const Adapter> adapter = {}) {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
   }
-  // Call before adding parameters: frozen matrices of linear layers are quantised, except for those of
+  // Call before adding parameters: quantises the frozen matrices of linear layers, except in the modules of
   // RunShape::not_quantised.
   void quantise_matrices(std::shared_ptr<const std::vector<std::string>> but) {
     quantises_ = true;
@@ -228,9 +228,9 @@ class Unit {
   // Adds a tensor that is cut into virtual shards; place_shards() gives its pieces their places. Returns its index.
   std::size_t add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
                                 Init init, bool fp32_moments = false);
-  // Places the pieces of all tensors added by add_cut_parameter() after the whole tensors: those of the first of these
-  // shards, in the order in which the tensors were added, then those of the next, ... Each shard begins at a multiple
-  // of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
+  // Places the pieces of all tensors added by add_cut_parameter() after the whole tensors: the pieces of the first of
+  // these shards, in the order in which the tensors were added, then the next shard's, and so on. Each shard begins at
+  // a multiple of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
   void place_shards(const ShardRange& shards);
   // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes), and
   // returns each layer's adapter (rank 0: none). Names are without ".weight". In several virtual shards, which cut the
@@ -246,7 +246,7 @@ class Unit {
   std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards = 1,
                                     bool cuts_outputs = true);
   // Dropout of the input of linear layer `layer`'s adapter; the following layers use the following sites. These sites
-  // are above those of the blocks' own dropout.
+  // are above the sites of the blocks' own dropout.
   device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;
   // Ends a part: the parameters added since the end of the previous one.
   void end_part();
@@ -284,7 +284,7 @@ enum class LossStep : std::uint8_t { norm, statistics, gradients, finish };
 // table may also offer the same arithmetic step by step and tile by tile.
 class LossUnit : public Unit {
  public:
-  // Adds the micro-batch's summed loss to *loss. With dx, also computes the unit's gradients, and those of the tensor
+  // Adds the micro-batch's summed loss to *loss. With dx, also computes the gradients of the unit and of the tensor
   // that it shares.
   virtual void loss(device::Lane&, const Context&, device::ConstView x, device::ExactSum* loss, device::View dx,
                     device::View gradients) const = 0;
@@ -306,12 +306,12 @@ class LossUnit : public Unit {
   // first part, which is the norm; or, for a shared tensor, of the unit that holds it.
   virtual std::size_t table_tiles() const { return 0; }
   // `tile` counts the tiles of the table. Its parameters (the unit's or the shared ones) and gradients are available;
-  // in the steps of the norm, those of the norm. loss and dx: used by `finish`. Without dx there are no gradients, and
-  // no `finish`. The workspace is the same in all steps.
+  // in the norm's steps, the norm's. loss and dx: used by `finish`. Without dx there are no gradients, and no `finish`.
+  // The workspace is the same in all steps.
   virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
                          device::ExactSum* loss, device::View dx, const GradientRange& gradients) const;
   virtual std::size_t tiled_loss_workspace() const { return 0; }
-  // The cost of the step; for those of the table, with this many of its elements available.
+  // The cost of the step; in the table's steps, with this many of the table's elements available.
   virtual Work step_work(LossStep /*step*/, std::size_t /*elements*/) const { return {}; }
 
   const LossUnit* as_loss() const final { return this; }

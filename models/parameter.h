@@ -26,7 +26,7 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// Virtual shards [first, first + count) of `of`: those that a rank computes.
+// The virtual shards that a rank computes: [first, first + count) of `of`.
 struct ShardRange {
   std::size_t first = 0, count = 1, of = 1;
 
@@ -81,8 +81,8 @@ struct Parameter {
   Init init;
   bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
   bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
-  // If the tensor is cut into virtual shards, `offset` is that of the first piece here, and `shape` is still the whole
-  // tensor's.
+  // If the tensor is cut into virtual shards, `offset` is the offset of the first piece here, and `shape` is still the
+  // whole tensor's.
   Slice slice = {};
   // The places of the pieces of shards first_shard, first_shard + 1, ...; empty: the tensor is whole.
   std::vector<std::size_t> offsets = {};
@@ -91,8 +91,8 @@ struct Parameter {
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // elements of the whole tensor
-  // piece_capacity(): the elements reserved for each piece. piece_size(): those that a piece here has, which are
-  // fewer if shards are unequal, and none if another shard has the shared part.
+  // piece_capacity(): the elements reserved for each piece. piece_size(): the elements of a piece here, fewer if shards
+  // are unequal, and none if another shard has the shared part.
   std::size_t piece_capacity() const;
   std::size_t piece_size(std::size_t piece) const;
   // The number of pieces here, and the place of each in the unit and in the tensor. A shared part has a place even if
@@ -116,7 +116,7 @@ constexpr std::size_t alignment_of(PoolKind pool) {
 }
 
 // Whether one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
-// character and [...] for one of those listed.
+// character and [...] for any listed character.
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
 
 }  // namespace strata::models

@@ -22,8 +22,8 @@ struct DocumentInput {
   std::string name;  // "-" is standard input
   InputKind kind = InputKind::plain;
 };
-// The kind by the extension of a file's name, in upper or lower case, before that of a compression: .jsonl, .ndjson and
-// .jsonlines are lines, .csv and .tsv tables. nullopt for any other extension, and for standard input.
+// The kind by the extension of a file's name, in upper or lower case, before a compression's extension: .jsonl, .ndjson
+// and .jsonlines are lines, .csv and .tsv tables. nullopt for any other extension, and for standard input.
 std::optional<InputKind> kind_of_name(std::string_view name);
 
 // A part of the input that can be tokenized by itself.

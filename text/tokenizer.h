@@ -99,8 +99,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::uint32_t> ids, bool skip_special = true) const = 0;
 
   // The last place inside `text` before `limit` (`bytes`: exactly there) at which it may be cut: the ids of [0, end),
-  // followed by those of the text from `next` on, are the ids of the whole, whatever follows `text`. Between `end` and
-  // `next` is at most a space, if the tokenizer itself puts one before every text. end 0: no such place is known.
+  // followed by the ids of the text from `next` on, are the ids of the whole, whatever follows `text`. Between `end`
+  // and `next` is at most a space, if the tokenizer itself puts one before every text. end 0: no such place is known.
   // (SentencePiece's unigrams are cut only in texts above 1 MiB, in which the library's rounding decides between pieces
   // of equal score.)
   struct TextCut {
@@ -121,7 +121,7 @@ class Tokenizer {
 inline constexpr std::array kTokenizerFiles = {"tokenizer.json",          "tokenizer.model", "spiece.model",
                                                "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
 
-// `where`: "byte", a Hugging Face directory with one of these files, or such a file. vocab.json needs merges.txt next
+// `where`: "byte", one of these files, or a Hugging Face directory that contains one. vocab.json needs merges.txt next
 // to it. Throws Error{usage} if nothing is there or a component is not supported (and names it), Error{corrupt} if a
 // file is broken.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& where);

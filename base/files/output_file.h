@@ -13,7 +13,7 @@ namespace strata {
 // planted link cannot redirect a write. If the system refuses, all return an empty descriptor and set errno, from which
 // refused_write() makes the error. `access`: O_WRONLY or O_RDWR.
 
-// Creates a file that does not exist yet. EEXIST: something is there.
+// Creates a file that does not exist yet. EEXIST means that something is already there.
 Descriptor create_new_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);
 // Opens one of the user's own files: a new one, or the regular file or pipe at `path`, without waiting. O_APPEND in
 // `access` appends. ELOOP: there is a link, and it does not lead to a terminal, /dev/null or a similar device.
@@ -23,8 +23,8 @@ bool create_new_folder(const std::filesystem::path& path);
 // An unguessable name next to `path`, for a file that is renamed to `path` when it is complete.
 std::filesystem::path name_next_to(const std::filesystem::path& path);
 
-// Whether a path names something with which the process was started, of any kind: /dev/stdin, stdout and stderr,
-// /dev/fd/N and /proc/self/fd/N, the terminal, /dev/null. Links in such a path belong to the system.
+// Whether a path names something that the process was started with, of any kind: /dev/stdin, stdout and stderr,
+// /dev/fd/N and /proc/self/fd/N, the terminal, /dev/null. Links in these paths belong to the system.
 bool is_handed_over(const std::filesystem::path& path);
 
 // Locks an open file (flock) against other processes, without waiting. The lock ends with the descriptor and with the

@@ -26,7 +26,7 @@ struct AddressLookup {
   AddressList addresses;
   std::string why;  // the resolver's message if there are no addresses
 };
-// flags: those of getaddrinfo. Without a port, the addresses have none.
+// flags: as for getaddrinfo. Without a port, the addresses have none.
 AddressLookup look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
 
 // The path of this program's file, for starting it again. It is right even if another build has replaced the file.

@@ -97,8 +97,8 @@ void ControlLine::fail_with(const Failure& failure) {
   const bool is_cause = token_.set(failure);
   if (reported_) return;
   reported_ = true;
-  // Before the notices, because MPI may end this process in a call after a peer has died. Several ranks of this node
-  // may notice before the first notice arrives.
+  // This comes before the notices, because MPI may end this process in a call after a peer has died. Several ranks of
+  // this node may notice before the first notice arrives.
   if (is_cause && !failure.self_reported && print_loss_ && losses_.take()) print_loss_(failure);
   failure_ = notice(Kind::failed, failure);
   send_to_others(failure_, failure_requests_);

@@ -47,7 +47,7 @@ class Backoff {
 // connection. Many of them are in flight per direction of each pair, because each handshake waits in the queue of a
 // link that other pairs keep full.
 constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 16;
-// Members (or nodes) with which a rank exchanges at once; bounds the number of requests.
+// Members (or nodes) that a rank exchanges with at once; bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
 
 class MessageCollectives final : public Collectives {

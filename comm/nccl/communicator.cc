@@ -81,8 +81,8 @@ NcclCommunicator::~NcclCommunicator() {
     const std::lock_guard lock(mutex_);
     left = comm_ == nullptr;
   }
-  // Also call it if the watch has taken the communicator: the watch may still be busy, and what NCCL uses is destroyed
-  // next.
+  // Call this even if the watch has taken the communicator: the watch may still be busy, and what NCCL uses is
+  // destroyed next.
   if (!left || token_.is_set()) watch_.abort_all();
   watch_.remove(*this);
 }

@@ -32,7 +32,7 @@ class OneThread {
 
 // The distances between the rows and between the columns of a matrix of rows x columns. The stride of a dimension of
 // one has no meaning. But unless both strides are the same, oneDNN 3.7 treats elements that are apart as neighbours
-// (the one column of C, the one row of A^T) and computes something else. oneDNN 2 keeps its strides: its bits are
+// (the only column of C, the only row of A^T) and computes something else. oneDNN 2 keeps its strides: its bits are
 // recorded.
 memory::dims strides(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   if constexpr (DNNL_VERSION_MAJOR >= 3) {

@@ -8,7 +8,7 @@
 namespace strata::device::cpu {
 
 // c[m, n] = a[m, k] b[k, n] (+ bias[n]) (+ c): one tile of a product. Elements of a are a_row apart down a column and
-// a_column apart along a row (one of the two is 1), and those of b likewise. c is row-major.
+// a_column apart along a row (one of the two is 1), and likewise for b. c is row-major.
 struct MatmulShape {
   std::int64_t m, n, k;
   std::int64_t a_row, a_column, b_row, b_column, c_row;

@@ -7,7 +7,7 @@ namespace strata::device {
 
 // The dynamic maps of "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022), with the values that
 // bitsandbytes publishes: a byte for a number in [-1, 1] (signed) or [0, 1] (unsigned). There are seven decades, each
-// cut into twice as many equal steps as the one below it, and a byte stands for the middle of its step. Zero and one
+// cut into twice as many equal steps as the decade below it, and a byte stands for the middle of its step. Zero and one
 // have bytes of their own; -1 has none. If bitsandbytes' codes are counted in the order of their values, the byte is
 // the code itself (unsigned), or 127 - code as an int8 (signed), so that a zero byte is zero in both.
 //
@@ -47,7 +47,7 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
     map.most[e] = static_cast<float>(2 * count - 1 - lead);
     below = base * (1 - 0.45 / count);
   }
-  // One is n = 128, e = 7, or n = 256, e = 8, whose entry is also that of zero (n = 1, e = 0).
+  // One is n = 128, e = 7, or n = 256, e = 8. Zero (n = 1, e = 0) shares the latter's entry.
   const int one = has_sign ? 7 : 0;
   map.slope[(one + 7) % 8] = has_sign ? 0.0f : static_cast<float>(1.0 / 255);
   map.offset[(one + 7) % 8] = has_sign ? 1.0f : -static_cast<float>(1.0 / 255);

@@ -10,8 +10,8 @@
 // bits, too: the offset, the mean of all the matrix's scales, is subtracted, and each 256 share one scale.
 //
 // A block of StorageFormat::nf4 begins at a multiple of 16,384 elements of its matrix and holds, one after the other:
-// the scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), 8,192 bytes of codes, of which the
-// even element's is the high half. A block of nf4_plain holds 256 scales (floats) and the codes.
+// the scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), and 8,192 bytes of codes, each
+// with the even element's code in the high half. A block of nf4_plain holds 256 scales (floats) and the codes.
 namespace strata::device {
 
 inline constexpr std::size_t kScaleBlock = 64;                             // elements that share a scale
@@ -52,8 +52,8 @@ constexpr unsigned nf4_code(float x) {
   return code;
 }
 
-// The values of bitsandbytes' signed dynamic map above zero, as it rounds them (those of dynamic_map.h are the nearest
-// to the same numbers). Its codes number all values from the smallest: 127 is zero, and -1 has none.
+// The values of bitsandbytes' signed dynamic map above zero, as it rounds them (the values in dynamic_map.h are the
+// nearest to the same numbers). Its codes number all values from the smallest: 127 is zero, and -1 has none.
 inline constexpr float kScaleParts[128] = {5.50000038e-07f, 3.25000019e-06f, 7.7499999e-06f,  2.12499981e-05f,
                                            4.37499984e-05f, 6.62500024e-05f, 8.87499991e-05f, 0.000156250011f,
                                            0.000268750038f, 0.000381250022f, 0.000493750034f, 0.000606250076f,

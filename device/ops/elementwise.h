@@ -66,8 +66,8 @@ void tree_sum(Lane&, std::size_t count, ConstView partials, ConstView bias, View
 inline constexpr std::size_t kMaxPieces = 64;
 void tree_sum_of_pieces(Lane&, std::span<const std::byte* const> partials, ConstView bias, View out);
 
-// out[i] = value of its code * scale of its 64 elements, in fp32, rounded once to out's dtype: whole blocks of nf4 or
-// nf4_plain (device/numeric/nf4.h), of which `packed` holds stored_bytes(format, out.size).
+// out[i] = value of its code * scale of its 64 elements, in fp32, rounded once to out's dtype. `packed` holds whole
+// blocks of nf4 or nf4_plain (device/numeric/nf4.h), stored_bytes(format, out.size) in all.
 void unpack(Lane&, StorageFormat format, const std::byte* packed, View out);
 
 }  // namespace strata::device

@@ -55,7 +55,7 @@ template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
   given_repeatedly(command->add_option_function<std::vector<std::string>>(
       "--set",
-      // After the assignments of other options.
+      // These come after the assignments of other options.
       [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
       "override a recipe key: KEY=VALUE"));
 }

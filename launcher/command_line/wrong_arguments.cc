@@ -60,8 +60,7 @@ std::string meaning_of(const CLI::App& command, std::string_view word, std::stri
   return fmt::format(" (see strata {} --help)", command.get_name());
 }
 
-// "VALUE not in {a,b}" is what CLI11 says of a value that is not one of an option's. The one that was meant; empty if
-// all are too far.
+// Returns the allowed value that was probably meant, if CLI11 reports "VALUE not in {a,b}"; empty if none is close.
 std::string value_of_list(std::string_view text) {
   constexpr std::string_view kNotIn = " not in {";
   const std::size_t at = text.find(kNotIn), close = text.rfind('}');

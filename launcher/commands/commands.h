@@ -24,7 +24,7 @@ struct PlanOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
   std::optional<int> ranks;           // default: as many as mpirun started, else 1
-  std::optional<int> rank;            // whose plan; default: that of the stage with the largest device peak
+  std::optional<int> rank;            // whose plan is shown; default: a rank of the stage with the largest device peak
   std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
   std::optional<std::filesystem::path> json, trace, machine;
   std::optional<std::filesystem::path> html;
@@ -100,7 +100,7 @@ struct PredictOptions {
   std::optional<std::int64_t> max_length = std::nullopt;          // default: the training's
   std::optional<std::string> truncation = std::nullopt;           // default: the training's
   std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
-  std::optional<std::string> precision = std::nullopt;            // default: that of the weights
+  std::optional<std::string> precision = std::nullopt;            // default: the weights' precision
   std::vector<std::string> sets = {};
   std::optional<std::filesystem::path> adapter = std::nullopt;  // also in `sets`
   bool force = false;

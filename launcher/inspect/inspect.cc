@@ -184,7 +184,7 @@ bool holds_adapter(const fs::path& folder) {
   return runtime::type_at(folder / runtime::kPeftConfigName) != fs::file_type::not_found;
 }
 
-// For a folder that cannot be inspected itself: names what can be inspected in it, for the end of a message.
+// The end of a message about a folder that cannot be inspected itself: names what can be inspected in it.
 std::string inspectable_in(const fs::path& folder) {
   constexpr std::size_t kMost = 4;
   std::vector<std::string> found;
@@ -254,7 +254,7 @@ std::string with_object(std::string_view text, Use&& use) {
 }
 
 // Describes a file of another kind that people keep next to token files and weights, and what to do with it: the rest
-// of a sentence that begins with its path. Recognises it by its name and first bytes; empty if it is of no known kind.
+// of a sentence that begins with its path. Recognises it by its name and first bytes; empty if its kind is unknown.
 // Throws Error if it cannot be read.
 std::string other_kind_of(const fs::path& path) {
   const std::string name = path.filename().string();

@@ -24,8 +24,8 @@ class Agents {
          std::function<void()> meanwhile);
   ~Agents();
 
-  // Starts an agent on those of these nodes that have none, all at once, and waits for their facts. For each node that
-  // has none then, problems() holds a sentence that says why and what to do.
+  // Starts an agent on each of these nodes that has none, all at once, and waits for their facts. For each node that
+  // still has no agent after that, problems() holds a sentence that says why and what to do.
   void start(const std::vector<Host>& hosts, double seconds);
   // Ends the agent of a node that is left out.
   void drop(const std::string& host);
@@ -49,8 +49,8 @@ class Agents {
     std::string host, why;
   };
   std::vector<Lost> lost() const;
-  // Sends every node a heartbeat request and waits until all have answered or the time is up. Returns those that did
-  // not.
+  // Sends every node a heartbeat request and waits until all have answered or the time is up. Returns the nodes that
+  // did not.
   std::vector<std::string> silent(double seconds);
 
   // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is up: those

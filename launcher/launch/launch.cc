@@ -245,7 +245,7 @@ class Launch {
             one);
   }
 
-  // Also chooses the interface: that of --interface, or the one to which the nodes' names resolve.
+  // Also chooses the interface: --interface, or the interface to which the nodes' names resolve.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());
@@ -313,8 +313,10 @@ class Launch {
                                                        options_.preflight ? known : std::set<std::string>());
                !why.empty())
         screen_.say("left out: {}", why);
-      else
-        hosts.push_back(host), known.insert(host.name);
+      else {
+        hosts.push_back(host);
+        known.insert(host.name);
+      }
     const int least = std::max(1, options_.min_nodes.value_or(1));
     if (static_cast<int>(hosts.size()) < least) {
       screen_.say("launch ends with exit code {}: {} of {} {}{}", ended.code, hosts.size(),
@@ -331,8 +333,7 @@ class Launch {
     return shares;
   }
 
-  // Whether the run can continue with these ranks. A node answers with `plan`, because its memory counts. The ranks may
-  // not divide into groups.
+  // Whether `plan`, run on a node because its memory counts, accepts these ranks. They may not divide into groups.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";

@@ -17,7 +17,7 @@ namespace strata::launcher {
 // Calls that are timed one by one. They are short, so that other work on the machine disturbs few of them.
 using Calls = std::vector<std::function<void()>>;
 
-// Memory of its own for each operand.
+// Gives each operand separate memory.
 class Operands {
  public:
   device::View take(std::size_t size, device::DType dtype) {

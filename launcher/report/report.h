@@ -37,7 +37,7 @@ struct RunFiles {
 // are none.
 RunFiles files_of_run(const std::filesystem::path& from);
 
-// The data of a run's page as JSON. If there are more than `most` steps, it keeps the last one and those with the
+// The data of a run's page as JSON. If there are more than `most` steps, it keeps the last step and the steps with the
 // smallest or largest loss nearby. A part whose file is truncated or damaged is left out, and a note says why. If
 // nothing is left, throws Error{corrupt} that names file and line.
 std::string run_data(const RunFiles& files, std::size_t most = 4000);

@@ -39,8 +39,8 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   note(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Prints "strata: TEXT" for what ends the program: one line, plus one for each change with which a plan would fit.
-// Under `strata launch` (STRATA_LAUNCH) it ends with failure_end(), which launch removes. By this ending, launch
+// Prints "strata: TEXT" for what ends the program: one line, plus one for each change that would make a plan fit. Under
+// `strata launch` (STRATA_LAUNCH) it ends with failure_end(), which launch removes. By this ending, launch
 // distinguishes the cause from other output, and the rank's exit code from mpirun's.
 void print_failure(std::string_view text, Exit code, EndReason reason = {});
 // A character that no other text contains, then three numbers: the exit code and the reason.

@@ -21,9 +21,9 @@ std::size_t terminal_columns(std::FILE* out);
 
 // The output during a run, on rank 0's stderr: one live line on a terminal; elsewhere a line for the first step, every
 // report.every-th, the last, and each skipped step, without control codes. mpirun puts a pipe between the ranks and the
-// terminal: STRATA_PROGRESS=live in the environment says that there is one (its width is COLUMNS, otherwise that of the
-// process's own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step. Throws Error{usage} for
-// another value.
+// terminal: STRATA_PROGRESS=live in the environment says that the output ends at a terminal (its width is COLUMNS,
+// otherwise the width of the process's own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step.
+// Throws Error{usage} for another value.
 class Progress {
  public:
   Progress(const runtime::Job& job, std::FILE* out);

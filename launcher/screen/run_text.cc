@@ -67,7 +67,7 @@ struct StepPart {
   double measured, predicted;
 };
 
-// All parts of a step's time: those of its critical path, and the time in none of its tasks; the largest first.
+// All parts of a step's time, the largest first: the parts of its critical path, and the time outside of all its tasks.
 std::vector<StepPart> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
   std::vector<StepPart> out;
   for (std::size_t b = 0; b < summary.path.size(); ++b)

@@ -14,7 +14,7 @@
 
 namespace strata::models {
 
-// If a file has no `model_type`, adds the one of the class in `architectures`, if it is one of ours.
+// If a file has no `model_type`, adds the type that belongs to the class in `architectures`, if Strata has it.
 void name_family(Config& config);
 
 // make_model() selects one of these by `model_type`.
@@ -28,7 +28,7 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 // The most tokens in a micro-batch.
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 
-// Functions with which families read a config. All throw Error{usage} naming the key if the value is not supported. A
+// Functions that families use to read a config. All throw Error{usage} naming the key if the value is not supported. A
 // size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std::size_t{1} << 12,
                              kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;
@@ -38,8 +38,9 @@ std::size_t size_or(const Config& config, std::string_view key, std::size_t othe
 // (Config::add_note).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
                             std::size_t most = kMaxWidth);
-// The one of a key's two names that the config contains, for families whose class knows both (`attribute_map`). Throws
-// Error{usage} if the config has both with different values, and the recipe sets neither or both.
+// Of a key's two names, returns the name that the config contains, for families whose class knows both
+// (`attribute_map`). Throws Error{usage} if the config has both with different values, and the recipe sets neither or
+// both.
 std::string_view own_or_other(const Config& config, std::string_view own, std::string_view other);
 // Throws unless the activation is the exact GELU (erf) under one of its names in transformers.
 void require_gelu(const Config& config, std::string_view key);

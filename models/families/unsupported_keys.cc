@@ -15,7 +15,7 @@
 namespace strata::models {
 namespace {
 
-// The facts about a family with which foreign keys may agree.
+// The facts about a family that foreign keys may agree with.
 struct Facts {
   bool llama, qwen2, qwen3, gpt2, modernbert;
   double hidden, heads, layers, head_dim;

@@ -168,7 +168,7 @@ std::string json_of(const EncoderPreset& m) {
                      m.heads, m.layers, bert ? 2 : 1, m.vocab);
 }
 
-// In the order of the documentation: by family and size.
+// The presets in the order of the documentation: by family and size.
 constexpr std::array<std::string_view, 18> kNames = {
     "gpt2-124m",    "gpt2-350m",        "gpt2-774m",         "gpt2-1558m", "llama-1b",  "qwen-1.5b",
     "llama-3b",     "qwen-7b",          "llama-8b",          "qwen-14b",   "llama-70b", "bert-base",

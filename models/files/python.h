@@ -12,9 +12,9 @@ namespace strata::models {
 // Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they are passed to it as marked
 // strings. This returns JSON text in which every such number is marked.
 std::string without_python_numbers(std::string_view json);
-// The number for which a string in such a text stands; nullopt for an ordinary string.
+// The number for which a marked string stands; nullopt for an ordinary string.
 std::optional<double> python_number_of(std::string_view text);
-// A node of such a text as JSON, with its original numbers.
+// A node of the marked text as JSON, with its original numbers.
 std::string minified(simdjson::dom::element node);
 std::string minified(simdjson::dom::object node);
 

@@ -208,7 +208,7 @@ class EmbeddingNorm final : public Unit {
     return {.bytes = share_of(passes * static_cast<double>(activation_), parts)};
   }
 
-  // If each rank has some of the rows, the gradients of gain and bias.
+  // If each rank has some of the rows, the gradients of gain and bias cross between ranks.
   std::vector<Seam> seams(Pass pass, bool) const override {
     if (pass == Pass::forward || norm_->crossing() == 0) return {};
     return {{.elements = norm_->crossing()}};

@@ -48,7 +48,7 @@ class NormPart {
   std::size_t scratch_bytes() const;
   // Elements of fp32 memory for the blocks' sums; 0: there is one block.
   std::size_t sums() const { return blocks_.of == 1 ? 0 : blocks_.count * sums_of_block(); }
-  // Elements that leave_gradients() writes: those of the trained tensors.
+  // Elements that leave_gradients() writes: the trained tensors' gradients.
   std::size_t crossing() const;
 
   // mean and rstd are for backward(); root_mean_square has no mean. `no_bias`: memory of `width` elements for
@@ -66,7 +66,8 @@ class NormPart {
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 
  private:
-  // The operation writes all gradients; those of frozen tensors go to the end of the scratch, where nothing reads them.
+  // The operation writes all gradients; the gradients of frozen tensors go to the end of the scratch, where nothing
+  // reads them.
   std::size_t unwanted_at() const { return aligned(device::norm_backward_workspace(shape_)); }
   std::size_t unwanted_bytes() const;
   // The gain's and, except for root_mean_square, the bias's.

@@ -31,7 +31,7 @@ double yarn_magnitude(double scale, double m) {
   return scale <= 1 ? 1 : 0.1 * m * std::log(scale) + 1;
 }
 
-// The keys of rotary positions: those with the prefix `over`, and for missing ones those with `under`.
+// The keys of rotary positions with the prefix `over`; a key that is missing is read with the prefix `under`.
 struct Group {
   const Config& config;
   std::string over, under = {};
@@ -217,7 +217,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   if (config.has("rope_scaling.type") && !config.has("rope_scaling.rope_type"))
     fail(Exit::usage, "{} is not read by transformers for models with angles of two kinds: call it rope_type",
          config.describe("rope_scaling.type"));
-  // Each key of rope_scaling replaces that of either kind.
+  // Each key of rope_scaling replaces the same key of either kind.
   return read_group({config, "rope_scaling.", own + "."}, head_dim, max_positions,
                     positive_or(config, older_theta, default_theta), {}, "rope_parameters.truncate");
 }

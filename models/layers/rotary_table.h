@@ -39,7 +39,7 @@ struct RotaryTable {
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions);
 
 // Reads the table for one kind of attention ("full_attention"), in a family with different angles for each kind: from
-// its group in rope_parameters, and from rope_scaling, whose keys override those of all kinds. older_theta:
+// its group in rope_parameters, and from rope_scaling, whose keys override the keys of all kinds. older_theta:
 // transformers 4's key for this kind.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions,
                               const std::string& kind, std::string_view older_theta, double default_theta);

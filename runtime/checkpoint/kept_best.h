@@ -10,8 +10,8 @@
 namespace strata::runtime {
 
 // Whether a run of this recipe ranks evaluations by the measure of the checkpoint's run: by the same metric on the same
-// contents of data.validation. `validation_hash`: that of this run (Manifest::validation_hash); if the manifest has
-// none, the names of the files are compared.
+// contents of data.validation. `validation_hash`: this run's Manifest::validation_hash; if the manifest has none, the
+// names of the files are compared.
 bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash);
 
 // The checkpoint that a run with checkpoint.keep_best considers the best of its folder.
@@ -32,8 +32,8 @@ struct RankedCheckpoint {
   std::optional<BestCheckpoint> best;
 };
 // Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
-// best is included even if the current run has another measure or keeps none. A measure by names is that of the newest
-// checkpoint with the same names.
+// best is included even if the current run has another measure or keeps none. A measure by names counts as the measure
+// of the newest checkpoint with the same names.
 std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& all);
 
 }  // namespace strata::runtime

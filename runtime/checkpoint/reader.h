@@ -39,7 +39,7 @@ class Checkpoint {
 
   // "master", "moment1", ... in byte order.
   std::vector<std::string> kinds() const;
-  // The extents of a tensor's state, box after box, those of a box in the order of elements; empty if the kind is not
+  // The extents of a tensor's state, box after box, and within a box in the order of elements; empty if the kind is not
   // stored. All boxes split the tensor's dimensions in the same way.
   std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
   // Reads block `block` of an extent into `buffer` (kBlockBytes) and verifies it. Error{corrupt} advises an older

@@ -79,8 +79,8 @@ CheckpointWriter::~CheckpointWriter() {
   executor_.forget(*this);  // the lane's work refers to this object
 }
 
-// Each element of each state is written by exactly one of the ranks that save its unit: the one whose shard contains
-// it, even if others hold a copy. If ranks share each layer, the first of them writes what all have.
+// Exactly one of the ranks that save a unit writes each element of each state: the rank whose shard contains it, even
+// if others hold a copy. If ranks share each layer, the first of them writes what all of them hold.
 void CheckpointWriter::plan_file(const Job& job) {
   const Coordinates rank = job.plan.mesh().at(world_.rank());
   const std::vector<bool> saved = saved_units(job.plan);

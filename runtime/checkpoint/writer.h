@@ -38,7 +38,7 @@ class CheckpointWriter final : public Saver {
   ~CheckpointWriter() override;
 
   // Call between steps, on every rank: waits until the previous checkpoint is durable; the next step begins to write
-  // that of `progress`.
+  // the checkpoint of `progress`.
   void start(const Progress& progress);
   // Returns when the last started checkpoint is durable.
   void finish();
@@ -71,7 +71,7 @@ class CheckpointWriter final : public Saver {
   CheckpointFolder& folder_;
   Manifest manifest_;
   std::vector<Extent> extents_;
-  std::vector<Part> parts_;                // those of extents_, in the same order
+  std::vector<Part> parts_;                // parts of extents_, in the same order
   std::vector<std::size_t> first_extent_;  // one per unit, and the total at the end
   std::span<std::byte> staging_;           // memory of the plan
   std::size_t filled_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/data/ provides the data of a step: token files (files/tokens.h), their sequences in the order of the run
-// (this header), and those of an evaluation (sequences/stream_sequences.h). Data are a pure function of files, seed and
-// position, and so the same for any number of ranks.
+// (this header), and an evaluation's sequences (sequences/stream_sequences.h). Data are a pure function of files, seed
+// and position, and so the same for any number of ranks.
 
 #include <array>
 #include <cstddef>
@@ -50,7 +50,7 @@ class Mix {
   // The number of positions that the source takes of the first n left for it and the sources after it.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
-  std::vector<std::uint64_t> share_, rest_;  // per source: its share, and that of it and those after it
+  std::vector<std::uint64_t> share_, rest_;  // per source: its share, and its share plus all later ones
 };
 
 // Sequences to train on, and how often they are sampled relative to other sources.

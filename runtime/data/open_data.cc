@@ -68,7 +68,7 @@ std::vector<TokenFile> open_files(std::span<const std::string> patterns, const c
   return files;
 }
 
-// The options with which a source is divided into sequences.
+// The options for dividing a source into sequences.
 struct SequenceOptions {
   std::uint64_t stream;
   std::uint64_t most = kAllSequences;

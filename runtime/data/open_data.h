@@ -67,7 +67,7 @@ std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Open
 void check_validation_data(const Recipe& recipe, const OpenContext& context);
 // XXH3-64 of the contents of files that were opened, wherever they are, 16 hex digits; empty if there are none.
 std::string hash_of_contents(std::span<const comm::FileFingerprint> files);
-// That of the files of data.validation, which need not be open.
+// The same hash for the files of data.validation, which need not be open.
 std::string validation_hash(const Recipe::Data& data);
 // The most sequences of data.validation that an evaluation of the run reads.
 std::uint64_t most_validation_sequences(const Recipe& recipe);

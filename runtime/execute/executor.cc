@@ -322,7 +322,7 @@ void Executor::drain() {
   or_abort([&] {
     synchronize();
     if (!has_pending_) return;
-    draining_ = true;  // spans() must remain those of a step
+    draining_ = true;  // spans() must remain the spans of a step
     issue_due();
     draining_ = false;
     synchronize();

@@ -50,8 +50,8 @@ class Executor {
   device::StepResult step(const device::StepScalars& scalars, std::uint64_t requests);
 
   // Runs one step of a run that generates, over the first `rows` tokens of batch(0), at positions [first, first +
-  // rows), which must follow those of earlier calls. Returns the last row's logits [vocabulary], valid until the next
-  // call.
+  // rows), which must follow the positions of earlier calls. Returns the last row's logits [vocabulary], valid until
+  // the next call.
   std::span<const float> generate(std::size_t first, std::size_t rows);
 
   // The scores of a classifier (LossUnit::classes), after a forward-only step.
@@ -181,7 +181,7 @@ class Executor {
 
   bool recording_ = false, draining_ = false, time_next_step_ = false, timed_ = false;
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;
-  // None if no step can be a graph. Destroyed before the communicators, whose work it holds.
+  // Empty if no step can be a graph. Destroyed before the communicators, because it holds their work.
   std::optional<StepGraph> graph_;
   IoBytes moved_by_graph_{};  // bytes moved by one launch
 };

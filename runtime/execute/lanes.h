@@ -20,7 +20,7 @@ namespace strata::runtime {
 // By LaneId; null if the plan does not use the lane.
 using Lanes = std::vector<std::unique_ptr<device::Lane>>;
 
-// A rank's lanes, and the communicators that connect those of collectives (gather, reduce, exchange, and the two
+// A rank's lanes, and the communicators that connect the lanes of collectives (gather, reduce, exchange, and the two
 // between stages) to other ranks. Compute, gather and reduce exist for every plan.
 struct Queues {
   // Collective. `threads`: of each lane that computes. The world must outlive it.

@@ -36,8 +36,8 @@ struct MachineProfile {
   double disk_beside_products = 1;  // speed of the drives while others use all cores, relative to their speed alone
 };
 
-// Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU those of a data-centre
-// GPU with its host and drives. They depend only on the plan, so that every rank takes the same decision.
+// Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU the speeds of a
+// data-centre GPU with its host and drives. They depend only on the plan, so that every rank takes the same decision.
 MachineProfile nominal_profile(const StepPlan& plan);
 
 // The resource that bounds a share of a task's time. `stages`: messages of other stages, for which a stage waits.
@@ -85,8 +85,8 @@ double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 double idle_share(const StepPlan& plan, std::span<const Span> spans, double step_ms);
 
 // The time for which the compute lane was idle because of each lane, in ms. The gap before a compute task is charged to
-// the lane of the wait that ended last. If the task also waits for one of the previous step, of which there is no span,
-// the rest of the gap is charged to that one's lane. `begin`: the step's begin; -1: unknown, so that the gap before the
+// the lane of the wait that ended last. If the task also waits for a task of the previous step, which has no span, the
+// rest of the gap is charged to that task's lane. `begin`: the step's begin; -1: unknown, so that the gap before the
 // first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 

@@ -56,8 +56,8 @@ constexpr std::size_t kShortStep = 2048;
 // Splits that are tried before the search gives up: most models fit at once or not at all.
 constexpr int kMaxSplits = 64;
 
-// Splits that are simulated: as many as this many calls of units make, and at most so many. The least that one must
-// gain: the simulator hardly resolves less.
+// The most calls of units in all simulated splits together, and the most simulated splits. A new split must gain at
+// least kLeastGain: the simulator hardly resolves less.
 constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
@@ -87,10 +87,10 @@ struct SimulatedSplit {
   std::vector<double> idle;  // share of the step, by stage
 };
 
-// The pieces from which a unit may move, and those to which it does. Moves from busy stages to idle ones come first, as
-// they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle stages to
-// busy ones follow: how long other stages wait also depends on which of its pieces a stage has a unit in. Of the pieces
-// of two stages, the closest come first, so that few others shift.
+// The pieces from which a unit may move, and the pieces to which it moves. Moves from busy stages to idle ones come
+// first, as they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle
+// stages to busy ones follow: how long other stages wait also depends on which of its pieces a stage has a unit in. Of
+// the pieces of two stages, the closest come first, so that few others shift.
 std::vector<std::pair<std::size_t, std::size_t>> moves_of(const std::vector<double>& idle, std::size_t pieces) {
   const std::size_t stages = idle.size();
   std::vector<std::size_t> by_idle(stages);

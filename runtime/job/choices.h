@@ -33,9 +33,9 @@ class StageTimes {
 // Plans a stage of a split and says whether it fits.
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
 
-// parallel.split = "auto": of the splits of a model into pipeline stages that fit, the one whose slowest stage is the
-// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none fits, returns the
-// fastest split, so that the refusal of its largest stage shows the memory needed.
+// parallel.split = "auto": chooses, among the splits of a model into pipeline stages that fit, the split with the
+// fastest slowest stage. Plans a split only if it is the fastest that is not yet known to be too large. If none fits,
+// returns the fastest split, so that the refusal of its largest stage shows the memory needed.
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits);
 
@@ -63,8 +63,9 @@ std::vector<UnitRange> choose_split(
 //
 // The order with less memory (device and host together) wins, unless the other gains at least half as much speed as it
 // adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are equal, the order that moves fewer
-// bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
-// device memory than the other must also stay within device_limit() bytes, which is called only in that case.
+// bytes wins. If only one order fits, it is taken; if neither does, the order with less memory is taken. An order that
+// needs more device memory than the other must also stay within device_limit() bytes, which is called only in that
+// case.
 struct OrderedPlan {
   const StepPlan& plan;
   bool fits;

@@ -266,7 +266,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts) {
       models::RunShape answers = shape_of(workload, capacity.device, Purpose::generate);
-      answers.shards = shape.shards;  // those in which training has its parameters
+      answers.shards = shape.shards;  // the shards in which training has its parameters
       generation.emplace(config, workload.data, answers);
     }
   }

@@ -35,8 +35,8 @@ bool will_evaluate(const Recipe& recipe, const StartPoint& from);
 //   memory.prefetch is 0.
 // - If the step does not fit and parameters are sharded, the largest units are gathered in tiles, as few as possible.
 // - A training run's plan includes the memory of its evaluations, if any is due.
-// - The plan is that of the pipeline stage of rank `rank`. The stages have the units of `split` (StepPlan::stages); if
-//   it is empty, those that the recipe gives, or the fastest split that fits (balanced_split).
+// - The plan is for the pipeline stage of rank `rank`. The stages have the units in `split` (StepPlan::stages); if
+//   it is empty, the recipe's split, or the fastest that fits (balanced_split).
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
              const StartPoint& from = {}, int rank = 0, std::vector<UnitRange> split = {});
 // The same in less time for a search: the tasks of a plan that does not fit have no waits.

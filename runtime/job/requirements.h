@@ -70,8 +70,8 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
 // Throws Error{usage} if model.frozen_format is set and the model has no tensor that it applies to.
 void require_quantised(const models::Model& model);
 
-// For a model whose layers are cut into virtual shards: throws Error{usage} if some are quantised and cut within the 64
-// elements that share a scale.
+// Throws Error{usage} if a model whose layers are cut into virtual shards has quantised layers that are cut within the
+// 64 elements that share a scale.
 void require_whole_scales(const models::Model& model, const models::ShardRange& shards);
 
 // A sentence that says what full training trains in a model whose files hold matrices in 4 bits.

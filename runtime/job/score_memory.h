@@ -29,7 +29,7 @@ struct ScoreMemory {
   std::size_t label_words;  // words of a row's label: one, or its set of classes (device::class_set_words())
   std::size_t words;        // words of a row as it is sent: its label and the model's output
   std::size_t rounds;       // micro-batches of a rank per exchange
-  std::size_t columns;      // the most curves that one rank computes
+  std::size_t columns;      // the maximum number of curves per rank
   std::size_t chunk_bytes;  // bytes that a rank sends per exchange
   std::size_t bytes;        // kept on a rank. Regression: labels and predictions; curves: labels and columns of scores;
                             // prediction: each RowPlace

@@ -101,7 +101,8 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
          key, pattern, key, fmt::join(names, "\", \""));
 }
 
-// The module that holds a module's table: another one if it shares that one's. `tied`: two modules have the table.
+// The module that holds a module's table: another module, if it shares that module's table. `tied`: two modules have
+// the table.
 struct TableHolder {
   std::string module;
   bool tied = false;

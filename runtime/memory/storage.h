@@ -40,7 +40,7 @@ class Storage {
   // Null if the plan has nothing on NVMe.
   offload::Swap* swap() const { return memory_.swap.get(); }
 
-  // The elements of a unit's flat buffer of which this rank holds a kind of state: all, or a shard.
+  // The elements of a unit's flat buffer for which this rank holds a kind of state: all of them, or a shard.
   models::ElementRange held(std::size_t unit, StateKind kind) const;
   // Whether the run has this kind of state: some optimizers have one moment, and a forward-only plan has only
   // parameters.
@@ -74,7 +74,7 @@ class Storage {
 class MemoryMeter {
  public:
   explicit MemoryMeter(const StepPlan& plan);
-  // Counts the issue of a task: its buffers that are not alive begin, and those of which this is the last use end.
+  // Counts the issue of a task: its buffers that are not alive begin, and buffers that it is the last to use end.
   void issue(std::size_t task);
   const Memory& peak() const { return peak_; }
 

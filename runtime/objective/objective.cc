@@ -114,7 +114,8 @@ std::optional<LabelledFile> labelled_file(const Recipe::Data& data) {
   return std::nullopt;
 }
 
-// If the model and not the recipe names the objective: labelled data are meant to be trained on.
+// Called if the model names the objective and the recipe does not: a user with labelled data means to train on the
+// labels.
 void require_labels_learned(const Recipe& recipe) {
   const models::Objective objective = *recipe.training.objective;
   if (objective == models::Objective::sequence_classification || objective == models::Objective::token_classification)

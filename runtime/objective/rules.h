@@ -56,7 +56,7 @@ inline PredictionKind token_predictions(const Workload&) {
 // labels.
 void resolve_classes(Workload& workload);
 
-// The row of a document from which its class is read: the first, or the last whose token is not padding (as in
+// The row of a document from which its class is read: the first row, or the last row whose token is not padding (as in
 // transformers; the first if all are padding).
 struct ClassRow {
   bool last;

@@ -12,7 +12,7 @@ struct StepPlan;
 // The groups of ranks among which state is exchanged, one per kind of exchange.
 enum class Peers : std::uint8_t {
   parameters,  // ranks that together hold a unit's parameters
-  updates,     // ranks that hold the same parameters, of which each updates a part
+  updates,     // ranks that hold the same parameters; each updates a part
   gradients,   // ranks that receive pieces of each other's gradients: all, or one per node if nodes sum their own first
   sums,        // ranks that hold the same piece of the gradient sums
   node,        // ranks of one node, if they sum their gradients before these cross nodes

@@ -96,9 +96,9 @@ enum class Role : std::uint8_t {
   squares,    // sum of squares that the reduce lane adds to (SquareState)
   constants,  // tables of the model that no step changes
   cache,      // keys and values of a unit, if the run generates
-  scores,     // fp32: logits of the last row if the run generates; in an evaluation those of a classifier
+  scores,     // fp32: logits of the last row if the run generates; in an evaluation a classifier's logits
   workspace,
-  source,  // of an upload, download, read or write; its target is the next use
+  source,  // of an upload, download, read or write; the next use is its target
   target,
 };
 
@@ -125,7 +125,8 @@ struct Use {
   Role role;
   Access access;
   std::size_t offset = 0, bytes = 0;  // the part of the buffer; 0 bytes: the whole buffer
-  // The offset counts from the rank's own part of the parameters or sums: every rank touches different bytes.
+  // Whether the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
+  // bytes.
   bool own = false;
   int copies = -1;  // index of the use in this task whose bytes are written here unchanged; -1: not a copy
 };
@@ -157,14 +158,14 @@ struct Task {
   int part = -1;                              // part of the unit, or tile of the table in a loss step; -1: all
   std::optional<models::LossStep> step = {};  // the step of a loss that runs by tiles of the table
   // Elements of the trained pool (the holder's if `shared`) that its parameters or gradients buffer holds. update:
-  // those of the rank's part, counted from its start; combine: those that another unit shares; gather, unpack: those of
-  // `pool`.
+  // elements of the rank's part, counted from its start; combine: elements that another unit shares; gather, unpack:
+  // elements of `pool`.
   std::size_t begin = 0, end = 0;
   // forward, backward, loss: the first elements that its buffers of the other pools hold.
   std::size_t frozen_begin = 0, quantised_begin = 0;
-  // reduce: elements exchanged at once; exchange: those that a rank adds; gather rows: the matrices
+  // reduce: elements exchanged at once; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
-  int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
+  int stretch = -1;  // of a call with seams: the stretch; exchange: the stretch before it; -1: the call runs at once
   bool meanwhile = false;             // such a call's work that does not wait for the exchange after the stretch
   bool backward = false;              // exchange, gather rows: of a backward
   bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
@@ -277,8 +278,7 @@ struct StepPlan {
   // Whether a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
-  // Whether a run of micro-batches (training.reduce_group) is that of a node, which sums it before it crosses to
-  // others.
+  // Whether a run of micro-batches (training.reduce_group) is a node's: the node sums it before it crosses to others.
   bool sums_in_nodes() const {
     return reduce_group > 1 && reduce_group == mesh().data_per_node() && mesh().has_group(reduce_group);
   }
@@ -286,7 +286,7 @@ struct StepPlan {
   bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
   // Whether gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
   // one unit shares a tensor of another, their two gradients are added when they are read; more than two are summed,
-  // and so are the gradients of parts. Stages of a pipeline, of which some may go by parts, all sum.
+  // and so are the gradients of parts. All stages of a pipeline sum, because some of them may go by parts.
   bool has_sums() const {
     return mesh().data() > 1 || accumulation > 1 || mesh().stages > 1 ||
            (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||

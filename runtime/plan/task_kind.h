@@ -15,7 +15,7 @@ enum class TaskKind : std::uint8_t {
   loss,         // forward, loss and backward of the last unit, for one micro-batch
   backward,     // a unit's backward of one micro-batch
   exchange,     // adds the partial sums of the ranks that share a layer
-  gather_rows,  // all-gather of activations of which each of these ranks has some rows
+  gather_rows,  // all-gather of activations; each of these ranks has some of the rows
   take_rows,    // copies this rank's rows of an activation
   send,         // sends activations or a gradient of them to the next or previous pipeline stage, or parameters that
                 // stages share, or sums of their gradients, to another
@@ -57,7 +57,7 @@ struct TaskTraits {
   bool boundary = false;  // belongs to the step boundary, and to no unit
 };
 
-// The one list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.
+// The only list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather, "gather", Collective::all_gather},
     {TaskKind::unpack, "unpack"},

@@ -17,7 +17,7 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
   int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
   int step_of(int run) const { return run < tasks_ ? 0 : 1; }
-  // Whether both runs are in the same step and under the same condition, so that one is left out only if the other is.
+  // Whether both runs are in the same step and under the same condition, so that neither is left out without the other.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
   // Given that `later` waits for `earlier`: whether a task that waits for the newest run of later's task may rely on
   // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`; but before they run,
@@ -110,7 +110,7 @@ class Touches {
     std::size_t end;
     std::vector<Touch> touches;
   };
-  // Cuts the range that contains `at`, so that one begins there.
+  // Cuts the range that contains `at`, so that a range begins there.
   void split(std::size_t at) {
     auto next = ranges_.upper_bound(at);
     if (next == ranges_.begin()) return;
@@ -126,8 +126,8 @@ class Touches {
 }  // namespace
 
 // A task waits for every earlier task that touched the same memory, in its own step and in the previous one, unless
-// both only read. Memory counts, not buffers: a buffer that reuses another's memory waits for the last users of that
-// one.
+// both only read. Memory counts, not buffers: a buffer that reuses another buffer's memory waits for the last users of
+// the other.
 //
 // Waits that follow from others are left out, with two exceptions for tasks that a step may leave out. No task relies
 // on one of them to have waited for tasks of other conditions. And since the tasks of a condition may run alone, a

@@ -30,7 +30,7 @@ class Activations {
   int residual_for(int unit, int g);
   int output_for(int unit, int g);
   int new_residual_for(int unit, int g);
-  // After the call: takes this rank's rows of what it has written, in `whole`.
+  // Call after the unit's call: takes this rank's rows of what it has written (`whole`).
   void take_output(int unit, int g);
   void take_residual(int unit, int g, int whole);
 
@@ -53,7 +53,7 @@ class KeptInputs {
   };
   // Whether the input of the unit is kept in another tier.
   bool has(int unit) const;
-  // Determines before which visit each input is brought back: one visit before the one that recomputes from it.
+  // Determines before which visit each input is brought back: one visit before the visit that recomputes from it.
   void find_returns(const std::vector<Visit>& visits);
   std::span<const Input> due_before(std::size_t visit) const { return returns_before_[visit]; }
   // Moves an input from buffer `x` to its tier.
@@ -70,14 +70,14 @@ class KeptInputs {
 };
 
 // The share of a call's products in stretch `i`. Products are divided evenly among the stretches that have some
-// (Seam::has_products). If ranks divide the rows, these are the ones that end in a sum; the last stretch has none. If
-// backward ends within a unit before any such seam, the first stretch that has its rows has all products.
+// (Seam::has_products). If ranks divide the rows, these are the stretches that end in a sum; the last stretch has none.
+// If backward ends within a unit before any such seam, the first stretch that has its rows has all products.
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i);
 
 // Adds the buffer in which a call of the unit leaves its partial sums, piece or rows at a seam.
 int add_partial(Draft& draft, int unit, const models::Seam& seam);
 
-// Adds the task at the seam that follows the call's stretch. `parameters`, `frozen`: the unit's pools, of which one has
+// Adds the task at the seam that follows the call's stretch. `parameters`, `frozen`: the unit's pools; one of them has
 // the seam's bias. Returns the buffer of the total.
 int add_total(Draft& draft, const Call& call, const models::Seam& seam, int partial, int parameters, int frozen);
 

@@ -17,7 +17,7 @@ class BoundaryTasks {
 
   // Adds a checkpoint's tasks, if the run writes any.
   void save_state();
-  // Adds the tasks before and after those of the step proper.
+  // begin() and end() add the tasks before and after the step proper.
   void begin();
   void end();
 

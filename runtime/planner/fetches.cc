@@ -191,7 +191,7 @@ std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to
 }
 
 void copy_slices(Draft& draft, std::vector<Slice> from, std::vector<Slice> to, int unit, std::string_view what) {
-  // A slice with two hops (device to NVMe) goes to the host in the same task as those that end there.
+  // A slice with two hops (device to NVMe) goes to the host in the same task as the slices that end there.
   for (const auto& [source, target] : {std::pair{Tier::nvme, Tier::host}, std::pair{Tier::device, Tier::host},
                                        std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {
     Copy copy{unit, {}};

@@ -26,11 +26,11 @@ class Fetches {
   // - A fetch begins one visit earlier for each tier that it passes.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
-  // Adds the fetches before a visit; releases what it was the last to need.
+  // before() adds the fetches for a visit; after() releases what the visit was the last to need.
   void before(int visit);
   void after(int visit);
 
-  // The highest unit of which something is fetched before the visit; -1: none.
+  // The highest unit that the fetches before the visit concern; -1: none.
   int last_unit(int visit) const;
   // The buffer that now holds the parameters of a unit or part in its pool, as stored; -1: none.
   int buffer(const UnitPart& which) const;

@@ -60,7 +60,7 @@ std::size_t Gradients::sum_bytes(const Owner& owner) const {
   return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
-// Buffers have the same size on every rank, that of the largest piece.
+// Buffers have the size of the largest piece on every rank.
 std::size_t Gradients::shared_part(int unit) const {
   return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }

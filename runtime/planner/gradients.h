@@ -33,7 +33,7 @@ class Gradients {
   std::vector<GradientSource> of(int unit, std::size_t begin, std::size_t end) const;
 
  private:
-  // The parameters of a gradient: the unit's own, or those of another unit that it shares.
+  // The parameters of a gradient: the unit's own, or another unit's that it shares.
   struct Owner {
     int unit;
     bool shared = false;

@@ -95,7 +95,7 @@ class Builder {
     updates_.advance(d_.last());
   }
 
-  // The elements that the unit shares with another: all (tile -1), or those of one tile of the table.
+  // The elements that the unit shares with another: all (tile -1), or the elements of one tile of the table.
   ElementRange shared_range(int unit, int tile) const {
     const auto& shared = d_.layout(unit).shared;
     if (tile < 0) return shared->elements;
@@ -377,7 +377,7 @@ class Builder {
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none
   int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
-  // The unit's gradients, of which each part or stretch of a call writes some, and those of what it shares; -1: none.
+  // The gradients that the parts or stretches of a call write: of the unit itself, and of what it shares; -1: none.
   int written_ = -1, shared_ = -1;
   int input_ = -1, residual_ = -1, loss_residual_ = -1;  // as the call takes them
 };

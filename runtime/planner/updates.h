@@ -22,7 +22,7 @@ class Updates {
   // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
   // after their update. To be called before the updates: all stages take these messages in the order of holders.
   void receive_copies();
-  // The last unit of this stage of which another stage has a copy; -1: none.
+  // The last unit of this stage that another stage has a copy of; -1: none.
   int last_copied() const;
 
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
@@ -42,7 +42,8 @@ class Updates {
     std::vector<Slice> stored, state;  // master and moments
   };
 
-  // The unit that is updated first. No work of the step precedes it with which the fetch of its state could overlap.
+  // The unit that is updated first. No work of the step precedes it, so the fetch of its state has nothing to overlap
+  // with.
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;

@@ -41,7 +41,7 @@ class VisitList {
     }
     for (; unit >= lowest; --unit) add_backward(unit, false, micro_batches);
   }
-  // Before the visits that are added next.
+  // The message comes before the visits that are added next.
   void add_message(const StageStep& step) { messages_.push_back(step); }
   std::vector<Visit> take() {
     if (!messages_.empty()) visits_.back().after = std::move(messages_);

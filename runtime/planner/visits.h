@@ -29,7 +29,7 @@ struct Visit {
   bool needs_parameters;
   std::vector<Call> calls;
   std::vector<StageStep> messages = {};  // the pipeline's messages that are listed before the calls
-  std::vector<StageStep> after = {};     // those that the stage lists after its calls
+  std::vector<StageStep> after = {};     // steps that the stage lists after its calls
 };
 
 // The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the

@@ -14,7 +14,7 @@ const RecipeKey* key_in_any_section(std::string_view name);
 // The known key, in any section, of which `name` is a typo (few edits away); null if there is none.
 const RecipeKey* similar_key(std::string_view name);
 // Text about the keys and other programs' names that contain `part`, and the keys that have it among their values or in
-// their meaning. Names that are `part` come first, then those of which it is a word. All keys if `part` is empty.
+// their meaning. Names equal to `part` come first, then names that contain it as a word. All keys if `part` is empty.
 // Throws Error{usage} if nothing is found.
 std::string keys_about(std::string_view part);
 // docs/recipe.md.

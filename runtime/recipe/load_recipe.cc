@@ -79,7 +79,7 @@ class Loader {
     std::string lines;
     for (const Assignment& assignment : std::span(file).first(std::min(file.size(), kMost))) {
       std::string line = unknown(assignment).text;
-      std::erase(line, '\n');  // of a key in quotes
+      std::erase(line, '\n');  // a key in quotes may contain one
       lines += (lines.empty() ? "  " : "\n  ") + line;
     }
     if (file.size() > kMost) lines += fmt::format("\n  and {} more", file.size() - kMost);
@@ -142,7 +142,7 @@ class Loader {
       return {"", fmt::format("{} is a section of keys and takes no value{}", named,
                               other ? "; for other tools' key of that name, " + text_of(*other) : "")};
     const RecipeKey* const same = key_in_any_section(assignment.key.substr(assignment.key.rfind('.') + 1));
-    // Another program's section says less than a key with the name of one of ours.
+    // A key with the same name as a key of Strata says more than another program's section.
     if (other && !(same && is_by_section(*other, assignment.key)))
       return {"unknown key ", fmt::format("{}: {}", named, text_of(*other))};
     const RecipeKey* similar = same ? same : similar_key(assignment.key);
@@ -216,7 +216,7 @@ class Loader {
       recipe_.notes.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
   }
 
-  // Not an error: a recipe may contain keys of several optimizers, of which --set selects one.
+  // Not an error: a recipe may contain keys of several optimizers, and --set chooses among them.
   void note(const char* key, bool used, std::string_view why) {
     if (given(key) && !used)
       recipe_.notes.push_back(fmt::format("{} = {} has no effect: {}", key, given_.at(key).shown, why));

@@ -182,7 +182,7 @@ struct Recipe {
     std::optional<std::uint64_t> tile;  // units larger than this are tiled; if not set, as few as necessary
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
-    // For the nvme tier; if not set, a probe finds the best.
+    // How the nvme tier is accessed; if not set, a probe finds the best.
     std::optional<offload::Engine> io_engine;
     std::optional<bool> io_direct, io_registered;
   } memory;

@@ -35,7 +35,7 @@ std::string_view line_of(std::string_view text, std::size_t number) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
-// A hint at the most common mistake in a line that is not TOML; empty if it is none of these.
+// A hint at a common mistake in a line that is not TOML; empty if the line has no such mistake.
 std::string_view hint_for(std::string_view line) {
   const std::size_t equals = line.find('='), colon = line.find(':');
   if (colon != line.npos && equals == line.npos) return " (is this YAML? TOML has KEY = VALUE below its [SECTION])";

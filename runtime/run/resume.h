@@ -20,8 +20,8 @@ namespace strata::runtime {
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job,
                         const std::string& validation_hash);
 
-// A sentence about a schedule that differs from that of the checkpoint's run: what changed, and how the learning rate
-// jumps at the next step; empty if it does not.
+// A sentence about a schedule that differs from the schedule of the checkpoint's run: what changed, and how the
+// learning rate jumps at the next step; empty if it does not.
 std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std::int64_t steps_done);
 
 // A sentence about settings that may differ from the checkpoint's run, but give different bits: its data, precision,

@@ -10,7 +10,7 @@ namespace strata::runtime {
 struct Norm {
   int unit;
   int sum = -1, gradients = -1;       // one of the two, see GradientSource
-  std::vector<int> shared_gradients;  // with `gradients`: those of the units that share its parameters
+  std::vector<int> shared_gradients;  // with `gradients`: of the units that share its parameters
   // If sums are on the device by tiles (sums_in_tiles): the elements that `sum` holds, beginning at a block of the
   // norm, and the number of this chunk. Empty: `sum` holds all.
   ElementRange range = {0, 0};

@@ -18,7 +18,7 @@ struct UnitCall {
   OutputBuffer workspace = {};  // shared by all parts of a call
   bool of_whole = false;        // a part, but the unit's own buffers except `unpacked` hold the whole unit
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
-  // that work; its partial sums, and the total of those that the previous stretch left.
+  // that work; its partial sums, and the total of the partial sums that the previous stretch left.
   int stretch = -1, stretches = 1;
   double share = 1;  // the stretch's share of the call's products
   bool leaves_work = false, meanwhile = false;

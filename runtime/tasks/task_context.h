@@ -23,8 +23,8 @@ class Saver;
 struct Communicators {
   comm::Communicator &parameters, &updates;            // communicators of lane gather
   comm::Communicator &gradients, &sums, &node, &all;   // communicators of lane reduce
-  comm::Communicator& tensor;                          // that of lane exchange; unused if no ranks share a layer
-  comm::Communicator &stage_forward, &stage_backward;  // those of the lanes with these names; unused with one stage
+  comm::Communicator& tensor;                          // of lane exchange; unused if no ranks share a layer
+  comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused with one stage
 };
 
 // What all tasks of a rank work with. Each kind of task is a struct of this folder: its members name the operands,

@@ -79,7 +79,7 @@ void Update::run(TaskContext& context, const Task& task, device::Lane& lane) {
   };
   for (const TensorRange& range : layout.ranges) {
     const std::size_t from = std::max(begin, range.begin), to = std::min(end, range.end);
-    // In the shared range the gradient is the sum of two.
+    // In the shared range, the gradient is the sum of two gradients.
     apply(from, std::min(to, shared.begin), range);
     apply(std::max(from, shared.begin), std::min(to, shared.end), range);
     apply(std::max(from, shared.end), to, range);

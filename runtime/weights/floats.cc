@@ -94,7 +94,7 @@ void write_nf4_block(StorageFormat format, std::span<const float> values, float 
 
 void rewrite_nf4_block(std::span<const float> values, std::span<std::byte> block) {
   // A scale is the largest magnitude of its values. If it was itself quantised, it may also be slightly below 0, and
-  // the codes are then those of the negated values.
+  // the codes then stand for the negated values.
   write_nf4_block(StorageFormat::nf4_plain, values, 0, block);
   std::vector<float> read(values.size());
   read_nf4_block(StorageFormat::nf4_plain, block, read);

@@ -19,7 +19,7 @@ float nf4_scale(std::span<const float> values);
 void write_nf4_block(device::StorageFormat format, std::span<const float> values, float offset,
                      std::span<std::byte> block);
 
-// Writes a block of nf4_plain from values that were read from one: the codes and scales are those of that block.
+// Writes a block of nf4_plain from values that were read from such a block, and restores its codes and scales.
 void rewrite_nf4_block(std::span<const float> values, std::span<std::byte> block);
 
 // The same block with its scales in fp32: from `format` to nf4_plain.

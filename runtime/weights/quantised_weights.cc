@@ -88,8 +88,8 @@ struct ScaleRange {
   std::size_t unit, matrix, begin, end;  // elements of the matrix
 };
 
-// Sums of the scales of all matrices, in the order of units and ranges: this rank's part, or after add_all() those of
-// all ranks.
+// Sums of the scales of all matrices, in the order of units and ranges: this rank's part, or after add_all() the sums
+// over all ranks.
 class ScaleSums {
  public:
   ScaleSums(const StepPlan& plan, const WeightSource& source) : plan_(plan), source_(source) {

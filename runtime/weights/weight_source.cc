@@ -72,7 +72,7 @@ class RandomWeights final : public WeightSource {
   std::vector<std::vector<std::uint32_t>> numbers_;  // by unit and parameter
 };
 
-// Throws if all tensors were saved from inside a wrapper; transformers finds none of those, either.
+// Throws if all tensors were saved from inside a wrapper; transformers does not find these either.
 void refuse_wrapped(const std::filesystem::path& directory, std::span<const std::string> names,
                     const std::string& missing) {
   const auto first_with = [&](std::string_view part) {

@@ -123,7 +123,7 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 
 // The model.safetensors of a Hugging Face directory. Throws Error{corrupt} for a tensor that is missing, unexpected or
 // of the wrong shape; read() throws it, naming the tensor, for a value that is not finite. `seed`: for parameters that
-// are initialised at random; `new_head`: the layer of the class scores is one of them.
+// are initialised at random; `new_head`: the layer of the class scores is initialised too.
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
                                              std::uint64_t seed = 0, bool new_head = false);
 

@@ -126,7 +126,7 @@ class UnitRunner {
     y.poison();
     run_forward(unit_.parts().size(), y.view());
   }
-  // A forward of which only `saved` is needed.
+  // Runs only the parts of the forward that write `saved`, without y.
   void recompute() { run_forward(unit_.saving_parts(), {}); }
   // Uses `saved` as forward() or recompute() left it. in_place: dx takes dy's memory, from which it is then copied.
   void backward(bool in_place = false) {

@@ -17,11 +17,11 @@ namespace strata::text {
 // A model's chat template, with the special tokens that its tokenizer's folder names. Immutable; copies share it.
 class ChatTemplate {
  public:
-  // Finds the template of the folder of `tokenizer`, which is what load_tokenizer takes. It is chat_template.jinja with
-  // additional_chat_templates/NAME.jinja, otherwise `chat_template` in tokenizer_config.json (one text, or named ones).
-  // If there are several, "tool_use" is for conversations with tools, and "default" for all others. `wanted` names one
-  // of them, or a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed, or that
-  // writes a special token of the folder's files that `known`, the tokenizer, does not have.
+  // Finds the template in the folder of `tokenizer`, a path as for load_tokenizer. It is chat_template.jinja with
+  // additional_chat_templates/NAME.jinja, otherwise `chat_template` in tokenizer_config.json (one text, or several with
+  // names). If there are several, "tool_use" is for conversations with tools, and "default" for all others. `wanted`
+  // names one of them, or a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed,
+  // or that writes a special token of the folder's files that `known`, the tokenizer, does not have.
   static std::optional<ChatTemplate> find(const std::filesystem::path& tokenizer,
                                           const std::optional<std::filesystem::path>& wanted, const Tokenizer& known);
 

@@ -26,7 +26,7 @@ class Dialogue {
 
   // The conversation up to the place at which the answer begins. Throws Error{usage} as the template does.
   std::vector<std::uint32_t> prompt() const;
-  // The token with which the template ends an answer: a special token, or the only token that it writes after the
+  // The token that the template ends an answer with: a special token, or the only token that it writes after the
   // answer. Empty if answers end in another way.
   std::vector<std::uint32_t> turn_ends() const;
 

@@ -49,7 +49,7 @@ class Turns {
   Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
       : made_(made), conversation_(conversation), whole_(whole) {}
 
-  // Renders the turns before it, and those up to and including it. Asked for turns in order.
+  // Renders the turns before it, and the turns up to and including it. Asked for turns in order.
   TextSpan by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
     std::erase_if(prefixes_, [&](const auto& known) { return known.first.first < turn; });
@@ -222,7 +222,7 @@ class Turns {
   std::map<std::pair<std::size_t, std::size_t>, std::optional<std::string>> changed_;
 };
 
-// In order, without empty ones; adjoining ones are joined.
+// Sorts the spans, drops empty ones, and joins adjoining ones.
 std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
   std::sort(spans.begin(), spans.end(), [](const TextSpan& a, const TextSpan& b) { return a.begin < b.begin; });
   std::vector<TextSpan> out;
@@ -236,7 +236,7 @@ std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
   return out;
 }
 
-// Whether the last turn is an answer with whose text the rendering ends.
+// Whether the last turn is an answer, and the rendering ends with its text.
 bool ends_openly(const Conversation& conversation, std::string_view rendered) {
   const jinja::Value* content =
       conversation.answers.back() ? conversation.messages.items().back().find("content") : nullptr;

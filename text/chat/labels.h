@@ -31,12 +31,12 @@ struct LabelledText {
   bool open_end = false;  // whether the text ends with an answer that counts, without a token that ends it
 };
 
-// Renders a conversation with its template. The spans of a turn are those that {% generation %} marks. If the
-// template marks nothing, they follow from two renderings: one with the turns before this one (with
-// add_generation_prompt, if that is a prefix of the whole text), and one with this turn added. If the template writes
-// this turn or the one before it differently when it is the last, the span begins with the turn's text, after its
-// prompt, and ends with what follows the text in such a rendering. A turn's `train` and `weight` take precedence over
-// `on`. Throws RecordFault if neither way finds the turn, and Error{usage} as the template does.
+// Renders a conversation with its template. The spans of a turn are what {% generation %} marks. If the template marks
+// nothing, they follow from two renderings: one with the turns before this one (with add_generation_prompt, if that is
+// a prefix of the whole text), and one with this turn added. If the template writes this turn or the one before it
+// differently when it is the last, the span begins with the turn's text, after its prompt, and ends with what follows
+// the text in such a rendering. A turn's `train` and `weight` take precedence over `on`. Throws RecordFault if neither
+// way finds the turn, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
 
 // Finds the tokens of a text that are in its labels, for any tokenizer: by the text of each token or, if the tokenizer

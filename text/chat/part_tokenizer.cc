@@ -60,7 +60,7 @@ PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rule
       places_(tokenizer, *workspace_),
       parser_(std::make_unique<simdjson::dom::parser>()) {
   if (rules.made) written_.emplace(*rules.made);
-  // A template writes the numbers in its variables.
+  // Numbers matter only in these fields, because a template may write them.
   if (rules.format == DataFormat::text)
     read_ = {rules.field};
   else

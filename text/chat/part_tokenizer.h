@@ -34,7 +34,7 @@ struct RecordCounts {
   std::uint64_t decoded_calls = 0;        // documents whose calls' arguments were JSON texts and were decoded
   std::uint64_t null_arguments = 0;       // documents whose calls have null arguments
   std::uint64_t written_differently = 0;  // answers that the template writes differently when they are the last turn
-  std::uint64_t open_ends = 0;            // whose last answer has no token that ends it
+  std::uint64_t open_ends = 0;            // conversations whose last answer has no token that ends it
   UnreadFields unread;                    // fields of records that are not read; unused if --field is given
   UnreadFields unread_in_turns;           // fields of turns that the template does not name
   UnreadFields roles_left_out;            // roles of turns whose text the template does not write

@@ -31,8 +31,8 @@ struct Conversation {
   std::vector<std::optional<bool>>
       trained;             // each turn's flag for training on it (`train`, `weight` and others), if any
   std::size_t prompt = 0;  // the number of turns that are the prompt; 0: unknown
-  // Field names of turns, each once: those that go to the template (except role and content), and those of ShareGPT's
-  // turns that do not.
+  // Field names of turns, each once: the fields that go to the template (except role and content), and the fields of
+  // ShareGPT's turns that do not.
   std::vector<std::string> turn_fields = {}, unread_turn_fields = {};
 };
 

@@ -24,8 +24,8 @@ void count_unread(UnreadFields& out, std::string_view field);
 // The list for the user: "context (3 records), id (1 record)".
 std::string listed(const UnreadFields& fields, std::string_view counts = "record");
 
-// The fields of a record that are read: `field` for text; otherwise those of its format, which depend on whether a
-// template writes it.
+// The fields of a record that are read: `field` for text; otherwise the format's fields, which depend on whether a
+// template writes the record.
 std::vector<std::string_view> fields_read(const jinja::Value& record, DataFormat format, bool templated,
                                           std::string_view field);
 // Adds the fields of the record that are not in `read`.

@@ -30,14 +30,14 @@ struct TextLengths {
 
   std::size_t sum() const { return first + second; }
 };
-// The lengths that are kept of `lengths`, so that their sum is at most `most`. They are those of the tokenizers
-// library. nullopt if the strategy cannot do that.
+// Shortens `lengths` so that their sum is at most `most`, as the tokenizers library does. nullopt if the strategy
+// cannot do that.
 std::optional<TextLengths> truncated(const TextLengths& lengths, std::size_t most, Truncation truncation);
 
 // How each text is tokenized.
 struct ClassRules {
   LabelRules record;
-  std::optional<std::size_t> max_length = std::nullopt;  // in tokens, including those of the template
+  std::optional<std::size_t> max_length = std::nullopt;  // in tokens, including the template's
   Truncation truncation = Truncation::longest_first;
   bool takes_empty = false;  // accept texts without tokens: only the template's remain
 };

@@ -197,7 +197,7 @@ TextTemplate template_of_class(const FolderSettings& settings,
     return out;
   }
   out.single.clear();
-  std::vector<std::uint32_t> front, back;  // at most one of each
+  std::vector<std::uint32_t> front, back;  // at most one token each
   if (const auto bos = id("bos_token"); bos && settings.add_bos.value_or(false)) front.push_back(*bos);
   if (const auto eos = id("eos_token"); eos && settings.add_eos.value_or(false)) back.push_back(*eos);
   const auto put = [&](std::vector<TextTemplate::Piece>& pieces_of, Kind kind, std::uint32_t type) {

@@ -27,8 +27,8 @@ struct ClassComponents {
 };
 ClassComponents components_of_class(const FolderSettings& settings);
 
-// A note if transformers 4 and 5 use different components: version 4 uses those of the file, as Strata does, and 5
-// replaces them for some classes. The arguments are the components in use.
+// A note if transformers 4 and 5 use different components: version 4 uses the file's components, as Strata does, and
+// version 5 replaces them for some classes. The arguments are the components in use.
 std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
                                               const std::optional<Json>& pre_tokenizer);
 

@@ -34,7 +34,7 @@ std::string text_or(const Value* object, std::string_view key, std::string_view 
   return std::string(found && found->is(Kind::text) ? found->text() : std::string(otherwise));
 }
 
-// A token in such files is a text or an object. special: the default if the object does not say.
+// A token in these files is a text or an object. special: the default if the object does not say.
 std::optional<AddedToken> token_of(const Value& value, bool special) {
   AddedToken out{.id = kNextId, .content = {}, .special = special};
   if (value.is(Kind::text)) {

@@ -20,7 +20,7 @@ struct FolderSettings {
   std::string tokenizer_class;  // without "Fast"; empty: the class that uses tokenizer.json unchanged
   std::string model_type;
   bool is_given = false;  // at least one of the files exists
-  // bos_token and so on, with the properties that their names imply; then those without a name
+  // bos_token and so on, with the properties that their names imply; then the tokens without a name
   // (additional_special_tokens).
   std::vector<std::pair<std::string, AddedToken>> named;
   std::vector<std::string> nameless;  // keys that are null

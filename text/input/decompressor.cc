@@ -184,7 +184,7 @@ class Zstd final : public Decompressor {
  public:
   Zstd() : context_(ZSTD_createDCtx()) {
     if (!context_) throw std::bad_alloc();
-    // The limit of `zstd --long=31`, with which large archives are made.
+    // The limit of `zstd --long=31`, an option used for large archives.
     ZSTD_DCtx_setParameter(context_, ZSTD_d_windowLogMax, 31);
   }
   ~Zstd() override { ZSTD_freeDCtx(context_); }

@@ -38,7 +38,7 @@ class Decompressor {
 // `compression` must not be Compression::none.
 std::unique_ptr<Decompressor> make_decompressor(Compression compression);
 
-// The kind of content that a file's name suggests: its last extension in lower case, without that of a compression:
+// The kind of content that a file's name suggests: its last extension in lower case, without a compression's extension:
 // "jsonl" for "A.JSONL.gz". Empty if there is none.
 std::string content_extension(std::string_view name);
 

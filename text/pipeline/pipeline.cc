@@ -311,7 +311,7 @@ bool Pipeline::may_cut_at(char separator) const {
 }
 
 // Recognizes pipelines like Llama 2's and Gemma's: (Prepend and) Replace of spaces without a pre-tokenizer, or with one
-// that looks only for spaces, of which none are left; or Metaspace without splitting.
+// that looks only for spaces, when none are left; or Metaspace without splitting.
 void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& normalizer,
                                const std::optional<Json>& pre_tokenizer) {
   std::vector<Json> rewrites;

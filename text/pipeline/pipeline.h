@@ -30,12 +30,12 @@ using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 std::vector<Decoder> make_decoders(const Json& json);
 
 // The tokenizer of a tokenizer.json. Added tokens are cut out; the text between them is normalized and split into
-// pieces; the model looks up each piece. Ids are those of the tokenizers library. "truncation" and "padding" are not
-// read: they concern batches, not text.
+// pieces; the model looks up each piece. Gives the same ids as the tokenizers library. "truncation" and "padding" are
+// not read: they concern batches, not text.
 class Pipeline final : public Tokenizer {
  public:
-  // settings: those of the files next to it. `vocabulary_only`: `json` was made from a vocabulary, and the class
-  // provides the template.
+  // settings: from the files next to it. `vocabulary_only`: `json` was made from a vocabulary, and the class provides
+  // the template.
   static std::unique_ptr<Pipeline> parse(std::string_view json, const std::string& file, std::string name,
                                          std::string hash, const FolderSettings& settings,
                                          bool vocabulary_only = false);
@@ -85,8 +85,8 @@ class Pipeline final : public Tokenizer {
 // offsets does not change ids.
 TextTemplate make_text_template(const Json& json);
 
-// A SentencePiece model (`tokenizer.model`), run by the sentencepiece library. The ids are those of the class that the
-// settings name (XLM-RoBERTa and CamemBERT renumber the file's), and added tokens are cut out first. Throws
+// A SentencePiece model (`tokenizer.model`), run by the sentencepiece library. The settings name the class that
+// determines the ids (XLM-RoBERTa and CamemBERT renumber the file's), and added tokens are cut out first. Throws
 // Error{usage} for a sentencepiece.bpe.model whose class is another or unknown.
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
                                                std::string name, std::string hash, const FolderSettings& settings);

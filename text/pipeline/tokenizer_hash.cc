@@ -85,7 +85,7 @@ std::string changes_of_pieces(std::string_view model, const FolderSettings& sett
     return !token.left_strip && !token.right_strip && !token.single_word && is_marked_piece(model, token.content);
   });
   std::string text = listed(out);
-  // The text after an added token or a control piece may begin like a new text.
+  // `legacy` decides whether text after an added token or a control piece is tokenized like the beginning of a text.
   const bool by_itself = !settings.is_llama();
   if (!out.empty() || settings.legacy.value_or(by_itself) != by_itself)
     text += fmt::format("\nlegacy {}", settings.legacy.value_or(by_itself));

@@ -45,9 +45,8 @@ double as_read_by_library(double exact) {
   return std::copysign(static_cast<double>(digits) / std::pow(10.0, -exponent), exact);
 }
 
-// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): Viterbi's algorithm finds, among all ways
-// to cut a piece into tokens, the one with the largest sum of scores; if several are equal, the first one found from
-// the left.
+// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): Viterbi's algorithm finds the way to cut a
+// piece into tokens that has the largest sum of scores; among equal ones, the first found from the left.
 class Unigram final : public Model {
  public:
   explicit Unigram(const Json& json);

@@ -17,7 +17,7 @@ class UnicodeForm final : public Normalizer {
 
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
     // Sequences that every form leaves unchanged are copied. Others are normalized from the plain character before them
-    // on, with which a mark may combine.
+    // on, because a mark may combine with it.
     for (std::size_t at = 0; at < text.size();) {
       std::size_t plain = at, last = at;
       while (plain < text.size()) {

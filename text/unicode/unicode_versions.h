@@ -2,8 +2,8 @@
 
 namespace strata::text {
 
-// The ranges in which the tables of the tokenizers library (0.23) differ from those of PCRE2 10.42 and utf8proc 2.8,
-// because they follow different Unicode versions. Determined by running the library on every character.
+// The ranges in which the tables of the tokenizers library (0.23) differ from the tables of PCRE2 10.42 and utf8proc
+// 2.8, because they follow different Unicode versions. Determined by running the library on every character.
 struct CharacterRange {
   char32_t first, last;
 };

@@ -9,8 +9,8 @@ STRATA_LANES float total(const F32x16 (&s)[4]) {
   return sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-// Mean and variance take two passes over the vector, the second of which finds it in the L1 cache: E[x^2] - mean^2
-// would cancel.
+// Mean and variance take two passes over the vector, because E[x^2] - mean^2 would cancel. The second pass finds the
+// vector in the L1 cache.
 template <bool kCentred, typename T>
 [[gnu::flatten]] static void forward(const NormForward& a) {
   const auto* gain = reinterpret_cast<const T*>(a.gain);

@@ -81,7 +81,7 @@ struct TreeSumKernels {
   // is a power of two.
   void (*tree_sum[3])(const float* partials, std::size_t count, std::size_t stride, const std::byte* bias,
                       std::byte* out, std::size_t n);
-  // The same of partials[p][begin + i].
+  // The same sum with partials[p][begin + i].
   void (*tree_sum_of_pieces[3])(const std::byte* const* partials, std::size_t count, std::size_t begin,
                                 const std::byte* bias, std::byte* out, std::size_t n);
 };
@@ -98,7 +98,7 @@ STRATA_KERNEL_TABLE(UnpackKernels, unpack_kernels)
 struct DoraKernels {
   // The sum of squares of w[i] + sum over r of scale b[r] a[r * n + i]: 16 partial sums, added in order.
   float (*row_square)(const std::byte* w, std::size_t n, const float* a, const float* b, std::size_t rank, float scale);
-  // The same of `count` neighbouring columns of w[n, stride], with b[r * stride + column].
+  // The same sums for `count` neighbouring columns of w[n, stride], with b[r * stride + column].
   void (*column_squares)(const std::byte* w, std::size_t n, std::size_t count, std::size_t stride, const float* a,
                          const float* b, std::size_t rank, float scale, float* sums);
   // out = x scales + bias + sign added; all but x may be null.
@@ -184,8 +184,9 @@ struct GradientSumKernels {
   // sum[i] = ((sum[i] or +0) + pieces[0][offset + i]) + pieces[1][offset + i] ...
   void (*add_pieces[3])(const std::byte* const* pieces, std::size_t count, std::size_t offset, float* sum,
                         std::size_t n, bool first);
-  // The same for runs of `length` pieces, each summed from +0 and rounded. partial[i] has the sum of the first run's
-  // first `before` pieces, and in the end that of an incomplete last run. It may be null if no run is.
+  // The same for runs of `length` pieces, each summed from +0 and rounded. partial[i] starts with the sum of the first
+  // run's first `before` pieces, and ends with the sum of an incomplete last run. It may be null if no run is
+  // incomplete.
   void (*add_runs[3])(const std::byte* const* pieces, std::size_t count, std::size_t offset, std::size_t length,
                       std::size_t before, float* partial, float* sum, std::size_t n, bool first);
   // The fp64 sum of squares of one block of 4,096; second may be null.

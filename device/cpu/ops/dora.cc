@@ -11,7 +11,7 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr std::size_t kColumns = 64;  // that one task takes
+constexpr std::size_t kColumns = 64;  // per task
 
 const DoraKernels& kernels_of(DType dtype) {
   return dora_kernels().of[index(dtype)];

@@ -16,7 +16,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// The columns of a partial sum that one task of the last addition takes.
+// Columns of a partial sum per task of the last addition.
 constexpr std::size_t kElementGrain = 1024;
 
 }  // namespace

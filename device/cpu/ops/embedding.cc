@@ -11,7 +11,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// The table rows that one task of the backward writes.
+// Table rows per task of the backward.
 constexpr std::size_t kTableGrain = 64;
 
 // Sorts the positions of `indices` that lie in the tile by index (counting sort: stable, so in ascending i). Those of

@@ -19,7 +19,7 @@ const LibraryName& nccl_name();
 std::string library_version_text(std::size_t version);
 
 // The existing folders that are searched after the process itself and STRATA_CUDA_LIBRARIES (which is searched before
-// the loader's path): those of that variable, then CUDA's (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then those of
+// the loader's path): the variable's, then CUDA's (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then the folders of
 // PyTorch's wheels as pip, a virtual environment or conda installs them.
 std::vector<std::string> named_folders();
 std::vector<std::string> usual_folders();

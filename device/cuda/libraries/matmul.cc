@@ -92,7 +92,7 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
   }
 }
 
-// The key's alignment is that of all operands: with fp32 outputs of narrow inputs it may be less than an output has.
+// The key has one alignment for all operands: with narrow inputs, it may be less than an fp32 output has.
 std::uint32_t Matmul::alignment_of_output() const {
   return std::max(static_cast<std::uint32_t>(key_.alignment), static_cast<std::uint32_t>(size_of(key_.shape.out)));
 }

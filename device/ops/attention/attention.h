@@ -65,7 +65,7 @@ struct RopeShape {
 void rope(Lane&, const RopeShape&, View x, const std::uint32_t* positions, ConstView cos, ConstView sin, bool inverse);
 
 // Causal grouped-query attention of one sequence over a cache of the keys and values of its earlier positions. Heads,
-// strides, scale and window are those of AttentionShape. The cache has room for `capacity` positions.
+// strides, scale and window are as in AttentionShape. The cache has room for `capacity` positions.
 struct CachedAttentionShape {
   std::size_t heads, kv_heads, head_dim;
   std::size_t q_stride, k_stride, v_stride;

@@ -34,7 +34,7 @@ void softmax_statistics(Lane&, const LogitTile& tile, const std::int32_t* labels
 struct VocabularyShards {
   std::size_t vocabulary, count, words;
 };
-// The statistics of `rows` rows over the whole vocabulary from those of its shards, [count, rows]; a shard without
+// The statistics of `rows` rows over the whole vocabulary from its shards' statistics, [count, rows]; a shard without
 // words is not read. Sums are added by a balanced binary tree, in fp64.
 void combine_statistics(Lane&, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
                         const std::int32_t* labels, RowStatistics* statistics);

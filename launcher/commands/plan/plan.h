@@ -47,9 +47,9 @@ struct PlannedStep {
   std::optional<double> step_ms, tokens_per_s;
 };
 PlannedStep plan_step(const PlanSetup& setup);
-// The stage of a rank; if none is given, the one with the largest peak on the device.
+// The stage of a rank; without a rank, the stage with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
-// The rank whose memory is shown: the one that is asked for, otherwise the first of the job's stage.
+// The rank whose memory is shown: the rank asked for, otherwise the first rank of the job's stage.
 int rank_shown(const runtime::Job& job, std::optional<int> asked);
 // "rank 2's (stage 1)", or "a rank's" if all need the same and none is asked for.
 std::string whose_text(const runtime::Job& job, std::optional<int> asked);
@@ -72,7 +72,7 @@ struct Prediction {
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
   std::string pieces;            // pieces_to_try()
-  int measured_ranks;            // ranks with which the machine file was measured
+  int measured_ranks;            // ranks when the machine file was measured
   bool measured;                 // false: computed from data sheets
   std::optional<double> spread;  // between the measurements
   std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
@@ -147,7 +147,7 @@ struct MaxBatch {
 // Throws what largest_micro_batch() and forecast() throw.
 MaxBatch find_max_batch(const PlanSetup& setup);
 
-// Lines for people: the largest size, what the next one would need, and which is fastest and why.
+// Lines for people: the largest size, what the next larger size would need, and which size is fastest and why.
 std::string max_batch_text(const MaxBatch& found);
 // {"size":8,"too_large":{...},"fastest":4,"speeds":[...]}; size is null if nothing fits.
 std::string max_batch_json(const MaxBatch& found);

@@ -11,8 +11,8 @@
 namespace strata::launcher {
 namespace {
 
-// How many parameters the ranks hold together over which state is sharded: the model's, or those of a pipeline stage,
-// or their part of each layer.
+// How many parameters the ranks that shard state among them hold together: the model's, a pipeline stage's, or their
+// part of each layer.
 double parameters_of(const runtime::Job& job) {
   std::size_t sum = 0;
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)

@@ -50,8 +50,8 @@ class PredictInput {
   // off or if the tokenizer makes nothing of it.
   const std::vector<std::uint32_t>& words() const { return words_; }
   std::uint64_t words_with_token() const { return words_with_token_; }
-  // Words with a token are consecutive and start at word 0 of their text, except for these: among all words with a
-  // token, the one with this number is this word of its text.
+  // In each text, the words with a token are consecutive and start at word 0, except for these: number `number` of all
+  // words with a token is word `word` of its text.
   struct Skip {
     std::uint64_t number;
     std::uint32_t word;

@@ -76,7 +76,7 @@ bool begins_with_object_in_line(std::string_view text) {
   return line.size() > 2 && line.starts_with('{') && line.ends_with('}');
 }
 
-// For a file named .json without a whole object in its first line.
+// Refuses a file named .json whose first line is not a complete object.
 [[noreturn]] void refuse_json(const std::string& name, std::string_view head) {
   const std::string file = shell_word(name), lines = shell_word(name + "l");
   head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
@@ -114,7 +114,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
                     : InputKind::plain};
 }
 
-// The format of records: --format, or else that of the first record.
+// The format of records: --format, or else the first record's format.
 DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   if (options.format && !is_table(*options.format)) return *text::data_format(*options.format);
   const DocumentPart* part = reader.peek();

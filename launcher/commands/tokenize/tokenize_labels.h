@@ -28,7 +28,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
 // spaces or tabs, the word first and its tag last ("O", "B-TYPE" or "I-TYPE"), and an empty line after each sentence.
 // text: the beginning of the file, whose last line may be cut.
 bool has_tag_columns(std::string_view text);
-// The advice for such a file: the command that converts it to JSONL, and the options that read that.
+// The advice for such a file: the command that converts it to JSONL, and the options that read the result.
 std::string conversion_of_columns(const std::string& name);
 
 }  // namespace strata::launcher

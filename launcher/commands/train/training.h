@@ -69,7 +69,7 @@ class Checkpoints {
 // evaluation. Every rank has one; job, world, trainer and signal must outlive it.
 class Evaluations {
  public:
-  // prompts: those of evaluation.prompts. Collective.
+  // prompts: from evaluation.prompts. Collective.
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
               std::optional<runtime::Prompts> prompts);
 
@@ -88,8 +88,8 @@ class Evaluations {
   bool stopped_at_once() const { return at_once_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
 
-  // The peak memory of the whole run, given that of its steps; and the bytes that its steps sent, given those of the
-  // whole run.
+  // The first adds the evaluations to the memory measured in training, so that its peak is the whole run's. The second
+  // takes their bytes out of the whole run's, so that the steps' bytes are left.
   runtime::Memory measured_with(runtime::Memory training) const;
   comm::CommBytes without(comm::CommBytes sent) const;
 

@@ -57,7 +57,7 @@ const char* state_text(pb::State state) {
 }
 
 // A run's socket or loopback address on another machine can only be reached from there, so the command runs there by
-// ssh: with the program at this program's own path, as on the nodes of a run, or else with the one in PATH.
+// ssh: with the program at this program's own path, as on the nodes of a run, or else with the program in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const ServiceAddress& address) {
   const std::string own = own_program().string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),

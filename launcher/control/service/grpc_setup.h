@@ -8,15 +8,15 @@
 
 namespace strata::launcher::control {
 
-// Call it before a server or a channel is made. Turns off gRPC's logging of its internals, with which a client that
-// does not use TLS could fill the run's log; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed}
-// if the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait forever.
+// Call it before a server or a channel is made. Turns off gRPC's logging of its internals: a client that does not use
+// TLS could fill the run's log with it; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed} if
+// the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait forever.
 void prepare_grpc();
 
 // The maximum size of a request from users and tools, which consists of a few flags.
 constexpr std::size_t kMaxRequestBytes = 64 << 10;
 
-// The status message with which open calls end when the run ends.
+// The status message of calls that are open when the run ends.
 inline constexpr const char* kHasEnded = "the run has ended";
 
 // The bounds of every server of the control plane: threads, memory, message sizes, and idle connections.

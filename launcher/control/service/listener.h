@@ -99,8 +99,8 @@ class ConnectionLimiter {
 };
 
 // The addresses by which others may reach this machine: those of the named interface (its name or one of its
-// addresses), else of all interfaces that are up, loopback last. If there is no such interface, throws Error{usage}
-// that lists those there are.
+// addresses), otherwise the addresses of all interfaces that are up, loopback last. If no interface has that name or
+// address, throws Error{usage} that lists the existing ones.
 std::vector<std::string> addresses_of(const std::string& interface);
 
 // Several addresses to try, in gRPC's notation: "ipv4:10.0.0.1:5000,10.1.0.1:5000".

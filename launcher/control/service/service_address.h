@@ -25,7 +25,7 @@ ServiceAddress parse_service_address(const std::string& text, const std::filesys
 // The folder of this user's sockets, which no other user can enter. Creates it if it is missing. Throws Error{failed}
 // if that is not possible.
 std::filesystem::path socket_folder();
-// Removes the sockets of runs that have ended: those whose connections are refused.
+// Removes the sockets of runs that have ended, which refuse connections.
 void sweep(const std::filesystem::path& folder);
 
 // Finds the run that TARGET names: a run's folder (or its control.json), unix:PATH or a socket's path, HOST:PORT; empty

@@ -40,8 +40,8 @@ int the_signal() {
   return SIGRTMIN + 7;
 }
 
-// The one thread that is asked writes its frames here. `asked` is its thread number, negative while it writes and 0
-// when it is done, so that a late thread does not overwrite the next one's frames.
+// The thread that is asked writes its frames here. Only one is asked at a time. `asked` is its thread number, negative
+// while it writes and 0 when it is done, so that a late thread does not overwrite the next one's frames.
 std::array<void*, kMaxFrames> frames;
 std::atomic<int> asked{0}, count{0};
 

@@ -55,9 +55,9 @@ std::uint64_t moved_mib() {
   return bytes >> 20;
 }
 
-// Ends this rank for a reason that the control plane found. Sets the run's abort token, with which every wait of the
-// program ends. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token),
-// ends it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
+// Ends this rank for a reason that the control plane found. Sets the run's abort token, which ends every wait of the
+// program. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token), ends
+// it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     enter_background("strata-end");
@@ -74,8 +74,7 @@ void end_run(AbortToken& token, const std::string& text, bool prints) {
     is_armed = false;
   }
   if (prints) print_failure(text, Exit::failed);
-  // Rank -1: the fault is not that of a rank that could print it. `self_reported` prevents a second print of the
-  // sentence.
+  // Rank -1: the fault lies with no rank that could print it. `self_reported` prevents a second print of the sentence.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }

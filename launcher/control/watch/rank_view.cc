@@ -91,8 +91,8 @@ const std::vector<int>* TaskNames::group(int task, int rank) const {
 
 int RankView::main_lane(const TaskNames& names) const {
   int best = -1;
-  // If two running tasks have the same weight, the one that has lasted longer counts. The host's lane counts less than
-  // other running ones, because it waits for them.
+  // Of two running tasks with the same weight, the longer-running one counts. The host's lane counts less than other
+  // running ones, because it waits for them.
   const auto weight = [&](int lane) {
     const Lane& l = lanes[static_cast<std::size_t>(lane)];
     if (l.place.task < 0) return 0;

@@ -88,7 +88,7 @@ class Watch {
 
 // "rank 3", "ranks 8 to 15", "ranks 0, 2".
 std::string ranks_text(std::span<const int> ranks);
-// With their coordinates, if several ranks hold the model together: "ranks 4 to 5: data 0 to 1, stage 1".
+// If several ranks hold the model together, the text includes their coordinates: "ranks 4 to 5: data 0 to 1, stage 1".
 std::string ranks_text(std::span<const int> ranks, const runtime::Mesh& mesh);
 // 30, 61, 0.5
 std::string seconds_text(double seconds);

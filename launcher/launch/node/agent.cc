@@ -175,7 +175,7 @@ bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   return false;
 }
 
-// The numbers of this node's other processes that `belongs`, which is given their folders in /proc, accepts.
+// The numbers of this node's other processes that `belongs` accepts; it is given each one's folder in /proc.
 template <typename Belongs>
 std::vector<int> processes(Belongs&& belongs) {
   std::vector<int> out;

@@ -15,7 +15,7 @@ struct AgentOptions {
   std::string run;                             // the STRATA_LAUNCH of the ranks it looks after
   std::string host;                            // launch's name of the node
   double timeout = 30;                         // seconds without a line from launch after which it ends; 0: never
-  std::vector<std::filesystem::path> folders;  // those of memory.nvme
+  std::vector<std::filesystem::path> folders;  // from memory.nvme
 };
 
 // `strata node-agent`: launch runs it on every node for the whole run. Its first line is the node's facts. Then it

@@ -34,7 +34,7 @@ struct NodeFacts {
   std::vector<DriveFact> drives;
   std::vector<std::string> gpus;  // the usable ones, "NVIDIA H200"
   std::string driver;
-  std::vector<Interface> interfaces;  // those that are up, without loopback
+  std::vector<Interface> interfaces;  // interfaces that are up, without loopback
 };
 
 // The facts of this machine.

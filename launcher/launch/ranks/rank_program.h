@@ -27,9 +27,9 @@ Program rank_program(const Allocation& allocation, const RankStart& start);
 // The variables of this process that select or exclude networks for MPI and NCCL, as NAME=VALUE.
 std::vector<std::string> interface_variables();
 
-// Names of this process's variables that go to every rank: STRATA_*, NCCL_*, LD_LIBRARY_PATH and those of --env. OMPI_*
-// go there by themselves. `named`: the values of --env, NAME or NAME=VALUE; the latter is set in this process. Throws
-// Error{usage} if a NAME is not set or is no name.
+// Names of this process's variables that go to every rank: STRATA_*, NCCL_*, LD_LIBRARY_PATH and the names in --env.
+// OMPI_* reach them without this. `named`: the values of --env, NAME or NAME=VALUE; a NAME=VALUE is set in this
+// process. Throws Error{usage} if a NAME is not set or is no name.
 std::vector<std::string> forwarded_names(const std::vector<std::string>& named);
 
 // The variables that programs on a node need to start and to behave like this one: STRATA_* and LD_LIBRARY_PATH, as

@@ -20,7 +20,7 @@
 namespace strata::launcher {
 namespace {
 
-// Bytes of one call: as large as a unit of a large model, which is what a step moves at once.
+// Bytes of one call: as many as a unit of a large model has, because a step moves a unit at once.
 constexpr std::uint64_t kCall = std::uint64_t{256} << 20;
 
 // GB/s of f(offset, size), called over `bytes`.

@@ -214,7 +214,7 @@ int bench_memory(const BenchOptions& options) {
       const runtime::Job job =
           runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
       resolve_documents(workload.recipe, job, batch, options.steps, folder.path());
-      // The data's classes are those of the configuration (labels_for); every run finds them again.
+      // The data's classes come from the configuration (labels_for); every run finds them again.
       runtime::resolve_workload(workload, false);
       workload.recipe.model.config = recipe.model.config;
       title = title_of(job, batch);

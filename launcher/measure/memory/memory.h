@@ -65,7 +65,7 @@ std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of);
 std::string memory_header(MemoryOf of);
 std::string memory_line(const MemoryRow& row, MemoryOf of);
 
-// Rows whose bits differ from those promised; empty if there are none.
+// Rows whose bits differ from the promised ones; empty if there are none.
 std::vector<const MemoryRow*> differing_rows(const std::vector<MemoryRow>& rows);
 // How many settings of how many numerics were compared, or which of them differ.
 std::string same_bits_text(const std::vector<MemoryRow>& rows);

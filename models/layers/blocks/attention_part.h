@@ -14,7 +14,7 @@ struct AttentionSpec {
   std::size_t window = 0;  // see device::AttentionShape
   bool causal = true;
   float dropout = 0;  // dropout of the probabilities
-  // The shards of the layer's heads, each of which is one call; heads and kv_heads are those of one shard.
+  // The shards of the layer's heads, with one call per shard; heads and kv_heads are per shard.
   ShardRange shards = {};
   bool shared_keys = false;  // keys and values are not in these rows: see SharedKeys
 

@@ -36,8 +36,8 @@ class HeadNorms {
   // queries and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                device::View to, const ActivationViews& saved) const;
-  // d_rows: on entry the gradients of the normed queries and keys, on exit those of the unnormed ones. In one shard,
-  // writes the gains' gradients; in several, keeps them for sum_gains().
+  // d_rows: on entry the gradients of the normed queries and keys, on exit the gradients of the unnormed ones. In one
+  // shard, writes the gains' gradients; in several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                 device::ConstView saved, device::View d_rows, const GradientRange& gradients, device::View workspace,
                 device::View scratch) const;
@@ -52,7 +52,7 @@ class HeadNorms {
   void write_gains(device::Lane&, device::ConstView sums, const GradientRange& gradients) const;
 
  private:
-  // Shard `v` of a stack of as many as the rank has.
+  // Shard `v` of a stack of all the rank's shards.
   template <typename AnyView>
   AnyView shard(AnyView stack, std::size_t v) const {
     const std::size_t size = stack.size / spec_.shards.count;
@@ -101,7 +101,7 @@ class SharedKeys {
   // what the ranks left.
   void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
   void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
-  // The same of the gradients, whose sums go to the rows of the shards that own them.
+  // The same for the gradients, whose sums go to the rows of the shards that own them.
   void leave_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
   void take_gradients(device::Lane&, device::ConstView total, device::View d_heads) const;
 
@@ -158,7 +158,7 @@ class BlockAttention {
   std::size_t rows_size() const { return tokens_ * shards_.count * attention_.shape().q_stride; }
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
-  // The rows that the product writes, and those that the projection reads.
+  // The rows that the product writes, and the rows that the projection reads.
   device::View rows(const ActivationViews& saved) const { return (norms_ ? raw_ : rows_).of(saved); }
   template <typename Saved>
   auto mixed(const Saved& saved) const {

@@ -1,6 +1,6 @@
 #pragma once
-// models/layers/blocks/ holds transformer blocks: what all have in common (this header), those of decoders and
-// of encoders (blocks.h), and their parts.
+// models/layers/blocks/ holds transformer blocks: what all have in common (this header), the blocks of decoders and
+// encoders (blocks.h), and their parts.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -52,7 +52,7 @@ struct BlockOperations {
   }
 
   // DoRA's squared lengths of the layers whose inputs are cut, the projection's before the MLP's: the sums over shards,
-  // which a forward saves, and those of each of this rank's shards.
+  // which a forward saves, and the values of each of this rank's shards.
   void place_squares(const ShardRange& shards, Slots& save, Slots& work) {
     sums_of_squares = save.add(squares(), device::DType::fp32);
     all_squares = work.add(shards.count * squares(), device::DType::fp32);
@@ -198,12 +198,12 @@ class BlockUnit : public SplitBlock {
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
 
-  // Dropout at one of the block's four places. Its random numbers differ from those of every other place; sites below 4
-  // belong to the embeddings.
+  // Dropout at one of the block's four places. Its random numbers differ from every other place's; sites below 4 belong
+  // to the embeddings.
   device::Dropout dropout_at(const Context& c, std::uint32_t place, float probability) const {
     return {probability, static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
   }
-  // The same of rows [rows, hidden), of which this rank may have some.
+  // The same for a matrix [rows, hidden], if this rank may have only some of its rows.
   device::Dropout row_dropout_at(const Context& c, std::uint32_t place, float probability) const {
     device::Dropout use = dropout_at(c, place, probability);
     use.first = first_row_ * plan_->hidden;

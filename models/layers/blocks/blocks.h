@@ -16,7 +16,7 @@ namespace strata::models {
 // half, the gate, times its second half.
 enum class MlpKind : std::uint8_t { gelu_tanh, gelu_erf, swiglu, geglu };
 
-// A pre-norm transformer block: y = h + MLP(norm(h)), with h = x + attention(norm(x)). Names are those of the tensors,
+// A pre-norm transformer block: y = h + MLP(norm(h)), with h = x + attention(norm(x)). Names are the tensors' names
 // without "weight" and "bias".
 struct PreNormBlockSpec {
   // The settings that may differ between blocks.

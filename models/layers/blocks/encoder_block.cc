@@ -269,7 +269,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     return passes(BlockStep::down) ? b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner)) : View{};
   }
 
-  // For the projection (1) and the output of the block's second half (2).
+  // Dropout at the projection (1) and at the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
     return row_dropout_at(c, place, place == 1 ? s.projection_dropout : s.down_dropout);

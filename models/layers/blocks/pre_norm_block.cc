@@ -190,8 +190,8 @@ class Block final : public BlockUnit<BlockPlan> {
     cast(lane, b.normed2.of(saved), to);
   }
 
-  // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those
-  // of `inner` and of the heads, and dx that of the residual stream.
+  // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` holds
+  // the gradients of `inner` and of the heads, and dx the residual stream's.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                    View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -282,7 +282,7 @@ class Block final : public BlockUnit<BlockPlan> {
     dropout(lane, residual_dropout(c, of_mlp ? 2 : 1), of_mlp ? dy : dx, {}, to);
     if (input) cast(lane, of_mlp ? b.normed2.of(saved) : b.layer.has_norm ? b.normed1.of(saved) : x, input);
   }
-  // The gains of the heads' norms come after those of the norms of rows.
+  // The gains of the heads' norms come after the gains of the norms of rows.
   std::size_t crossing_gradients() const override {
     const BlockPlan& b = *plan_;
     if (!divides_rows()) return b.crossing();
@@ -372,7 +372,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
 
   device::Gate gate() const { return plan_->spec.mlp == MlpKind::swiglu ? device::Gate::silu : device::Gate::gelu_erf; }
-  // For the outputs of the projection (1) and the MLP (2).
+  // Dropout at the outputs of the projection (1) and the MLP (2).
   device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {
     return row_dropout_at(c, place, plan_->spec.residual_dropout);
   }

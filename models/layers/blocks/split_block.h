@@ -47,7 +47,8 @@ enum class BlockStep : std::uint8_t {
 struct BackwardEnd {
   BlockStep step = BlockStep::input;
 
-  // Whether backward computes the gradient of the step's output, which gives those of its parameters; and of its input.
+  // Whether backward computes the gradient of the step's output, from which its parameters' gradients follow; and of
+  // its input.
   bool reaches(BlockStep s) const { return step <= s; }
   bool passes(BlockStep s) const { return step < s; }
 };
@@ -95,9 +96,9 @@ class SplitBlock : public Unit {
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
-  // The product whose backward includes that of the norm between projection and MLP.
+  // The product whose backward includes the backward of the norm between projection and MLP.
   virtual std::size_t middle_norm_product() const { return kProjection; }
-  // The memory of a forward's activations, some of which may pass.
+  // The memory of a forward's activations; some of them may pass.
   virtual ActivationViews activations(const Context&, device::View saved) const = 0;
   // Attention, which runs between its product and the projection. If ranks share heads of keys, a call has a seam
   // before it in forward, and after it in backward.
@@ -112,8 +113,8 @@ class SplitBlock : public Unit {
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_squares(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
   virtual device::View saved_squares(const Context&, const ActivationViews& saved) const = 0;
-  // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
-  // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
+  // Like Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum
+  // over shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.
   virtual void forward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
                           const ActivationViews& saved) const = 0;

@@ -24,7 +24,7 @@ using device::Product;
 using device::ProductShape;
 using device::View;
 
-// The sites of dropout are apart from those of blocks, which count up from 0.
+// The sites of dropout are far from the blocks' sites, which count up from 0.
 constexpr std::uint32_t kSite = 0x7fffff00;
 
 // The stride between rows of scores, in elements: whole vectors.
@@ -59,7 +59,7 @@ class DocumentMean {
     dx_ = workspace.add(learnt, run.dtype);
   }
 
-  // x: [tokens, hidden]. The result lies in the workspace, in the same place as that of backward().
+  // x: [tokens, hidden]. The result lies in the workspace, in the same place as the result of backward().
   View forward(Lane& lane, const Context& c, ConstView x) const {
     const View zeros = zeros_.of(c.workspace), mean = mean_.of(c.workspace);
     zero(lane, zeros);
@@ -67,7 +67,7 @@ class DocumentMean {
                       scratch_.of(c.workspace));
     return mean;
   }
-  // The gradient of x, given that of the result of forward(); lies in the workspace too.
+  // The gradient of x, given the gradient of forward()'s result; lies in the workspace too.
   View backward(Lane& lane, const Context& c, ConstView x, ConstView dy) const {
     const View zeros = zeros_.of(c.workspace), dx = dx_.of(c.workspace);
     attention_backward(lane, shape_, c.batch.documents, zeros, zeros, x, mean_.of(c.workspace), lse_.of(c.workspace),

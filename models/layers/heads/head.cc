@@ -118,7 +118,7 @@ class ChunkedHead final : public LossUnit {
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
-  // Costs are those of full shards, so that all ranks make the same decisions from them.
+  // Costs assume full shards, so that all ranks make the same decisions from them.
   Work loss_work(bool learns) const override { return work_of(shards_.count * table_.tiles().shard_words(), learns); }
   Work whole_work(Pass pass) const override {
     const double forward = work_of(spec_.vocabulary, false).flops;
@@ -155,7 +155,8 @@ class ChunkedHead final : public LossUnit {
     return all;
   }
 
-  // If ranks share the vocabulary, stretch i does what follows the statistics of chunk i - 1, then those of chunk i.
+  // If ranks share the vocabulary, stretch i does what follows the statistics of chunk i - 1, then computes the
+  // statistics of chunk i.
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
@@ -236,7 +237,7 @@ class ChunkedHead final : public LossUnit {
   bool biased() const { return !spec_.logit_bias_name.empty(); }
   bool split() const { return shards_.of > 1; }
   bool shared_over_ranks() const { return shards_.count < shards_.of; }
-  // The logits, their gradient with respect to the input, and the one with respect to the table.
+  // The logits, the gradient with respect to the input, and the gradient with respect to the table.
   double products_learning() const { return table_.learns_rows() ? 3 : 2; }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   const TileProducts& products(std::size_t row, std::size_t tile) const {

@@ -46,7 +46,7 @@ struct HeadPlaces {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
     std::size_t scratch_bytes;
-    // The sum of the strides of tiles whose logits exist at once; the rows of tiles whose sums of gradients do.
+    // The sum of the strides of the tiles whose logits exist at once, and the rows of the tiles whose gradient sums do.
     std::size_t logit_stride, table_rows;
     std::size_t words, most_words;  // with a bias: all words, and the maximum of a tile
     bool learns, learns_table, learns_words;
@@ -70,9 +70,9 @@ struct HeadPlaces {
   std::size_t bytes = 0;
 };
 
-// The part of a head before its table: it selects the rows that enter the loss and applies the transform of a masked
-// language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A piece
-// of the head, in whose flat buffer its tensors lie.
+// The part of a head that precedes its table: it selects the rows that enter the loss and applies the transform of a
+// masked language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A
+// piece of the head, in whose flat buffer its tensors lie.
 class HeadInput {
  public:
   HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
@@ -98,7 +98,8 @@ class HeadInput {
                 device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
 
  private:
-  // taken(): the input of the first step. entered(): that of the transform. unnormed(): that of the final norm.
+  // taken(): the input of the first step. entered(): the input of the transform. unnormed(): the input of the final
+  // norm.
   device::ConstView taken(const Context&, const HeadPlaces&, device::ConstView x) const;
   device::ConstView entered(const Context&, const HeadPlaces&, device::ConstView x) const;
   device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;
@@ -113,7 +114,7 @@ class HeadInput {
 // model.
 std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind);
 
-// The stride between rows of a tile's logits, in elements. It avoids powers of two, with which all rows would share a
+// The stride between rows of a tile's logits, in elements. It avoids powers of two, because all rows would then share a
 // few cache sets.
 inline std::size_t logit_stride(std::size_t columns) {
   return (columns + 15) / 16 * 16 + 16;

@@ -56,7 +56,7 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB, those of whole factors into `sums`, in the order of the targets; leaves s dy B in `kept`.
+  // Computes dA and dB (of whole factors: in `sums`, in the order of the targets); leaves s dy B in `kept`.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
                            const device::Dropout& dropout = {}, device::View sums = {}) const;
@@ -119,7 +119,7 @@ class Linear {
     // y (or dx) is a partial result, to be added over virtual shards: fp32, not rounded. An adapter's B (or A) is then
     // whole.
     bool partial_output = false, partial_input_gradient = false;
-    std::size_t width = 0;       // the distance between rows of y, in elements; 0: that of the tensors' outputs
+    std::size_t width = 0;       // the distance between rows of y, in elements; 0: the width of the tensors' outputs
     bool input_gradient = true;  // false: backward() computes no dx
   };
   explicit Linear(const Spec& spec);

@@ -45,7 +45,7 @@ class SplitLinear {
     std::vector<Linear::Tensor> complete = {};
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
-  // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
+  // `spec` describes the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
   // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut as outputs are. If
   // inputs are cut, they are whole, and so are the lengths by which they are divided. Throws Error{usage} for an
@@ -56,7 +56,7 @@ class SplitLinear {
   std::size_t out() const;                               // the outputs of these shards
   // The offset of a bias that a sum over the partial sums of all ranks lacks.
   const std::optional<std::size_t>& bias() const { return bias_; }
-  // As those of Linear. They do not depend on which shards a rank has: FLOPs are those of an average shard.
+  // As in Linear, but independent of which shards a rank has: FLOPs are an average shard's.
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
   double backward_flops() const;
@@ -106,7 +106,7 @@ class SplitLinear {
   // in_ and width_ describe one shard: its input features, and the distance between rows of y.
   std::size_t rows_ = 0, in_ = 0, width_ = 0;
   std::vector<Linear> shards_;
-  // If shards differ: one that has all tensors, and one that lacks some, whether or not this rank has either.
+  // If shards differ: a shard with all tensors, and a shard that lacks some, whether or not this rank has either.
   std::vector<Linear> kinds_;
   std::size_t sharers_ = 1;
   bool adapted_ = false;

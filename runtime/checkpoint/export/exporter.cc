@@ -173,8 +173,8 @@ std::string config_json(models::Config config, device::DType dtype) {
   return config.to_json();
 }
 
-// The weights of a model for another one with the same tensors, some of which are stored transposed: from a GPT-2 that
-// bitsandbytes quantised to GPT-2 as transformers stores it. Keeps one matrix in memory.
+// A model's weights for a model that stores some of the same tensors transposed: from a GPT-2 that bitsandbytes
+// quantised to GPT-2 as transformers stores it. Keeps one matrix in memory.
 class TransposedWeights final : public ForwardedWeights {
  public:
   TransposedWeights(const WeightSource& weights, const models::Model& from, const models::Model& to)
@@ -311,7 +311,7 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
                plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
     std::unique_ptr<WeightSource> weights = folder.weights(*adapted);
     verify_base(*weights, *adapted);
-    // In 4 bits, nothing can be merged, nor modules_to_save left in: the model is written that the adapter is of.
+    // In 4 bits, adapters cannot be merged and modules_to_save cannot stay, so the adapter is left out.
     weights = options.quantised
                   ? without_adapter(quantised_weights(folder.base_weights(*adapted), *adapted), *adapted, *plain)
                   : merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
@@ -375,7 +375,7 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   file.close();
   out.put((to / "").parent_path());
   std::vector<std::string> notes;
-  // Other programs than peft refuse every classifier, whose head is in modules_to_save.
+  // Programs other than peft refuse every classifier, because its head is in modules_to_save.
   if (model->objective == models::Objective::causal_lm) notes = notes_of_readers(peft.adapter);
   try {
     if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())

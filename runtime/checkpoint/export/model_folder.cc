@@ -55,7 +55,7 @@ bool is_hub_name(const fs::path& path) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
-// For an adapter that is given as a model, and whose own model is not found.
+// Refuses an adapter that is given as a model and whose base model is not found.
 [[noreturn]] void no_base(const fs::path& adapter) {
   const std::string base = base_of_adapter(adapter);
   const auto what = [&] {

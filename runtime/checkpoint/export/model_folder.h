@@ -51,8 +51,8 @@ class ModelFolder {
   void require_base() const;
   // The dtype of the largest stored tensor.
   device::DType dtype() const;
-  // The folder with the tokenizer and generation_config.json: the directory itself, or the one that the checkpoint's
-  // run started from, directly or through the checkpoints of earlier runs. nullopt if it no longer exists.
+  // The folder with the tokenizer and generation_config.json: the directory itself, or the directory that the
+  // checkpoint's run started from, directly or through the checkpoints of earlier runs. nullopt if it no longer exists.
   std::optional<std::filesystem::path> hugging_face() const;
 
  private:
@@ -79,9 +79,9 @@ Workload open_workload(Recipe recipe);
 // Collective; throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
-// Returns the initial weights of the job's model by model.init: those of model.path, or random ones. From a folder of
-// checkpoints, all ranks take the newest undamaged one; `note` is called for those that were passed over. Collective;
-// throws AgreedError.
+// Returns the initial weights of the job's model: from model.path, or random, as model.init says. From a folder of
+// checkpoints, all ranks take the newest undamaged one; `note` is called for each damaged one that was passed over.
+// Collective; throws AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
 // As first_weights(), for the base of an adapter: ignores adapter.path, and requires that the base has the BaseHash
 // `hash`.

@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder in which the run was started: the one that its relative checkpoint.dir leads from to `checkpoints`. Empty
-// if that is not known.
+// The folder in which the run was started, from which its relative checkpoint.dir leads to `checkpoints`. Empty if it
+// is not known.
 fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) {
   const fs::path stored = stored_path(manifest, "checkpoint.dir");
   if (stored.empty() || stored.is_absolute()) return {};

@@ -209,7 +209,7 @@ std::int32_t bits_of(std::span<const std::int32_t> classes) {
   return std::bit_cast<std::int32_t>(bits);
 }
 
-// For a file whose sidecar names it.
+// Opens the label file that the token file's sidecar names.
 MappedFile open_label_file(const TokenFile& file) {
   return open_companion(file, labels_path(file.path()), file.sidecar()->labels->hash);
 }

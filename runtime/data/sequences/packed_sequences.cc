@@ -290,8 +290,8 @@ std::uint64_t NumberSet::last() const {
 BestFit::BestFit(std::uint32_t capacity)
     : capacity_(capacity), spaces_(capacity + std::uint64_t{1}), newest_(capacity + 1, kNone) {}
 
-// Returns the bin with the least sufficient space, or with the most space, for an item; of several, the one that
-// changed last. Opens a new one if the item fits none.
+// Returns the bin with the least sufficient space, or with the most space, for an item; among equals, the bin
+// that changed last. Opens a new one if the item fits none.
 std::uint32_t BestFit::take_bin(std::uint32_t length, bool emptiest) {
   const std::uint64_t most = emptiest ? spaces_.last() : 0;
   const std::uint64_t space = most >= length && most <= capacity_ ? most : spaces_.next(length);

@@ -32,7 +32,7 @@ class NumberSet {
 
 // Packs items into bins of one size. Part of the numerics contract: which items share a bin must never change.
 //
-// Best fit, decreasing (Johnson 1974): the longest item comes first, and of equal ones the one given first. It goes
+// Best fit, decreasing (Johnson 1974): the longest item comes first, and equal ones come in the given order. Each goes
 // into the bin with the least sufficient space, and of equal ones into the bin that changed last. This leaves almost no
 // space unused, but fills each bin with items of similar length from neighbouring places in the file: a training step
 // of a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
@@ -107,8 +107,8 @@ class PackedSequences final : public Sequences {
   const PackingFigures* packing() const override { return &figures_; }
 
  private:
-  // Per piece: its first token among those of all files, and its rows. Per sequence: where its pieces begin, and how
-  // many of its labels count.
+  // Per piece: the number of its first token, counted over all files, and its rows. Per sequence: where its pieces
+  // begin, and how many of its labels count.
   struct Index {
     explicit Index(std::pmr::memory_resource* memory)
         : begin(memory), first_piece(memory), rows(memory), labels(memory) {}

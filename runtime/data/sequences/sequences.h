@@ -27,8 +27,8 @@ struct Piece {
   const TokenFile& file;
   const Documents* documents;         // the file's; null: each sequence counts as one document
   std::uint64_t document;             // the document's number in the file
-  std::uint64_t begin, document_end;  // the piece's first token in the file, and the one after the document's last
-  std::uint64_t place;                // the number of that first token among those of all of the source's files
+  std::uint64_t begin, document_end;  // the piece's first token in the file, and the end of the document
+  std::uint64_t place;                // the number of that first token, counted over all of the source's files
   std::uint32_t rows;
 
   // Whether the file's token counts as a label.

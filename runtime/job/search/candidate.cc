@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// In the order of Tiers.
+// The keys of the state's tiers, in the order of Tiers.
 constexpr std::array<std::pair<const char*, Tier Recipe::Zero::*>, 4> kStates = {
     {{"zero.parameters", &Recipe::Zero::parameters},
      {"zero.gradients", &Recipe::Zero::gradients},

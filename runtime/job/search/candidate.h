@@ -48,7 +48,7 @@ struct Step {
   Changes changes;
   std::function<void(Recipe&)> make;
 };
-// Returns all changes that save memory, as steps of which each can be left out again: sharding, recomputation, the
+// Returns all changes that save memory, as steps, each of which can be left out again: sharding, recomputation, the
 // given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest whose rows ranks can
 // divide, at the same global batch; that takes more memory if the step had a single micro-batch, whose gradients need
 // no sums.

@@ -14,7 +14,7 @@ struct PlannedBatch {
   Memory memory;
 };
 
-// The largest micro-batch with which a step of the recipe fits, found by planning, and the next larger allowed size,
+// The largest micro-batch for which a step of the recipe fits, found by planning, and the next larger allowed size,
 // which does not fit; with the memory of the pipeline stage that needs most. `fits` is empty if one sequence is too
 // much, `too_large` if no larger size is allowed.
 struct LargestBatch {
@@ -29,8 +29,8 @@ struct LargestBatch {
 // and what make_job() throws.
 LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity);
 
-// Replaces training.micro_batch_size = auto by a number: the one in the checkpoint that the run resumes from, else the
-// largest that fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the
+// Replaces training.micro_batch_size = auto by a number: the number in the checkpoint that the run resumes from, else
+// the largest that fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the
 // caller then refuses like any recipe. The memory that is free at the moment does not count, so that the number is
 // reproducible. Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as
 // largest_micro_batch(), and if a checkpoint cannot be read.

@@ -72,8 +72,9 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 // The search for changes that fit.
 class Search {
  public:
-  // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
-  // `planned`: the number of tasks that earlier searches have planned; together they plan at most kMaxPlannedTasks.
+  // `refused`: the workload's job, or a job with the same model and ranks. `bf16`: the precision may be changed as
+  // well. `planned`: the number of tasks that earlier searches have planned; together they plan at most
+  // kMaxPlannedTasks.
   Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
          std::size_t& planned)
       : workload_(workload),
@@ -238,7 +239,7 @@ class Search {
   std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 
-// The recipe with these degrees on the same ranks, and the nearest changes with which it fits. A step keeps its
+// The recipe with these degrees on the same ranks, and the nearest changes that make it fit. A step keeps its
 // sequences: fewer data ranks take more micro-batches each.
 std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
                                        std::size_t& planned) {
@@ -284,7 +285,7 @@ bool can_share(const Job& refused, Purpose purpose) {
   return purpose == Purpose::train && recipe.parallel.stages == 1 && !in_groups;
 }
 
-// The fewest pipeline stages with which it fits; losses keep their bits.
+// The fewest pipeline stages for which the job fits; losses keep their bits.
 std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose,
                                     std::size_t& planned) {
   if (!can_share(refused, purpose)) return std::nullopt;
@@ -296,8 +297,8 @@ std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity
   return std::nullopt;
 }
 
-// The fewest ranks that share each layer with which it fits: if one layer is too large for a rank. Sums over a layer's
-// shards round differently, unless the recipe has shards already.
+// The fewest ranks per layer for which the job fits, if one layer is too large for a rank. Sums over a
+// layer's shards round differently, unless the recipe has shards already.
 std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose,
                                             std::size_t& planned) {
   if (!can_share(refused, purpose)) return std::nullopt;

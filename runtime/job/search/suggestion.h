@@ -11,14 +11,15 @@
 
 namespace strata::runtime {
 
-// Changes of the recipe with which its plan fits, and the memory that the plan then needs.
+// Changes of the recipe that make its plan fit, and the memory that the plan then needs.
 struct Suggestion {
   std::vector<std::pair<std::string, std::string>> changes;  // key, value
   Memory memory;
 };
 // Returns the nearest recipes that fit, fewest changes first; each one was planned. If none fits and the recipe names
 // no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. If that does not help
-// either, the one with the fewest pipeline stages; then those whose losses change. Empty if none was found.
+// either, returns the recipe with the fewest pipeline stages; after that, recipes whose losses change. Empty if none
+// was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
 

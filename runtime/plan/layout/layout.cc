@@ -16,7 +16,7 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
   return wanted == StorageFormat::block8 && stays ? StorageFormat::fp32 : wanted;
 }
 
-// The piece of a virtual shard in a tensor whose dimension is split into its segments; none: the tensor is whole.
+// A virtual shard's piece of a tensor, with the cut dimension split into its segments; empty if the tensor is whole.
 std::optional<Box> box_of(const models::Parameter& p, std::size_t number) {
   if (p.slice.shards == 1) return {};
   Box box = Box::whole({p.shape.begin(), p.shape.end()});

@@ -1,8 +1,8 @@
 #pragma once
-// runtime/plan/layout/ determines which rank holds what, before there is a plan: the units of each stage and those that
-// run again in backward (stages.h), the elements of a unit that a rank owns (mesh.h, box.h), the state that lives from
-// step to step and its tier (placement.h, the only file that uses ZeRO stages). A Layout (here) has this for all units
-// and ranks.
+// runtime/plan/layout/ determines which rank holds what, before there is a plan: the units of each stage and the units
+// that run again in backward (stages.h), the elements of a unit that a rank owns (mesh.h, box.h), the state that lives
+// from step to step and its tier (placement.h, the only file that uses ZeRO stages). A Layout (here) has this for all
+// units and ranks.
 
 #include <cstddef>
 #include <optional>
@@ -34,7 +34,7 @@ struct TensorRange {
   device::StorageFormat moments;
   // The part of the tensor that these elements are, row-major; none: all of it.
   std::optional<Box> box = {};
-  models::Piece piece = {};  // the same of a virtual shard, as blocks of the tensor
+  models::Piece piece = {};  // the same part as blocks of the tensor, if a virtual shard has it
   // The end of the memory reserved for the piece: at least `end`, and larger if other shards' pieces are.
   std::size_t reserved_end = 0;
 
@@ -104,12 +104,12 @@ struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;
   bool adapted = false;  // the trained pools are an adapter's, the frozen ones its base model's
-  // The format of quantised pools, and the one that determines their values (Model::quantised_as).
+  // The format of quantised pools, and the format that determines their values (Model::quantised_as).
   device::StorageFormat quantised = device::StorageFormat::nf4, quantised_as = quantised;
 };
-// The layout of the model's units on the mesh. With 8-bit moments, those of small tensors (biases, gains, fewer than
-// 4,096 elements) and of parameters that ask for it stay in fp32, as in "8-bit Optimizers via Block-wise Quantization"
-// (Dettmers et al. 2022).
+// The layout of the model's units on the mesh. With 8-bit moments, the moments of small tensors (biases, gains, fewer
+// than 4,096 elements) and of parameters that ask for it stay in fp32, as in "8-bit Optimizers via Block-wise
+// Quantization" (Dettmers et al. 2022).
 Layout make_layout(const models::Model& model, const Mesh& mesh,
                    device::StorageFormat moments = device::StorageFormat::fp32);
 

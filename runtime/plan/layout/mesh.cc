@@ -16,7 +16,7 @@ models::ElementRange both(const models::ElementRange& range, const models::Eleme
   return {std::clamp(piece.begin, range.begin, range.end), std::clamp(piece.end, range.begin, range.end)};
 }
 
-// `rank_at(i)` for each of `size` places, of which the group's own rank has place `own`.
+// The group of `rank_at(i)` for each of `size` places; this rank has place `own`.
 template <typename RankAt>
 comm::Group line(int size, int own, RankAt rank_at) {
   comm::Group out{{}, own};

@@ -50,7 +50,7 @@ struct Mesh {
   // How many data ranks of one tensor coordinate and stage a node has; 0: nodes have different numbers of them.
   int data_per_node() const;
   Coordinates at(int rank) const;
-  // The mesh of one of the stages alone: what it is if the pipeline has a single stage.
+  // The mesh of a single stage: the same as in a pipeline with one stage.
   Mesh in_one_stage() const {
     const int node_ranks = data_per_node() * tensor;
     return {data() * tensor, groups, node_ranks, tensor, 1};
@@ -59,10 +59,10 @@ struct Mesh {
   int rank_of(int data_rank, int tensor_rank, int stage) const {
     return (stage * data() + data_rank) * tensor + tensor_rank;
   }
-  // The ranks that differ from `rank` in no coordinate but that of the axis, in its order.
+  // The ranks that differ from `rank` only in the coordinate of the axis, in its order.
   comm::Group along(Axis axis, int rank) const;
-  // Ranks of the block of `within` consecutive data ranks that `rank` is in (a group, or all of them): those whose
-  // shards lie in the same one of `pieces` pieces as its own (1: all of them), in the order of their shards.
+  // Returns ranks of the block of `within` consecutive data ranks that contains `rank` (a group, or all data ranks):
+  // the ranks whose shards lie in the same piece of `pieces` as its own (1: all ranks), in the order of their shards.
   comm::Group group(int rank, int within, int pieces) const;
   // The global index of the rank's micro-batch g in a step that begins with micro-batch `first`. It fixes the order in
   // which gradients are added and the data that a rank reads, so it does not depend on how state is sharded.

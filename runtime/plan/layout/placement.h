@@ -44,7 +44,7 @@ struct Placement {
 // of groups given as "node".
 Placement placement_of(const Recipe::Zero& zero, int node = 0);
 
-// The mesh, with the groups that the placement needs, and that of a node if a run of micro-batches
+// The mesh with the groups that the placement needs, and with the node's group if a run of micro-batches
 // (training.reduce_group) is a node's.
 Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group = 1);
 // Throws Error{usage} if the groups of zero.* do not divide each other and the number of data ranks, or if one is

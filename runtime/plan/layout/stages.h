@@ -56,11 +56,11 @@ std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span
 // The time that a piece of these units takes, and whether a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
-// Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the one with
-// the earliest cuts. With several chunks, stages are balanced by the time of their pieces together and by that of each
-// chunk's slowest piece, and the split with the lower schedule_time() is taken; no shift of neighbouring cuts by a unit
-// improves what it was balanced by. Empty if `may_have` allows none. Every piece has a unit: there are no fewer units
-// than pieces.
+// Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the split
+// with the earliest cuts. With several chunks, stages are balanced by the total time of their pieces and by the time of
+// each chunk's slowest piece, and the split with the lower schedule_time() is taken; no shift of neighbouring cuts by a
+// unit improves what it was balanced by. Empty if `may_have` allows none. Every piece has a unit: there are no fewer
+// units than pieces.
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have = {});
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
@@ -68,7 +68,7 @@ double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceT
 // twice as long as forward and messages take no time.
 double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
 
-// The parts of segments that lie in one of the ranges, each segment in one.
+// Cuts segments at the stage's ranges: returns the parts inside of them, each within one range.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
 
 // A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of its boundaries.
@@ -77,9 +77,9 @@ struct StageStep {
     forward,
     backward,
     receive_input,     // from the stage of the piece before
-    send_output,       // to that of the next piece
-    receive_gradient,  // of the output, from that of the next piece
-    send_gradient,     // of the input, to that of the piece before
+    send_output,       // to the stage of the next piece
+    receive_gradient,  // of the output, from the stage of the next piece
+    send_gradient,     // of the input, to the stage of the piece before
   };
   What what;
   int micro_batch;

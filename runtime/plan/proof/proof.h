@@ -1,6 +1,6 @@
 #pragma once
 // runtime/plan/proof/ proves plans independently of how they were made: that one rank's plan is correct, and that the
-// plans of a pipeline's stages fit together. cells.h cuts memory for the former.
+// plans of a pipeline's stages fit together. cells.h cuts memory for the first proof.
 
 #include <array>
 #include <optional>
@@ -22,8 +22,8 @@ namespace strata::runtime {
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity);
 
 // Proves that partial sums over virtual shards (Role::partial) are summed over ranks exactly once before anything else
-// reads them, and that what reads a total reads that of the seam before it. Returns the first violation as a sentence.
-// Other systems have made such errors silently (Megatron-LM's issue 7452).
+// reads them, and that whatever reads a total reads the total of the seam before it. Returns the first violation as a
+// sentence. Other systems have made such errors silently (Megatron-LM's issue 7452).
 std::optional<std::string> find_unsummed(const StepPlan& plan);
 
 // Proves that the gradient of each call is added exactly once to its unit's sum, that as many elements are added to a

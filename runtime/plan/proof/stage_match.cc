@@ -21,7 +21,7 @@ std::string text_of(const Task& task) {
                      kLaneNames[static_cast<std::size_t>(task.lane)]);
 }
 
-// Whether the sent and the received activation are the same: that of one micro-batch between the two units.
+// Whether the sent and the received activation are the same: of the same micro-batch, and between the same two units.
 bool are_neighbours(const Task& sent, const Task& received) {
   if (sent.micro_batch < 0) return sent.unit == received.unit;
   return received.unit == sent.unit + (sent.lane == LaneId::stage_backward ? -1 : 1);

@@ -49,8 +49,8 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   std::sort(by_offset.begin(), by_offset.end(), [](const Buffer* a, const Buffer* b) {
     return a->tier != b->tier ? a->tier < b->tier : a->offset < b->offset;
   });
-  const Buffer* last = nullptr;     // the one of the tier that ends last
-  const Buffer* lasting = nullptr;  // the same among those that live from step to step
+  const Buffer* last = nullptr;     // the buffer of the tier that ends last
+  const Buffer* lasting = nullptr;  // the same among buffers that live from step to step
   for (const Buffer* b : by_offset) {
     if (last && last->tier != b->tier) last = lasting = nullptr;
     const Buffer* const under = b->whole_cycle ? last : lasting;

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/recipe/names/ answers a user who writes a name that Strata does not have: the counterpart of another
-// trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the one
-// that was meant.
+// trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the
+// intended word.
 
 #include <cstddef>
 #include <span>
@@ -35,7 +35,7 @@ std::string folded(std::string_view name);
 // The row for a key's name, whatever precedes it, or for a section whose answer holds for every key in it; null if
 // there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
-// Whether such a row is that of a section of `key`.
+// Whether `found` is the row of a section that contains `key`.
 bool is_by_section(const NameElsewhere& found, std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);

@@ -82,7 +82,7 @@ class Reader {
  private:
   using Sidecars = std::vector<std::pair<fs::path, TokenSidecar>>;
 
-  // The tokenizer in the model's folder; for a preset, the one that made its training tokens, if it is built in.
+  // The tokenizer in the model's folder; for a preset, the tokenizer that made its training tokens, if it is built in.
   fs::path tokenizer_of(const Sidecars& sidecars) {
     if (job_.recipe.model.path) folder_ = ModelFolder(*job_.recipe.model.path).hugging_face();
     if (folder_) return *folder_;

@@ -96,7 +96,7 @@ class ScoreCollector {
   RowGather gather_;
   ClassTally tally_;
   std::optional<ClassCurves> curves_;
-  std::optional<EntityTally> entities_;  // those of this rank's texts
+  std::optional<EntityTally> entities_;  // of this rank's texts
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
   std::size_t count_ = 0;                // how many of each
   std::vector<double> odds_;

@@ -67,7 +67,7 @@ const StageFigures& largest_of(std::span<const StageFigures> stages);
 // The content of report.summary.
 struct Summary {
   std::int64_t steps;
-  std::int64_t skipped_steps;  // those of `steps` that were skipped; fp16: gradients or the forward were not finite
+  std::int64_t skipped_steps;  // how many of `steps` were skipped; fp16: gradients or the forward were not finite
   std::uint64_t tokens;
   double tokens_per_s;  // the median step's speed, without the first two
   double flops_per_token;

@@ -23,9 +23,9 @@ struct KeptLines {
 // written as it is; a link to anything else is refused.
 class ReportFile {
  public:
-  // The first write removes earlier content except what is `kept`. A file of which nothing is kept starts with
-  // `heading`. A new file that was never written is removed again. `name` is the key that names the file. Throws
-  // Error{usage} if another run writes it.
+  // The first write removes earlier content except what is `kept`. If nothing is kept, the file starts with `heading`.
+  // A new file that was never written is removed again. `name` is the key that names the file. Throws Error{usage} if
+  // another run writes it.
   explicit ReportFile(const std::filesystem::path& path, const char* name, std::optional<KeptLines> kept = {},
                       std::string heading = {});
   ~ReportFile();

@@ -50,7 +50,7 @@ class Trace {
   // spans: when the rank's tasks ran in that step (0: a plan's), in ns; {0, 0} if not in this step. `zero`: where the
   // trace begins.
   std::string step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero);
-  // The arrow of a message, from the task that sends it to the one that receives it on another rank.
+  // The arrow of a message, from the task that sends it to the task that receives it on another rank.
   std::string message(const Ran& sent, const Ran& received);
   static std::string end() { return "\n]}\n"; }
 
@@ -74,7 +74,7 @@ class Trace {
     std::vector<Span> spans;
   };
   std::vector<Before> before_;  // per rank: the previous step; empty unless crosses_
-  bool crosses_ = false;        // some task waits for one of the previous step
+  bool crosses_ = false;        // some task waits for a task of the previous step
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;
 };

@@ -19,7 +19,7 @@
 namespace strata::runtime {
 namespace {
 
-// A steady clock counts from the machine's start, within the process's time namespace.
+// Names the rank's steady clock, which counts from the machine's start within the process's time namespace.
 std::string clock_name(int rank) {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);

@@ -21,7 +21,7 @@ inline constexpr std::size_t kMaxTraced = 200'000;
 // the first step.
 class TraceRecorder {
  public:
-  // Records the selected steps in (after, last]; if `steps` is empty, only the one given to record_newest(). Throws
+  // Records the selected steps in (after, last]; if `steps` is empty, only the step given to record_newest(). Throws
   // Error{usage} if they have more tasks than a trace holds.
   TraceRecorder(const StepPlan& plan, std::vector<StepRange> steps, std::int64_t after, std::int64_t last);
 

@@ -16,7 +16,7 @@ struct Exchange {
   bool backward;  // whether the call is a backward
   models::Seam seam;
   int partial, total;                // buffers of partial_bytes(...) and total_bytes(...)
-  int parameters = -1, frozen = -1;  // the unit's pools, of which one has the bias
+  int parameters = -1, frozen = -1;  // the unit's pools; one of them has the bias
 
   static std::size_t partial_bytes(const Draft& draft, const models::Seam& seam);
   static std::size_t total_bytes(const Draft& draft, const models::Seam& seam);
@@ -27,8 +27,8 @@ struct Exchange {
 // If the ranks that share a layer divide the rows of the residual stream (parallel.sequence), these tasks convert
 // between a rank's rows and all rows. Matrices are [tokens, hidden] in the compute dtype.
 
-// Puts together matrices of which each rank has its rows (an all-gather): at a seam of a call; or, with stretch -1,
-// the input of a unit that takes all rows.
+// Puts together matrices from the ranks' rows (an all-gather): at a seam of a call; or, with stretch -1, the input of a
+// unit that takes all rows.
 struct GatherRows {
   int unit, micro_batch;
   int stretch = -1;       // the stretch of the call that the seam follows

@@ -5,8 +5,8 @@
 namespace strata::runtime {
 namespace {
 
-// The step's totals count the bytes that rank 0 sends. The cost counts those of the rank that sends the most, because
-// that rank bounds the time.
+// The step's totals count the bytes that rank 0 sends. The cost counts the bytes of the rank that sends the most,
+// because that rank bounds the time.
 void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
@@ -17,7 +17,7 @@ void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat forma
   task.cost.between_bytes = others == 0 ? 0.0 : static_cast<double>(levels.gathered(stored_bytes(format, most)));
 }
 
-// All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.
+// All-gathers in place: `data` holds elements `whole` of a flat buffer, and the rank has filled elements `own`.
 void gather_in_place(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own,
                      std::byte* data, device::StorageFormat format) {
   communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},

@@ -28,8 +28,8 @@ struct GradientSource {
 };
 
 // All-to-all of a gradient within a node whose micro-batches are one run (StepPlan::sums_in_nodes): the pieces of this
-// rank's elements are added in rank order and rounded once. These elements are one of as many pieces as the node has
-// ranks.
+// rank's elements are added in rank order and rounded once. The gradient is cut into as many pieces as the node has
+// ranks, and these elements are one of them.
 struct NodeSum {
   CallGradient gradient;
 
@@ -39,7 +39,7 @@ struct NodeSum {
 };
 
 // All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order. After
-// a NodeSum, the pieces are those of nodes.
+// a NodeSum, each piece is a node's.
 struct ReduceGradient {
   CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
   OutputBuffer sum;
@@ -77,7 +77,7 @@ ElementRange also_in_shared_gradients(const TaskContext& context, const Task& ta
 
 // The layout in whose flat buffer the task's elements count: the holder's if the task is `shared`, else the unit's own.
 const UnitLayout& holder_of(const TaskContext& context, const Task& task);
-// Those of `elements`, in the holder's flat buffer, that this rank owns.
+// The part of `elements`, in the holder's flat buffer, that this rank owns.
 ElementRange owned(const TaskContext& context, const ElementRange& elements, const UnitLayout& holder);
 // The elements of the task's sum that this rank owns. A sum buffer may hold more than the rank's shard, if sums are
 // sharded over fewer ranks; a shared sum holds only what the rank owns.

@@ -19,11 +19,11 @@ namespace strata::runtime {
 std::unique_ptr<WeightSource> merged_weights(std::unique_ptr<WeightSource> weights, const models::Model& adapted,
                                              const models::Model& plain);
 
-// The same without the adapter: `weights` are those of the model that it was trained on.
+// The same without the adapter: `weights` belong to the model that it was trained on.
 std::unique_ptr<WeightSource> without_adapter(std::unique_ptr<WeightSource> weights, const models::Model& adapted,
                                               const models::Model& plain);
 
-// Reads all frozen weights; throws Error{usage} if their BaseHash is not the one that the source requires.
+// Reads all frozen weights; throws Error{usage} if they do not have the BaseHash that the source requires.
 void verify_base(const WeightSource& weights, const models::Model& model);
 
 // Adds DoRA's initial magnitudes, which no source of a model has: the length of each row of W as the run has it

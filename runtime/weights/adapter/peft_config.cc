@@ -185,7 +185,7 @@ constexpr std::string_view kKnown[] = {"peft_type",
 constexpr std::string_view kOfTraining[] = {"velora_config",  "megatron_config", "lora_dtype",
                                             "lorap_lr_ratio", "lorap_emb_lr",    "swift_version"};
 
-// Keys whose mathematics is not supported. They are accepted if they are off, empty or null.
+// Keys with unsupported mathematics. They are accepted if they are off, empty or null.
 struct Foreign {
   std::string_view key, what;
   bool merges = true;  // peft can merge such an adapter into its model
@@ -235,7 +235,7 @@ void refuse_other_mathematics(const Keys& keys) {
     if (const auto value = keys.find(foreign.key); value && !is_off(*value))
       fail(Exit::usage, "{}: {} = {}: {}{}{}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
            foreign.merges ? "; " : "", foreign.merges ? kMerge : "");
-  // The list whose numbers layers_to_transform means. Every family here has one list of layers.
+  // The names of the list that layers_to_transform numbers. Every family here has one list of layers.
   constexpr std::string_view kLists[] = {"layers", "layer", "h", "encoder.layer", "encoder.layers"};
   if (const auto value = keys.find("layers_pattern"); value && !is_off(*value))
     for (const models::ModuleNames names = keys.modules("layers_pattern");

@@ -167,8 +167,8 @@ class PeftWeights final : public WeightSource {
   }
 
  private:
-  // A trained table that a layer shares is saved under both names (ensure_weight_tying). A folder that has one of them
-  // alone was trained without: peft then trained a copy that the other layer did not see.
+  // A trained table that a layer shares is saved under both names (ensure_weight_tying). A folder with only one of them
+  // was trained without ensure_weight_tying: peft then trained a copy that the other layer did not see.
   void require_copies_of_tied(const fs::path& folder, const models::Model& model) const {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();

@@ -40,7 +40,7 @@ std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, c
                                            const models::Model& model);
 
 // Joins two sources: trained weights come from `trained`, frozen ones from `base`. initialised() names only frozen
-// ones, and left_out() is that of `base`.
+// weights, and left_out() is base's.
 std::unique_ptr<WeightSource> joined_weights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained,
                                              const models::Model& model, WeightSource::Base wanted = {});
 // The same weights, with the requirement that the base has the hash `wanted`.

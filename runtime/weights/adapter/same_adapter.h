@@ -19,7 +19,7 @@ bool is_same_adapter(const models::Config& config, std::optional<models::Objecti
 // said.adapter.path.
 void require_same_adapter(const Recipe& recipe, const Recipe& said, const models::Config& config);
 
-// The keys that choose an adapter's tensors by names. Two texts of theirs may mean the same tensors.
+// Whether a key chooses an adapter's tensors by name. Different texts of such a key may mean the same tensors.
 bool chooses_modules(std::string_view key);
 
 }  // namespace strata::runtime

@@ -70,7 +70,7 @@ class Writer {
     }
     out_ += '"';
   }
-  // In UTF-16 code units.
+  // Escapes in UTF-16 code units.
   void escape(std::uint32_t code) {
     if (code >= 0x10000) {
       out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));

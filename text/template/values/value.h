@@ -85,7 +85,7 @@ class Value {
   double real() const;
   const std::string& text() const;
   bool safe() const;
-  const std::vector<Value>& items() const;  // those of a list, a tuple or a view
+  const std::vector<Value>& items() const;  // the items of a list, a tuple or a view
   const std::vector<std::pair<Value, Value>>& pairs() const;
   Object& object() const;
   const Method& method() const;

@@ -2,9 +2,9 @@
 #include "device/cpu/kernels/attention/operands.h"
 
 // The third form of operands: pairs of bf16 that AMX multiplies, 16 x 16 sums at a time over 16 pairs. TDPBF16PS sums
-// the first and the second elements of pairs separately and adds both sums to the result, so bits differ from those of
-// the other two forms. A left operand is read along the sum, so sums that belong to rows of the right one are kept
-// transposed: [head_dim, rows].
+// the first and the second elements of pairs separately and adds both sums to the result, so bits differ from the other
+// two forms'. A left operand is read along the sum, so sums that belong to rows of the right one are kept transposed:
+// [head_dim, rows].
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AMX_BF16__)

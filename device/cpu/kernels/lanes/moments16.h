@@ -83,7 +83,7 @@ STRATA_LANES F32x16 decode16(const std::uint8_t* bytes) {
   return {decode8<kSigned>(all), decode8<kSigned>(_mm_srli_si128(all, 8))};
 }
 
-// Not yet truncated to eight bits.
+// The codes, not yet truncated to eight bits.
 template <bool kSigned>
 STRATA_LANES __m256i encode8(__m256 value) {
   constexpr const DynamicMap& map = kSigned ? kSignedMap : kUnsignedMap;

@@ -68,7 +68,7 @@ const LtProduct::Use& LtProduct::use_for(StreamLane& lane, int alignment) {
   return uses_.emplace_back(Use{alignment, shape.epilogue != Epilogue::none, std::move(*plain)});
 }
 
-// None if the library has none, or if the table says that a separate epilogue is faster.
+// Empty if the library has none, or if the table says that a separate epilogue is faster.
 std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& key) {
   const AlgorithmTable* const table = lane.algorithms();
   const std::string* const chosen = table ? table->find(key) : nullptr;

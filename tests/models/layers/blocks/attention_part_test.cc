@@ -45,7 +45,7 @@ struct Attention {
                   scratch.view());
     lane.synchronize();
   }
-  // The results for its rows in double precision.
+  // The attention of these rows, in double precision.
   Doubles reference(const Doubles& of) const {
     Doubles q, k, v;
     const std::size_t width = spec.row_width(), first = spec.query_width(), second = first + spec.key_width();
