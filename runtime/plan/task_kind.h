@@ -114,8 +114,14 @@ inline constexpr std::size_t kTaskKinds = kTaskTraits.size();
 constexpr const TaskTraits& traits_of(TaskKind kind) {
   return kTaskTraits[static_cast<std::size_t>(kind)];
 }
+constexpr bool sends_message(TaskKind kind) {
+  return traits_of(kind).message == MessageEnd::sender;
+}
+constexpr bool receives_message(TaskKind kind) {
+  return traits_of(kind).message == MessageEnd::receiver;
+}
 constexpr bool is_message(TaskKind kind) {
-  return traits_of(kind).message != MessageEnd::none;
+  return sends_message(kind) || receives_message(kind);
 }
 static_assert(
     [] {

@@ -32,7 +32,7 @@ std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages
       if (task.peer < 0 || task.peer >= static_cast<int>(stages.size()) || task.peer == plan->stage)
         return fmt::format("stage {} has a {} with stage {} of {}", plan->stage, text_of(task), task.peer,
                            stages.size());
-      if (traits_of(task.kind).message == MessageEnd::sender)
+      if (sends_message(task.kind))
         sends[{plan->stage, task.peer, task.lane}].push_back(&task);
       else
         receives[{task.peer, plan->stage, task.lane}].push_back(&task);
