@@ -182,7 +182,7 @@ std::vector<std::string> stages_text(const runtime::Job& job) {
   const std::string last = plural(units.back(), "unit", "units");
   units.pop_back();
   return {fmt::format("{} of {} each", mesh.stages,
-                      plural(static_cast<std::uint64_t>(mesh.data() * mesh.tensor), "rank", "ranks")),
+                      plural(static_cast<std::uint64_t>(mesh.ranks_per_stage()), "rank", "ranks")),
           schedule_text(job.recipe.parallel), fmt::format("{} and {}", fmt::join(units, ", "), last)};
 }
 

@@ -51,7 +51,7 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   };
   if (traits.collective == Collective::all_gather) exchange(m.all_gather_bytes_per_s);
   if (traits.collective == Collective::all_to_all) exchange(m.all_to_all_bytes_per_s);
-  if (task.kind == TaskKind::send) exchange(m.all_gather_bytes_per_s);
+  if (sends_message(task.kind)) exchange(m.all_gather_bytes_per_s);
   if (traits.collective == Collective::exchange && c.between_bytes > 0)
     add(Bound::communication, m.network_latency_s, 1);
   switch (traits.traffic) {

@@ -100,12 +100,12 @@ class SimulatedRank {
       if (r.task < 0 && next_[lane] < queues_[lane].size()) {
         const std::size_t t = queues_[lane][next_[lane]];
         const Task& task = this->task(t);
-        if (may_start(t) && (task.kind != TaskKind::receive || arrived(task, messages(received_, task)))) {
+        if (may_start(t) && (!receives_message(task.kind) || arrived(task, messages(received_, task)))) {
           const double seconds = sum_of(seconds_of(task, machine_));
           r = {static_cast<int>(t), seconds, demand_of(task, machine_, seconds)};
           spans_[t].begin = nanoseconds(now_);
           ++next_[lane];
-          if (task.kind == TaskKind::receive) ++messages(received_, task);
+          if (receives_message(task.kind)) ++messages(received_, task);
         }
       }
       if (r.task >= 0) all_ += r.demand;
@@ -130,7 +130,7 @@ class SimulatedRank {
       spans_[index(r.task)].end = nanoseconds(now);
       done_[index(r.task)] = true;
       const Task& task = this->task(index(r.task));
-      if (task.kind == TaskKind::send) {
+      if (sends_message(task.kind)) {
         ++messages(sent_, task);
         receivers.push_back(task.peer);
       }
@@ -340,13 +340,13 @@ std::vector<std::int64_t> send_times(std::span<const SimulatedStage> stages, int
   std::map<std::pair<int, LaneId>, std::vector<std::int64_t>> sent;  // by sender and lane
   for (const auto& [plan, spans] : stages)
     for (std::size_t t = 0; t < plan->tasks.size(); ++t)
-      if (const Task& task = plan->tasks[t]; task.kind == TaskKind::send && task.peer == stage)
+      if (const Task& task = plan->tasks[t]; sends_message(task.kind) && task.peer == stage)
         sent[{plan->stage, task.lane}].push_back(spans[t].begin);
   const StepPlan& own = *stages[index(stage)].plan;
   std::map<std::pair<int, LaneId>, std::size_t> received;
   std::vector<std::int64_t> out(own.tasks.size());
   for (std::size_t t = 0; t < own.tasks.size(); ++t)
-    if (const Task& task = own.tasks[t]; task.kind == TaskKind::receive)
+    if (const Task& task = own.tasks[t]; receives_message(task.kind))
       out[t] = sent[{task.peer, task.lane}].at(received[{task.peer, task.lane}]++);
   return out;
 }
@@ -369,7 +369,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
   for (int at = last_task >= 0 ? last_task : last_awaited(plan, spans); at >= 0;) {
     const Span& span = spans[index(at)];
     const double lasted = static_cast<double>(span.end - span.begin) * 1e-9;
-    if (const Task& task = plan.tasks[index(at)]; task.kind == TaskKind::receive) {
+    if (const Task& task = plan.tasks[index(at)]; receives_message(task.kind)) {
       // Until the message was there, this stage had work of its own, or waited for the others.
       const double alone = std::min(lasted, sum_of(seconds_of(task, machine)));
       add(at, alone);

@@ -134,9 +134,8 @@ void StageTimes::add(const StepPlan& plan, const MachineProfile& machine, int mi
   std::array<std::vector<double>, kLanes> own;
   own.fill(std::vector<double>(before_[0].size()));
   for (const Task& task : plan.tasks) {
-    // The host writes and reads for all units, and stages wait in messages for each other.
-    if (task.unit < 0 || task.lane == LaneId::host || task.kind == TaskKind::send || task.kind == TaskKind::receive)
-      continue;
+    // The boundary belongs to no unit, and stages wait in messages for each other.
+    if (task.boundary || is_message(task.kind)) continue;
     const BoundSeconds seconds = seconds_of(task, machine);
     const double times = task.micro_batch < 0 ? 1 : static_cast<double>(micro_batches) / plan.accumulation;
     own[static_cast<std::size_t>(task.lane)][static_cast<std::size_t>(task.unit) + 1] +=

@@ -32,27 +32,4 @@ comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {
   return group.size() > 1 ? group : comm::all_ranks(rank, mesh.world);
 }
 
-Peers peers_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::gather:
-      return Peers::parameters;
-    case TaskKind::spread:
-      return Peers::updates;
-    case TaskKind::gather_sums:
-      return Peers::sums;
-    case TaskKind::node_sum:
-      return Peers::node;
-    case TaskKind::exchange:
-    case TaskKind::gather_rows:
-      return Peers::tensor;
-    case TaskKind::send:
-    case TaskKind::receive:
-      return Peers::stages;
-    case TaskKind::reduce:
-      return Peers::gradients;
-    default:
-      return Peers::all;
-  }
-}
-
 }  // namespace strata::runtime

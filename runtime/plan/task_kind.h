@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace strata::runtime {
@@ -41,8 +42,24 @@ enum class TaskKind : std::uint8_t {
   host_read,    // the host reads the results; from here to the next host_write the batch belongs to the caller
 };
 
-// The collective operation of a task. No rank completes the task before all have reached it.
+// The collective operation of a task. No rank completes the task before all of its group have reached it.
 enum class Collective : std::uint8_t { none, all_gather, all_to_all, exchange };
+
+// The end of a message from one pipeline stage to another that a task is. A receiver waits for its sender.
+enum class MessageEnd : std::uint8_t { none, sender, receiver };
+
+// The groups of ranks that exchange data, one per kind of exchange. group_of() (peers.h) has their members.
+enum class Peers : std::uint8_t {
+  parameters,  // ranks that together hold a unit's parameters
+  updates,     // ranks that hold the same parameters; each updates a part
+  gradients,   // ranks that receive pieces of each other's gradients: all, or one per node if nodes sum their own first
+  sums,        // ranks that hold the same piece of the gradient sums
+  node,        // ranks of one node, if they sum their gradients before these cross nodes
+  tensor,      // ranks that share each layer
+  stages,      // ranks of all pipeline stages that take the same micro-batches
+  all,         // all ranks
+};
+inline constexpr std::size_t kPeers = 8;
 
 // Which of a machine's measured speeds (forecast/machine.h) a task's memory traffic runs at.
 enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
@@ -52,48 +69,59 @@ enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 struct TaskTraits {
   TaskKind kind;
   std::string_view name;
-  Collective collective = Collective::none;
   Traffic traffic = Traffic::blocks;
-  bool boundary = false;  // belongs to the step boundary, and to no unit
+  Collective collective = Collective::none;
+  std::optional<Peers> peers = {};  // the group of its collective or message; nullopt: it needs no other rank
+  bool boundary = false;            // belongs to the step boundary, and to no unit
+  MessageEnd message = MessageEnd::none;
 };
 
 // The only list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
-    {TaskKind::gather, "gather", Collective::all_gather},
+    {TaskKind::gather, "gather", Traffic::blocks, Collective::all_gather, Peers::parameters},
     {TaskKind::unpack, "unpack"},
     {TaskKind::forward, "forward"},
     {TaskKind::recompute, "recompute"},
-    {TaskKind::loss, "loss", Collective::none, Traffic::loss},
+    {TaskKind::loss, "loss", Traffic::loss},
     {TaskKind::backward, "backward"},
-    {TaskKind::exchange, "exchange", Collective::all_to_all, Traffic::sums},
-    {TaskKind::gather_rows, "gather rows", Collective::all_gather, Traffic::sums},
+    {TaskKind::exchange, "exchange", Traffic::sums, Collective::all_to_all, Peers::tensor},
+    {TaskKind::gather_rows, "gather rows", Traffic::sums, Collective::all_gather, Peers::tensor},
     {TaskKind::take_rows, "take rows"},
-    {TaskKind::send, "send"},
-    {TaskKind::receive, "receive"},
-    {TaskKind::accumulate, "accumulate", Collective::none, Traffic::sums},
-    {TaskKind::round, "round", Collective::none, Traffic::sums},
-    {TaskKind::node_sum, "node sum", Collective::all_to_all, Traffic::sums},
-    {TaskKind::reduce, "reduce", Collective::all_to_all, Traffic::sums},
-    {TaskKind::combine, "combine", Collective::none, Traffic::sums},
-    {TaskKind::norm, "norm", Collective::none, Traffic::norm},
-    {TaskKind::gather_sums, "gather sums", Collective::all_gather},
-    {TaskKind::consensus, "consensus", Collective::exchange, Traffic::blocks, true},
-    {TaskKind::update, "update", Collective::none, Traffic::optimizer},
-    {TaskKind::spread, "spread", Collective::all_gather},
+    {TaskKind::send, "send", Traffic::blocks, Collective::none, Peers::stages, false, MessageEnd::sender},
+    {TaskKind::receive, "receive", Traffic::blocks, Collective::none, Peers::stages, false, MessageEnd::receiver},
+    {TaskKind::accumulate, "accumulate", Traffic::sums},
+    {TaskKind::round, "round", Traffic::sums},
+    {TaskKind::node_sum, "node sum", Traffic::sums, Collective::all_to_all, Peers::node},
+    {TaskKind::reduce, "reduce", Traffic::sums, Collective::all_to_all, Peers::gradients},
+    {TaskKind::combine, "combine", Traffic::sums},
+    {TaskKind::norm, "norm", Traffic::norm},
+    {TaskKind::gather_sums, "gather sums", Traffic::blocks, Collective::all_gather, Peers::sums},
+    {TaskKind::consensus, "consensus", Traffic::blocks, Collective::exchange, Peers::all, true},
+    {TaskKind::update, "update", Traffic::optimizer},
+    {TaskKind::spread, "spread", Traffic::blocks, Collective::all_gather, Peers::updates},
     {TaskKind::upload, "upload"},
     {TaskKind::download, "download"},
     {TaskKind::read, "read"},
     {TaskKind::write, "write"},
     {TaskKind::save, "save"},
-    {TaskKind::publish, "publish", Collective::exchange, Traffic::blocks, true},
-    {TaskKind::carry, "carry", Collective::none, Traffic::blocks, true},
-    {TaskKind::host_write, "host write", Collective::none, Traffic::blocks, true},
-    {TaskKind::host_read, "host read", Collective::none, Traffic::blocks, true},
+    {TaskKind::publish, "publish", Traffic::blocks, Collective::exchange, Peers::all, true},
+    {TaskKind::carry, "carry", Traffic::blocks, Collective::none, {}, true},
+    {TaskKind::host_write, "host write", Traffic::blocks, Collective::none, {}, true},
+    {TaskKind::host_read, "host read", Traffic::blocks, Collective::none, {}, true},
 });
 inline constexpr std::size_t kTaskKinds = kTaskTraits.size();
 
 constexpr const TaskTraits& traits_of(TaskKind kind) {
   return kTaskTraits[static_cast<std::size_t>(kind)];
+}
+constexpr bool sends_message(TaskKind kind) {
+  return traits_of(kind).message == MessageEnd::sender;
+}
+constexpr bool receives_message(TaskKind kind) {
+  return traits_of(kind).message == MessageEnd::receiver;
+}
+constexpr bool is_message(TaskKind kind) {
+  return sends_message(kind) || receives_message(kind);
 }
 static_assert(
     [] {
@@ -102,5 +130,13 @@ static_assert(
       return true;
     }(),
     "a row of kTaskTraits is not in its kind's place");
+static_assert(
+    [] {
+      for (const TaskTraits& row : kTaskTraits)
+        if (row.peers.has_value() != (row.collective != Collective::none || row.message != MessageEnd::none))
+          return false;
+      return true;
+    }(),
+    "a row of kTaskTraits has peers without a collective or a message, or one of these without peers");
 
 }  // namespace strata::runtime

@@ -142,8 +142,8 @@ class ScaleSums {
                  const Coordinates* rank) const {
     const Mesh& mesh = plan_.mesh();
     const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);
-    const auto ranks = rank ? static_cast<std::size_t>(mesh.data() * mesh.tensor) : 1;
-    const auto own = rank ? static_cast<std::size_t>(rank->data * mesh.tensor + rank->tensor) : 0;
+    const auto ranks = rank ? static_cast<std::size_t>(mesh.ranks_per_stage()) : 1;
+    const auto own = rank ? static_cast<std::size_t>(mesh.place_in_stage(*rank)) : 0;
     for (std::size_t at = own * kQuantisedAtOnce; at < size; at += ranks * kQuantisedAtOnce)
       scale_ranges.push_back({unit, range, at, std::min(size, at + kQuantisedAtOnce)});
   }

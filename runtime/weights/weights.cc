@@ -49,8 +49,8 @@ namespace {
 // whole tensors, so each of the stage's ranks reads some blocks once more.
 void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Coordinates& rank, BaseHash& hash) {
   const Mesh& mesh = plan.mesh();
-  const auto ranks = static_cast<std::size_t>(mesh.data() * mesh.tensor);
-  const auto own = static_cast<std::size_t>(rank.data * mesh.tensor + rank.tensor);
+  const auto ranks = static_cast<std::size_t>(mesh.ranks_per_stage());
+  const auto own = static_cast<std::size_t>(mesh.place_in_stage(rank));
   constexpr std::size_t kBlock = models::kParameterAlignment, kAtOnce = std::size_t{1} << 20;
   std::vector<float> values;
   for (const int unit : plan.own.all()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -53,12 +54,10 @@ TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model, 
   }
   std::vector<Name> own;
   for (const runtime::Task& task : plan.tasks) {
-    const bool message = task.kind == runtime::TaskKind::send || task.kind == runtime::TaskKind::receive;
-    const bool collective =
-        message || (plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none);
-    const int group_set = static_cast<int>(peers_of(task.kind));
-    const bool in_group = collective && !group_sets[static_cast<std::size_t>(group_set)].empty();
-    own.push_back({name_of(task, model), task.lane, collective, in_group ? group_set : -1});
+    const std::optional<runtime::Peers> peers = runtime::traits_of(task.kind).peers;
+    const bool collective = peers.has_value() && plan.ranks() > 1;
+    const bool in_group = collective && !group_sets[static_cast<std::size_t>(*peers)].empty();
+    own.push_back({name_of(task, model), task.lane, collective, in_group ? static_cast<int>(*peers) : -1});
   }
   stages = {std::move(own)};
   mesh = plan.mesh();

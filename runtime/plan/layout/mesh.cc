@@ -42,7 +42,7 @@ Coordinates Mesh::at(int rank) const {
 }
 
 int Mesh::data_per_node() const {
-  const int of_stage = tensor * data();
+  const int of_stage = ranks_per_stage();
   if (node == 0) return 0;
   if (node % of_stage == 0) return data();
   if (tensor % node == 0) return 1;

@@ -42,6 +42,7 @@ struct Mesh {
   int stages = 1;  // tensor * stages divides world
 
   int data() const { return world / (tensor * stages); }
+  int ranks_per_stage() const { return data() * tensor; }
   // The node of each rank, as in comm::World; empty: all ranks are on one node.
   std::vector<int> nodes() const;
   // The node of a rank; 0 if all ranks are on one.
@@ -53,12 +54,14 @@ struct Mesh {
   // The mesh of a single stage: the same as in a pipeline with one stage.
   Mesh in_one_stage() const {
     const int node_ranks = data_per_node() * tensor;
-    return {data() * tensor, groups, node_ranks, tensor, 1};
+    return {ranks_per_stage(), groups, node_ranks, tensor, 1};
   }
   // The inverse of at().
   int rank_of(int data_rank, int tensor_rank, int stage) const {
     return (stage * data() + data_rank) * tensor + tensor_rank;
   }
+  // The rank's number among the ranks of its stage, in their order.
+  int place_in_stage(const Coordinates& rank) const { return rank_of(rank.data, rank.tensor, 0); }
   // The ranks that differ from `rank` only in the coordinate of the axis, in its order.
   comm::Group along(Axis axis, int rank) const;
   // Returns ranks of the block of `within` consecutive data ranks that contains `rank` (a group, or all data ranks):

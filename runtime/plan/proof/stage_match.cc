@@ -12,10 +12,6 @@
 namespace strata::runtime {
 namespace {
 
-bool is_message(const Task& task) {
-  return task.kind == TaskKind::send || task.kind == TaskKind::receive;
-}
-
 std::string text_of(const Task& task) {
   return fmt::format("{} of unit {}, micro-batch {}, lane {}", traits_of(task.kind).name, task.unit, task.micro_batch,
                      kLaneNames[static_cast<std::size_t>(task.lane)]);
@@ -32,11 +28,11 @@ std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages
   std::map<Way, std::vector<const Task*>> sends, receives;
   for (const StepPlan* const plan : stages)
     for (const Task& task : plan->tasks) {
-      if (!is_message(task)) continue;
+      if (!is_message(task.kind)) continue;
       if (task.peer < 0 || task.peer >= static_cast<int>(stages.size()) || task.peer == plan->stage)
         return fmt::format("stage {} has a {} with stage {} of {}", plan->stage, text_of(task), task.peer,
                            stages.size());
-      if (task.kind == TaskKind::send)
+      if (sends_message(task.kind))
         sends[{plan->stage, task.peer, task.lane}].push_back(&task);
       else
         receives[{task.peer, plan->stage, task.lane}].push_back(&task);
@@ -116,10 +112,11 @@ std::optional<std::string> find_deadlock(std::span<const StepPlan* const> stages
     for (std::size_t s = 0; s < all.size(); ++s)
       for (std::size_t lane = 0; lane < kLanes; ++lane)
         while (const Task* const task = all[s].ready(lane)) {
-          if (is_message(*task)) {
+          if (is_message(task->kind)) {
             Lanes& peer = all[index(task->peer)];
             const Task* const other = peer.ready(lane);
-            if (!other || !is_message(*other) || other->kind == task->kind || other->peer != stages[s]->stage) break;
+            if (!other || !is_message(other->kind) || other->kind == task->kind || other->peer != stages[s]->stage)
+              break;
             peer.end(lane);
           }
           all[s].end(lane);

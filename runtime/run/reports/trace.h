@@ -99,10 +99,10 @@ class StageTraces {
     std::size_t from, sent, to, received;  // stage and task, twice
   };
 
-  std::size_t stage_of(int rank) const { return static_cast<std::size_t>(rank / ranks_of_stage_); }
+  std::size_t stage_of(int rank) const { return static_cast<std::size_t>(mesh_.at(rank).stage); }
 
   std::vector<const StepPlan*> stages_;
-  int ranks_of_stage_;
+  Mesh mesh_;
   std::vector<Trace> traces_;
   std::vector<Message> messages_;
 };

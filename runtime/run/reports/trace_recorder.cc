@@ -168,15 +168,16 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
 int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
                 const models::Model& model, comm::World& world, std::size_t most) {
   const Mesh mesh = stages[0]->mesh();
-  const std::size_t steps = recorder.steps().size(), of_stage = static_cast<std::size_t>(world.size() / mesh.stages);
+  const std::size_t steps = recorder.steps().size(), of_stage = index(mesh.ranks_per_stage());
   std::size_t tasks = 0;  // of one rank of each stage
   for (const StepPlan* const plan : stages) tasks += plan->tasks.size();
   const Places places =
       exchange_places(world, std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1, of_stage));
+  const auto is_traced = [&](int rank) { return index(mesh.place_in_stage(mesh.at(rank))) < places.traced; };
   std::optional<StageTraces> traces;
   std::vector<int> ranks;
   for (int rank = 0; rank < world.size(); ++rank)
-    if (static_cast<std::size_t>(rank) % of_stage < places.traced) ranks.push_back(rank);
+    if (is_traced(rank)) ranks.push_back(rank);
   if (file) {
     STRATA_CHECK_EQ(stages.size(), static_cast<std::size_t>(mesh.stages));
     traces.emplace(stages, model);
@@ -195,7 +196,7 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const
     }
     file->write(Trace::begin(head));
   }
-  const bool traced = static_cast<std::size_t>(world.rank()) % of_stage < places.traced;
+  const bool traced = is_traced(world.rank());
   std::int64_t zero = std::numeric_limits<std::int64_t>::max();  // beginning of the first step's first task on any rank
   for (std::size_t i = 0; i < steps; ++i) {
     const std::int64_t number = recorder.steps()[i];

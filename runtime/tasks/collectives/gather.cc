@@ -10,7 +10,7 @@ namespace {
 void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
-  const comm::Levels& levels = draft.levels(peers_of(task.kind));
+  const comm::Levels& levels = draft.levels(*traits_of(task.kind).peers);
   draft.plan.comm_bytes.all_gather += stored_bytes(format, first) * others;
   draft.plan.comm_bytes.between_nodes += others == 0 ? 0 : levels.gathered(stored_bytes(format, first));
   task.cost.sent_bytes = static_cast<double>(stored_bytes(format, most) * others);

@@ -65,14 +65,5 @@ TEST(Peers, AGroupIsTheSameForItsMembers) {
     }
 }
 
-TEST(Peers, KindsOfTasksNameThem) {
-  EXPECT_EQ(peers_of(TaskKind::gather), Peers::parameters);
-  EXPECT_EQ(peers_of(TaskKind::spread), Peers::updates);
-  EXPECT_EQ(peers_of(TaskKind::gather_sums), Peers::sums);
-  EXPECT_EQ(peers_of(TaskKind::node_sum), Peers::node);
-  EXPECT_EQ(peers_of(TaskKind::reduce), Peers::gradients);
-  EXPECT_EQ(peers_of(TaskKind::consensus), Peers::all);
-}
-
 }  // namespace
 }  // namespace strata::runtime

@@ -103,6 +103,8 @@ RC_GTEST_PROP(Mesh, CoordinatesAndGroupsCoverTheWorldOnce, ()) {
     RC_ASSERT(seen.insert({at.stage, at.data, at.tensor}).second);
     RC_ASSERT(std::tuple(at.stage, at.data, at.tensor) == *seen.rbegin());  // tensor fastest, then data, then stage
     RC_ASSERT(mesh.rank_of(at.data, at.tensor, at.stage) == rank);
+    RC_ASSERT(at.stage * mesh.ranks_per_stage() + mesh.place_in_stage(at) == rank);
+    RC_ASSERT(mesh.place_in_stage(at) < mesh.ranks_per_stage());
     const auto coordinate = [](const Coordinates& c, Axis axis) {
       return axis == Axis::data ? c.data : axis == Axis::tensor ? c.tensor : c.stage;
     };

@@ -171,6 +171,16 @@ TEST_P(Mutation, TasksWithoutAUnitAreTheBoundary) {
   EXPECT_GE(boundary, 3);
 }
 
+// What a plan does with other ranks is what the table says of its kinds of task.
+TEST_P(Mutation, OnlyTasksWithPeersNeedOtherRanks) {
+  for (const Task& task : plan_.tasks) {
+    EXPECT_EQ(task.peer >= 0, is_message(task.kind)) << name_of(task, *case_.model);
+    if (task.cost.sent_bytes > 0) {
+      EXPECT_TRUE(traits_of(task.kind).peers.has_value()) << name_of(task, *case_.model);
+    }
+  }
+}
+
 // A difference in any field that a collective takes from its task changes the hash, even if all else is equal.
 TEST_P(Mutation, CollectiveThatDiffersInOneFieldChangesTheHash) {
   const std::pair<const char*, void (*)(Task&)> damages[] = {
