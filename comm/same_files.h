@@ -25,8 +25,8 @@ struct Coverage {
 // For files: 4 MiB of a file that is too long to be read completely at the start (docs/architecture.md, "The same
 // files").
 inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 10};
-// What a fingerprint covers of the tensors of a model with this many bytes. Up to 1 GiB: all bytes. Beyond that: 16 KiB
-// of each tensor, because there are hundreds.
+// The bytes that a fingerprint covers in tensors of a model with this many bytes: all of them up to 1 GiB; beyond that,
+// 16 KiB of each tensor, because there are hundreds.
 Coverage of_tensors(std::size_t all_bytes);
 
 // Starts reading the mapped bytes that a fingerprint covers.

@@ -17,7 +17,7 @@ namespace strata::launcher {
 // with its folder.
 class LogFile {
  public:
-  // What happens to refused lines. `count`: they are lost, and the next line that fits follows a line with their
+  // How refused lines are handled. `count`: they are lost, and the next line that fits follows a line with their
   // number. `keep`: they wait in memory for the next write; for files of few lines that a program reads.
   enum class Refused { count, keep };
   // `later` is for restarts, which must not fail because of logs: the first write that finds or can create the folder

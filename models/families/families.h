@@ -38,7 +38,7 @@ std::size_t size_or(const Config& config, std::string_view key, std::size_t othe
 // (Config::add_note).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
                             std::size_t most = kMaxWidth);
-// Of a key's two names, returns the name that the config contains, for families whose class knows both
+// Returns the one of a key's two names that the config contains, for families whose class knows both
 // (`attribute_map`). Throws Error{usage} if the config has both with different values, and the recipe sets neither or
 // both.
 std::string_view own_or_other(const Config& config, std::string_view own, std::string_view other);

@@ -10,8 +10,8 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// What a forward writes for later: activations that it saves for backward, and activations that backward does not need,
-// which pass with the call.
+// The activations that a forward writes: those saved for backward, and those that backward does not need, which pass
+// with the call.
 struct ActivationViews {
   device::View saved, passing;
 };

@@ -92,7 +92,7 @@ std::uint64_t reclaimable(const fs::path& group) {
   return 0;
 }
 
-// Of this process's control group and its ancestors, the group that leaves the least memory.
+// The group that leaves the least memory, among this process's control group and its ancestors.
 std::optional<Group> tightest_group(const fs::path& root) {
   std::optional<Group> least;
   for (const ControlGroup& group : control_groups("memory", root)) {

@@ -90,7 +90,7 @@ const std::vector<int>* TaskNames::group(int task, int rank) const {
 
 int RankView::main_lane(const TaskNames& names) const {
   int best = -1;
-  // Of two running tasks with the same weight, the longer-running one counts. The host's lane counts less than other
+  // The longer-running of two tasks with the same weight counts. The host's lane counts less than other
   // running ones, because it waits for them.
   const auto weight = [&](int lane) {
     const Lane& l = lanes[static_cast<std::size_t>(lane)];

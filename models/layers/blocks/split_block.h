@@ -29,7 +29,7 @@ struct JoinedLayers {
   Init init;
 };
 
-// What has parameters in a block, in the order of forward; a family has some of these. input: the block's own.
+// The steps of a block that may have parameters, in the order of forward; input: the block's own input.
 enum class BlockStep : std::uint8_t {
   input,
   input_norm,

@@ -34,7 +34,7 @@ bool happens(const F& f) {
   return false;
 }
 
-// What a monitor has sent.
+// The reports that a monitor has sent.
 class SentReports {
  public:
   void add(const pb::NodeReport& report) {
@@ -151,7 +151,7 @@ TEST_F(RankMonitorTest, AnswersEachRequestForADumpOnce) {
   }
 }
 
-// Of the node's ranks whose processes run, the lowest one reports for all.
+// The lowest of the node's ranks whose processes run reports for all.
 TEST(RankMonitorOfTwo, AnotherRankReportsOnceTheLowestNoLongerRuns) {
   comm::run_threads(2, [](comm::World& world) {
     NodeMemory memory(world);
