@@ -27,7 +27,7 @@ struct Communicators {
   comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused with one stage
 };
 
-// The objects that all tasks of a rank use. Each kind of task is a struct of this folder: its members name the operands,
+// The objects that a rank's tasks use. Each kind of task is a struct of this folder: its members name the operands,
 // add() records the task's uses and cost in a plan being written, and run() queues the work in the task's lane. That
 // work may run after run() has returned, so the context must outlive it.
 struct TaskContext {
