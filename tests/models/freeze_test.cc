@@ -112,8 +112,8 @@ RunShape end_shape(std::size_t shards) {
   return {.batch = 1, .seq = testing::kSeq, .dtype = device::DType::fp32, .threads = 1, .shards = {0, shards, shards}};
 }
 
-// The gradients of a block in which backward ends are those of the same block if backward goes on below it. Operands
-// are NaN before each call, so an activation that was not kept shows.
+// A block in which backward ends has the same gradients as one below which backward continues. Operands are NaN before
+// each call, so a missing activation shows.
 void expect_gradients_as_if_backward_went_on(TrainedBlock& ends, TrainedBlock& goes_on) {
   goes_on.runner.forward();
   goes_on.runner.backward();
@@ -195,8 +195,8 @@ TEST(FreezeTest, BackwardEndsAtAnyAdapterOfABlock) {
         }
 }
 
-// What a Llama's block keeps for 16 tokens, if it trains what is above the tensor: 32 wide, 4 heads of 8 with 2 of
-// keys, an MLP of 48.
+// A Llama's block, which trains the tensors above the named one, keeps these bytes for 16 tokens: it is 32 wide, with 4
+// heads of 8, 2 key-value heads and an MLP of 48.
 TEST(FreezeTest, ABlockKeepsWhatBackwardReads) {
   constexpr std::size_t kRow = testing::kSeq * sizeof(float), kNormed = 32 * kRow, kHeads = (32 + 2 * 16) * kRow,
                         kLengths = 4 * kRow, kInner = 96 * kRow, kActive = 48 * kRow;

@@ -138,7 +138,7 @@ TEST_F(OffsetsTest, EveryTierHasItsOwnOffsets) {
   EXPECT_THAT(offsets(), ElementsAre(0, 0, 0, 3, 2));
 }
 
-// An evaluation runs between the steps of the run, with its parameters and beside the rest of its state.
+// An evaluation runs between training steps: it uses their parameters, and their other state stays in memory.
 TEST_F(OffsetsTest, APlanBetweenTheStepsUsesTheirParametersInPlace) {
   StepPlan steps{};
   const int moments = buffer_of(steps, 3, true), trained = buffer_of(steps, 2, true),

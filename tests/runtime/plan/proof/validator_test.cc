@@ -171,7 +171,7 @@ TEST_P(Mutation, TasksWithoutAUnitAreTheBoundary) {
   EXPECT_GE(boundary, 3);
 }
 
-// What a plan does with other ranks is what the table says of its kinds of task.
+// A task needs other ranks exactly if the table says so of its kind.
 TEST_P(Mutation, OnlyTasksWithPeersNeedOtherRanks) {
   for (const Task& task : plan_.tasks) {
     EXPECT_EQ(task.peer >= 0, is_message(task.kind)) << name_of(task, *case_.model);

@@ -44,7 +44,7 @@ TEST(SamplerTest, TopPKeepsTheLikeliestTokens) {
   EXPECT_NEAR(count[0], 1000, 130) << "1 to 2 between those that are left";
 }
 
-// Of equally likely tokens, it keeps exactly as many as reach the probability together, the lowest first.
+// If tokens are equally likely, it keeps the fewest that reach the probability together, the lowest ids first.
 TEST(SamplerTest, TopPStopsWhereItIsReachedExactly) {
   const std::vector<float> logits = {1, 1, 1, 1};
   for (const int kept : {1, 2, 3, 4}) {
