@@ -202,7 +202,7 @@ TEST(RecordTest, NamesMistakes) {
   EXPECT_THAT(chat(R"({"messages": [{"role": "user"}, {"content": "x"}]})"), HasSubstr("turn 2 has no \"role\""));
   EXPECT_THAT(chat(R"({"messages": [{"role": 1, "content": "x"}]})"),
               HasSubstr("turn 1: expected a string in \"role\", found an integer"));
-  EXPECT_THAT(chat(R"({"messages": [{"role": "user"}], "tools": "[1"})"), HasSubstr("no JSON"));
+  EXPECT_THAT(chat(R"({"messages": [{"role": "user"}], "tools": "[1"})"), HasSubstr("text that is not JSON"));
   EXPECT_THAT(chat(R"({"messages": [{"role": "user"}], "tools": {}})"), HasSubstr("a list in \"tools\""));
   EXPECT_THAT(chat(R"({"text": "a"})"), HasSubstr("\"messages\""));
   EXPECT_THAT(

@@ -86,14 +86,14 @@ class RunRanksTest : public testing::Test {
     program(std::string(program_of(allocation_.starter)), mpirun);
     return run_ranks(allocation_, start_, agents_, stop_, screen_, folder_.path());
   }
-  // Starts the agent of a node, which has both ranks. Until a file "end" exists it answers, unless a file "mute"
-  // exists, that it cannot end a process.
+  // Starts the agent of a node, which has both ranks. It answers each line, unless a file "mute" exists, that it cannot
+  // end a process, and ends at the first line after a file "end" exists (a ping comes each second). Its read has no
+  // timeout, which would lose the part of a line that it has read.
   void add_node() {
     folder_.write("facts", to_json(NodeFacts{}) + "\n");
-    program("ssh", "while [ \"${1:0:11}\" != 198.51.100. ]; do shift; done\ncat " + file("facts") + "\nwhile [ ! -e " +
-                       file("end") + " ]; do if read -t 0.1 number word; then [ -e " + file("mute") +
-                       " ] || echo \"{\\\"to\\\":$number,\\\"left\\\":[7]}\"; " +
-                       "elif [ $? -le 128 ]; then break; fi; done");
+    program("ssh", "while [ \"${1:0:11}\" != 198.51.100. ]; do shift; done\ncat " + file("facts") +
+                       "\nwhile read number word && [ ! -e " + file("end") + " ]; do [ -e " + file("mute") +
+                       " ] || echo \"{\\\"to\\\":$number,\\\"left\\\":[7]}\"; done");
     allocation_.hosts = {{kNode, {}}};
     start_.shares = {{kNode, 2}};
     agents_.start(allocation_.hosts, 60);
