@@ -184,7 +184,7 @@ void ControlLine::look(bool waiting) {
 }
 
 bool ControlLine::leave_together() {
-  // The other ranks poll every few milliseconds. Once this rank has ended, mpirun may stop them before they print it.
+  // The other ranks poll every few milliseconds. Once this rank ends, mpirun may stop them before they print the cause.
   constexpr auto kTimeToPrint = 500ms;
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
