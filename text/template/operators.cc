@@ -27,7 +27,7 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
   }
 }
 
-// Python's division: rounded down, and the remainder has the divisor's sign.
+// Python's division: the quotient is rounded down, and the remainder has the divisor's sign.
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (b == -1) {
     if (a == std::numeric_limits<std::int64_t>::min()) too_large();
