@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::size_t kMaxLines = 8;
 
-// The first of the names, and the number of the others.
+// Prints the first faults, and the number of the others.
 void print_faults(const std::vector<std::string>& faults, std::ostream& out) {
   for (std::size_t i = 0; i < std::min(faults.size(), kMaxLines); ++i)
     fmt::print(out, "broken: {}\n", printable(faults[i]));
   if (faults.size() > kMaxLines) fmt::print(out, "broken: and {} more\n", faults.size() - kMaxLines);
 }
 
-// The rank that the configuration gives a module.
+// The rank that the configuration gives to a module.
 std::uint64_t rank_of(const models::Adapter& adapter, std::string_view module) {
   for (const auto& [pattern, rank] : adapter.rank_pattern)
     if (models::matches_end(pattern, module)) return static_cast<std::uint64_t>(rank);
@@ -58,8 +58,8 @@ std::vector<std::string> faults_of(const models::Safetensors& file, const models
   return faults;
 }
 
-// Says how many layers' adapters change nothing because B is zero: all before training, or as a run that lost its parts
-// saved them.
+// Says how many layers' adapters have no effect because B is zero: all of them before training, or in a file whose run
+// lost their shards.
 void print_zeros(const models::Safetensors& file, std::ostream& out) {
   std::size_t zeros = 0, all = 0;
   for (const models::StoredTensor& tensor : file.tensors()) {

@@ -22,22 +22,22 @@
 
 namespace strata::launcher {
 
-// Writes lines in its own thread, so that a terminal or file system that hangs delays no other thread. Lines that do
-// not fit into the queue are lost; a line in their place says how much is missing. `to` is the caller's number of a
-// destination: a file or a stream.
+// Writes lines in a separate thread, so that a terminal or file system that hangs delays no other thread. Lines that do
+// not fit into the queue are lost, and a line in their place says how much is missing. `to` is the caller's number for
+// a destination: a file or a stream.
 class LineWriter {
  public:
   using Write = std::function<void(int to, const std::string& text)>;
 
-  // most: bytes that may wait. timeout: seconds that the destructor waits for queued lines. After that it leaves the
-  // thread running, possibly in a call of `write` that never returns, so `write` must own what it uses.
+  // most: bytes that may be queued. timeout: seconds that the destructor waits for queued lines. After that it leaves
+  // the thread running, possibly in a call of `write` that never returns, so `write` must own what it uses.
   LineWriter(std::string name, Write write, std::size_t most, double timeout);
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
   void add(int to, std::string text);
-  // Waits at most that many seconds until everything is written. False if something is not.
+  // Waits for at most `seconds` until everything is written. False if something is not.
   bool drain(double seconds);
 
  private:
