@@ -1,5 +1,5 @@
 "use strict";
-// The page of a plan: the recipe's stage next to the others.
+// The page of a plan: the recipe's ZeRO stage next to the others.
 function data_kinds() {
   return ["parameters", "gradients", "optimizer", "activations", "workspace", "staging"];
 }

@@ -1,4 +1,5 @@
-// The task that kept a task's lane idle: of those it awaits in this step the last to end, if the lane was free by then.
+// The task that kept the lane of task t idle: the last to end of those that t waits for in this step, if the lane was
+// free by then.
 function waitsOf(plan, times, t) {
   let best = -1;
   for (const w of plan.tasks.waits[t]) if (w < t && times.end[w] > 0 && (best < 0 || times.end[w] > times.end[best])) best = w;
@@ -226,7 +227,7 @@ function memoryMap(plan, tier) {
   return [canvas, said];
 }
 
-// Where milliseconds went, as rows of bars: [{name, values: {word: ms}}].
+// Where the milliseconds went, as rows of bars: [{name, values: {word: ms}}].
 function boundBars(rows) {
   const words = [...new Set(rows.flatMap((r) => Object.keys(r.values)))].filter((w) => rows.some((r) => (r.values[w] || 0) > 0));
   const most = Math.max(...rows.map((r) => Object.values(r.values).reduce((a, b) => a + b, 0)), 1e-9);

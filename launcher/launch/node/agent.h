@@ -21,10 +21,10 @@ struct AgentOptions {
 // `strata node-agent`: launch runs it on every node for the whole run. Its first line is the node's facts. Then it
 // answers each line of its standard input, "N WORD ...", with {"to":N, ...}:
 //   ping | sees [[KEY,PATTERN],...] | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
-// When it starts, it ends an older agent of the same run, which remained when this node was lost, and the ranks of that
-// agent, which might mistake the next ranks for its own. If it receives nothing for `timeout` seconds, or its input
-// ends without bye, launch has ended or this node is cut off. It then ends the run's ranks here, and itself. Signals do
-// not end it. Returns the exit code.
+// When it starts, it ends an older agent of the same run, which remained when this node was lost, together with its
+// ranks. Otherwise the older agent might mistake the next ranks for its own. If it receives nothing for `timeout`
+// seconds, or its input ends without bye, launch has ended or this node is cut off. It then ends the run's ranks here,
+// and itself. Signals do not end it. Returns the exit code.
 int node_agent(const AgentOptions& options);
 
 // Ends agents that the same launch started here earlier and lost contact with.
