@@ -21,7 +21,8 @@ void require_sole_adapter(const std::filesystem::path& folder, const runtime::Re
   if (checkpoint.resume == "none") return;
   if (checkpoint.resume != "auto")
     fail(Exit::usage,
-         "--adapter {} and checkpoint.resume = \"{}\" contradict each other: an adapter is of model.path; leave one of "
+         "--adapter {} and checkpoint.resume = \"{}\" contradict each other: an adapter belongs to model.path; leave "
+         "one of "
          "them out",
          folder.string(), checkpoint.resume);
   if (checkpoint.dir && !runtime::list_checkpoints(*checkpoint.dir).empty())

@@ -173,10 +173,10 @@ std::vector<std::string> missing_inputs(const runtime::Recipe& recipe) {
   look("data.validation", recipe.data.validation);
   std::error_code ignored;
   if (const auto& prompts = recipe.evaluation.prompts; prompts && !fs::exists(*prompts, ignored))
-    out.push_back(fmt::format("evaluation.prompts: {} is not there", prompts->string()));
+    out.push_back(fmt::format("evaluation.prompts: {} does not exist", prompts->string()));
   if (const std::string& resume = recipe.checkpoint.resume;
       resume != "auto" && resume != "none" && !fs::exists(resume, ignored))
-    out.push_back(fmt::format("checkpoint.resume: {} is not there", resume));
+    out.push_back(fmt::format("checkpoint.resume: {} does not exist", resume));
   return out;
 }
 

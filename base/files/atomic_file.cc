@@ -65,9 +65,9 @@ void AtomicFile::commit() {
     failed("put in place");
   }
   const Descriptor in(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (in.get() < 0) failed("put in place for good");
+  if (in.get() < 0) failed("put in place durably");
   // Some file systems cannot sync folders. The file itself is already on the disk.
-  if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place for good");
+  if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place durably");
 }
 
 }  // namespace strata

@@ -75,7 +75,7 @@ void MappedFile::require_whole() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
   if (static_cast<std::size_t>(status.st_size) < size_)
-    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was cut while it was read",
+    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was truncated while it was read",
          path_.string(), status.st_size, size_, status.st_size);
 }
 

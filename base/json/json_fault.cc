@@ -45,7 +45,7 @@ class Walk {
   std::optional<JsonFault> run() {
     constexpr std::string_view kMark = "\xef\xbb\xbf";  // some parsers skip it
     if (text_.starts_with(kMark)) {
-      doubt("a byte order mark before its beginning");
+      doubt("a byte order mark at its start");
       at_ = kMark.size();
     }
     if (utf8() && value(0)) {
@@ -216,7 +216,7 @@ class Walk {
     const std::size_t e = digits_of.find_first_of("eE");
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');
     if (result.ec == std::errc::result_out_of_range && !tiny)
-      return wrong(fmt::format("{}, which is more than a number can be", shown()));
+      return wrong(fmt::format("{}, which is out of range for a number", shown()));
     if (digits_of.find_first_of(".eE") == digits_of.npos && !has_64_bits(digits_of))
       doubt(fmt::format("{}, an integer of more than 64 bits", digits_of.substr(0, 40)));
     at_ = end;

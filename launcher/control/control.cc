@@ -102,7 +102,7 @@ class Control::Impl {
                         memory_.apart()));
       address_ = endpoints.address;
       if (!endpoints.refusal.empty())
-        say(fmt::format("control: off, because no socket can be made: {}", endpoints.refusal));
+        say(fmt::format("control: off, because no socket can be created: {}", endpoints.refusal));
       if (endpoints.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
       if (endpoints.metrics) reached_.push_back(wrapped("metrics", {endpoints.metrics_at})[0]);
       describe(recipe);

@@ -280,7 +280,7 @@ std::string other_kind_of(const fs::path& path) {
 int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
   PrintableStream out(screen);
   const fs::file_type type = runtime::type_at(path);
-  if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
+  if (type == fs::file_type::not_found) fail(Exit::usage, "{} does not exist", path.string());
   if (type == fs::file_type::directory) list_folder(path, out);
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, tensors, out);

@@ -298,7 +298,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   out << classes_line(models::Config::parse(m.config, (checkpoint.path() / runtime::kManifestName).string()));
   if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);
-  Activity activity("looking at tensors");
+  Activity activity("inspecting tensors");
   std::uint64_t looked_at = 0;
   for (const TensorEntry& tensor : m.tensors) {
     activity.show(looked_at++, m.tensors.size());

@@ -231,7 +231,7 @@ class Launch {
 
   // Shown only when nothing can be refused any more, so that a refusal is the only output.
   void show_recipe() {
-    screen_.write(true, "strata: the recipe, without what is at its default:\n");
+    screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
     std::string keys = changed_keys(recipe_);
     for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
     screen_.write(true, printable(keys, true));

@@ -319,7 +319,7 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
 
 std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
-      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
+      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "round trip"}};
   const auto figure = [](const std::optional<double>& x, auto format) {
     return x ? fmt::format(fmt::runtime(format), *x) : std::string("-");
   };

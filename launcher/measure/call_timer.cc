@@ -25,7 +25,7 @@ CallTimer::CallTimer(double seconds, int passes, comm::World& world)
     : seconds_(seconds),
       passes_(passes),
       world_(world),
-      activity_("measuring, in percent of each of the passes", Activity::Unit::count, world.rank() == 0) {
+      activity_("measuring, in percent of each pass", Activity::Unit::count, world.rank() == 0) {
   STRATA_CHECK(passes > 0);
 }
 

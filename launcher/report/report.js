@@ -101,7 +101,7 @@ if (plan) {
     if (rows.length) rows[0].values = { ...plan.path, "in no task": 0 };
     rows.push({ name: `step ${summary.exposed_step}, measured`, values });
   }
-  if (rows.length) section("What the step goes to, along its critical path", ...boundBars(rows));
+  if (rows.length) section("Where the step's time goes, along its critical path", ...boundBars(rows));
 }
 
 if (data.events.length) {

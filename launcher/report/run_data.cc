@@ -297,7 +297,7 @@ RunFiles files_of_run(const fs::path& from) {
   RunFiles files;
   fs::path folder = from;
   if (!fs::is_directory(from, error)) {
-    if (!fs::exists(from, error)) fail(Exit::usage, "{} is not there", from.string());
+    if (!fs::exists(from, error)) fail(Exit::usage, "{} does not exist", from.string());
     if (!fs::is_regular_file(from, error))  // reading a device might never end
       fail(Exit::usage,
            "{} is neither a file nor a folder: strata report takes a run's report.dir, or its report.jsonl",

@@ -105,7 +105,7 @@ void print_stages(const std::vector<ZeroStage>& stages) {
   for (const char* text :
        {"paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. "
         "Different here:",
-        "[0] Of all tiers together; the table above has them apart.",
+        "[0] All tiers together; the table above lists them separately.",
         "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
         "own on top, so that a loss has the same bits on any number of ranks.",
         "[2] At stage 3 a rank's shard and the units that are gathered at the time (memory.prefetch + 1, and a tied "
@@ -113,8 +113,9 @@ void print_stages(const std::vector<ZeroStage>& stages) {
         "[3] Activations, workspace and data in transit, which the paper's figures do not include."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
   if (!in_groups) return;
-  for (const char* text : {"[4] zero.parameters_group = \"node\": a node's ranks hold the parameters together.",
-                           "[5] zero.optimizer_group = \"node\": a node's ranks hold all that is sharded together."})
+  for (const char* text :
+       {"[4] zero.parameters_group = \"node\": a node's ranks together hold the parameters.",
+        "[5] zero.optimizer_group = \"node\": a node's ranks together hold everything that is sharded."})
     fmt::print("{}\n", folded(text, 4));
 }
 

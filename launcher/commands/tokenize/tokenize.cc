@@ -234,7 +234,7 @@ void refuse_token_file(const std::filesystem::path& path) {
 // Refuses options that cannot be combined with --labels, or that need it.
 void refuse_what_has_no_place(const TokenizeOptions& options) {
   const auto refuse = [](bool given, const char* name, const char* where) {
-    if (given) fail(Exit::usage, "--{} has no place {}", name, where);
+    if (given) fail(Exit::usage, "--{} cannot be used {}", name, where);
   };
   const bool labels = !options.labels.empty();
   refuse(labels && options.train_on, "train-on", "with --labels");

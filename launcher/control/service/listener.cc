@@ -100,7 +100,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     fail(Exit::usage, "{}: {} is too long for a socket, whose path may have {} bytes: name a shorter one", key,
          path.string(), sizeof(sockaddr_un::sun_path) - 1 - (own.native().size() - path.native().size()));
   const auto refuse = [&](int error) {
-    fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(), std::strerror(error));
+    fail(Exit::usage, "{}: no socket can be created at {}: {}", key, path.string(), std::strerror(error));
   };
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // No other user may connect, even if others can enter the folder.

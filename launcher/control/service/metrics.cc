@@ -160,8 +160,8 @@ std::string answer_to(const std::string& head, const std::string& token, const s
   const std::string line = head.substr(0, head.find("\r\n"));
   const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
   if (first == std::string::npos || second == std::string::npos || !line.substr(second + 1).starts_with("HTTP/1."))
-    return reply("400 Bad Request", kPlain, "no HTTP/1.1 request\n");
-  if (line.substr(0, first) != "GET") return reply("405 Method Not Allowed", kPlain, "GET alone\n");
+    return reply("400 Bad Request", kPlain, "not an HTTP/1.1 request\n");
+  if (line.substr(0, first) != "GET") return reply("405 Method Not Allowed", kPlain, "only GET is supported\n");
   std::string path = line.substr(first + 1, second - first - 1);
   path = path.substr(0, path.find('?'));
   if (path == "/healthz") return reply("200 OK", kPlain, "ok\n");

@@ -89,7 +89,7 @@ std::string read_address_file(const fs::path& path) {
   struct stat status {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0)
     fail(Exit::usage,
-         "{} is not there: no run writes to that folder now (strata launch may be starting it again), or it runs "
+         "{} does not exist: no run writes to that folder now (strata launch may be starting it again), or it runs "
          "with control.listen = off",
          path.string());
   if (status.st_uid != geteuid() && status.st_uid != 0)

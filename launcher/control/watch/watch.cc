@@ -279,7 +279,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
   const std::string others = waiting_text(*found, now);
   const std::string stopped = found->stopped ? " (its process does not run)" : "";
   const std::string why =
-      fmt::format("{} is in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
+      fmt::format("{} has been in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
   if (limits_.stuck_after > 0 && found->age >= limits_.stuck_after) {
     out.push_back({Finding::Kind::stuck, rank.rank, why});
   } else if (std::string& warned = still_[index(rank.rank)].warned;

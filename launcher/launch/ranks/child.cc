@@ -29,7 +29,7 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    fail(Exit::failed, "no pipe can be made: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
+    fail(Exit::failed, "no pipe can be created: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

@@ -43,7 +43,7 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "strata-bench-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
-      fail(Exit::failed, "no folder can be made in {}", fs::temp_directory_path().string());
+      fail(Exit::failed, "no folder can be created in {}", fs::temp_directory_path().string());
     path_ = name;
   }
   ~TemporaryFolder() {

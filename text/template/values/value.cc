@@ -363,7 +363,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
       if (!left[i].equals(right[i], meter)) return less(left[i], right[i], meter);
     return left.size() < right.size();
   }
-  throw Fault(fmt::format("a {} and a {} have no order", a.type_name(), b.type_name()));
+  throw Fault(fmt::format("a {} and a {} cannot be ordered", a.type_name(), b.type_name()));
 }
 
 }  // namespace strata::text::jinja
