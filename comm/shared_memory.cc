@@ -19,7 +19,7 @@ constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
 // buffers end with finish and a wait until all have finished, so that the source may change afterwards. Messages
-// between two ranks have signals of their own.
+// between two ranks have separate signals.
 class SharedCollectives final : public Collectives {
  public:
   SharedCollectives(SharedMemory& memory, Group group, int channel, bool releases_pages)
@@ -39,7 +39,7 @@ class SharedCollectives final : public Collectives {
     const std::byte* source = own_piece(range, rank(), shard);
     arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
-    // Each rank starts with the next one, so that they do not all read the same rank's memory at once.
+    // Each rank starts with the next one, so that they do not all read the same rank's memory at the same time.
     for (int i = 1; i < size(); ++i) {
       const int peer = (rank() + i) % size();
       wait_arrived(peer);

@@ -218,7 +218,7 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Starts as many pieces of a stream as may be in flight.
+  // Starts pieces of a stream until kInFlight of them are in flight.
   void start(Stream& stream, MPI_Request* slots) {
     while (stream.done < stream.started && slots[stream.done % kInFlight] == MPI_REQUEST_NULL) ++stream.done;
     const std::size_t there = stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done;

@@ -45,7 +45,7 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     STRATA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     STRATA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    // Every lane makes MPI calls of its own.
+    // Every lane makes its own MPI calls.
     if (provided < MPI_THREAD_MULTIPLE)
       fail(Exit::usage, "this MPI was built without MPI_THREAD_MULTIPLE: use an Open MPI that has it");
     MPI_Comm node = MPI_COMM_NULL;

@@ -35,7 +35,7 @@ void ClassTokens::clear() {
 ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules)
     : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()), pair_(tokenizer.text_template().pair) {
   const TextTemplate& made = tokenizer.text_template();
-  // Without a template, the second text follows the first with token types of its own, as in transformers.
+  // Without a template, the second text follows the first with its own token types, as in transformers.
   if (pair_.empty() && TextTemplate::added(made.single) == 0)
     pair_ = {{TextTemplate::Kind::first}, {TextTemplate::Kind::second, 0, 1}};
   if (rules.record.pair && pair_.empty())

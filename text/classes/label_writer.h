@@ -12,7 +12,7 @@
 
 namespace strata::text {
 
-// A label that appears to name several classes at once.
+// A label that appears to name several classes.
 struct JoinedLabel {
   std::string name;                // as written in the data
   std::vector<std::string> parts;  // the classes that it appears to name

@@ -201,7 +201,7 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
   for (const std::string& one : variables) line += " " + shell_word(one);
   for (const std::string& word : words) line += " " + shell_word(word);
   std::vector<std::string> all;
-  // Kubeflow's first MPIJobs come with an agent of their own.
+  // Kubeflow's first MPIJobs come with their own agent.
   if (const std::string agent = remote_shell_agent(); !agent.empty() && agent.find("ssh") != 0)
     all = {agent};
   else
