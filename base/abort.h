@@ -9,14 +9,14 @@
 
 namespace strata {
 
-// Thrown by a wait that ended because the run's abort token was set; its cause was reported where it arose.
+// Thrown by a wait when the run's abort token is set. The cause was reported where the failure occurred.
 class Aborted : public std::runtime_error {
  public:
   explicit Aborted(const std::string& cause) : std::runtime_error(cause) {}
 };
 
-// The failure that ended a run: the rank that failed first, and the cause. `self_reported` is true if that rank prints
-// the cause itself. It is false if the rank died or left without a message; then another rank prints the cause.
+// The failure that ended a run: the rank that failed first, and the cause. If `self_reported`, that rank prints the
+// cause itself. Otherwise it died or left without a message, and another rank prints the cause.
 struct Failure {
   int rank = -1;
   std::string cause;
@@ -24,11 +24,12 @@ struct Failure {
   bool self_reported = true;
 };
 
-// One per rank and run. The first error sets it. Every wait in the program (event, collective, lane) polls it, and ends
-// by throwing Aborted. Thread-safe. The run owns it; it outlives lanes and communicators.
+// Ends all waits of a rank after an error. The first error sets the token. Every wait in the program (event,
+// collective, lane) polls it and throws Aborted once it is set. There is one per rank and run. The run owns it, and it
+// outlives lanes and communicators. Thread-safe.
 class AbortToken {
  public:
-  // True for the first caller, whose failure is kept. Later failures are dropped.
+  // Keeps the first failure and ignores later ones. True for the first caller.
   bool set(const Failure& failure);
   bool is_set() const { return set_.load(std::memory_order_acquire); }
   Failure failure() const;
@@ -42,7 +43,7 @@ class AbortToken {
   Failure failure_;
 };
 
-// Why a run ended. `launch` decides by this, and never by a message, whether to start the run again.
+// Why a run ended. `strata launch` decides by this value, and never by a message, whether to restart the run.
 struct EndReason {
   enum class Kind : std::uint8_t {
     other,

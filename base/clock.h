@@ -3,7 +3,7 @@
 
 namespace strata {
 
-// Seconds since 1970 by the wall clock, which people and other machines share. It may jump.
+// Seconds since 1970 on the wall clock, which people and other machines share. It may jump.
 inline double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

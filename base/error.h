@@ -1,7 +1,7 @@
 #pragma once
 // base/ holds what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
-// (abort.h), files (files/), JSON (json/), this machine and its name (host/), threads and loops over them (thread.h),
-// the wording of numbers (quantity.h), what messages quote (quote.h), and the sinks for notes and progress
+// (abort.h), files (files/), JSON (json/), the name and addresses of this machine (host/), threads and parallel loops
+// (thread.h), numbers as text (quantity.h), quotations in messages (quote.h), and the callbacks for notes and progress
 // (progress.h). It knows nothing about devices, models or runs. A user's mistake is an Error. A broken invariant ends
 // the process through STRATA_CHECK, which prints both values.
 
@@ -35,7 +35,7 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Ends the process because one of the program's own invariants does not hold. Prints the place and both values.
+// Aborts the process because an invariant of the program is broken. Prints the source location and both values.
 [[noreturn]] void invariant_failed(const char* file, int line, const char* expression, const std::string& values);
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// How a long operation reports to its caller.
+// Callbacks by which a long operation reports to its caller.
 
 // Receives, on rank 0, a one-line note for the user.
 using Note = std::function<void(const std::string&)>;
@@ -15,7 +15,7 @@ using Note = std::function<void(const std::string&)>;
 // is not reported.
 using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
-// Adds up the work that threads report as done, and passes on the sum and the total `all`.
+// Adds up the work that threads complete, and reports the sum and the total `all`.
 class ProgressCounter {
  public:
   ProgressCounter(const Advance& advance, std::uint64_t all) : advance_(advance), all_(all) {}

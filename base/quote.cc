@@ -26,7 +26,7 @@ std::string in_quotes(std::string_view word) {
 
 std::string shell_word(std::string_view word) {
   if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
-  // $( ) removes newlines from the end of its text.
+  // $( ) strips trailing newlines.
   if (word.ends_with('\n') || std::none_of(word.begin(), word.end(), is_control)) return in_quotes(word);
   std::string format;
   for (const char c : word) {

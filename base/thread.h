@@ -36,7 +36,7 @@ std::jthread start_thread(std::string_view name, F&& f) {
 }
 
 // Calls f(i) for i in [0, n) on `threads` threads; each takes the next i when it is free. Rethrows the first exception.
-// For set-up, because it starts threads. Throws Error{failed} if the system refuses one.
+// For set-up only, because it starts threads. Throws Error{failed} if the system refuses a thread.
 template <typename F>
 void parallel(std::size_t n, int threads, F&& f) {
   std::atomic<std::size_t> next{0};
@@ -64,11 +64,12 @@ void parallel(std::size_t n, int threads, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-// The same, for an f that reads files: prefetch(i) is called 16 calls before f(i) begins, so that the drive is busy
-// while f works.
+// Like parallel(), for an f that reads files: prefetch(i) is called 16 calls before f(i) begins, so that the drive
+// stays busy while f works.
 template <typename Prefetch, typename F>
 void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
-  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // threads - 1 of these run together with i
+  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // threads - 1 of these run concurrently with call
+                                                                     // i
   for (std::size_t i = 0; i < std::min(n, ahead); ++i) prefetch(i);
   parallel(n, threads, [&](std::size_t i) {
     if (i + ahead < n) prefetch(i + ahead);

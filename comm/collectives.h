@@ -8,9 +8,8 @@
 
 namespace strata::comm {
 
-// The interface of a backend: the collectives of communicator.h as plain calls that return when this rank's part is
-// done. One thread at a time calls them (a lane's, or the host's). If the run's abort ends a wait, the wait throws
-// Aborted.
+// The interface of a backend: the collectives of communicator.h as blocking calls, which return when this rank's part
+// is done. Only one thread at a time calls them (a lane's, or the host's). Waits throw Aborted if the run is aborted.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -36,7 +35,7 @@ class Collectives {
 // This rank's piece of the range in its shard; null if the piece is empty.
 const std::byte* own_piece(const ShardedRange& range, int rank, const std::byte* shard);
 
-// Copies with all threads of the team. Does nothing if both pointers are the same.
+// Copies with all threads of the team. Does nothing if both pointers are equal.
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, device::cpu::Team& team);
 
 }  // namespace strata::comm

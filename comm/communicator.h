@@ -1,10 +1,10 @@
 #pragma once
-// comm/ is how ranks communicate. A Communicator (this header) has the collectives of one lane. A World is a rank's
-// view of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and the end of a
-// run when a rank fails. connect.cc chooses among solo, mpi/ (shared memory within a node, messages between nodes) and
+// comm/ lets ranks communicate. A Communicator (this header) has the collectives of one lane. A World is a rank's view
+// of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and the end of a run
+// when a rank fails. connect.cc chooses among solo, mpi/ (shared memory within a node, messages between nodes) and
 // nccl/; tests run ranks as threads (tests/comm/run_threads.h). agreement.h turns one rank's error into an error of all
 // ranks that is printed once. same_files.h checks that all ranks read the same files. The order in which gradients are
-// added is not decided here: an all-to-all brings the pieces, and device/ops/step/gradient_sum.h adds them.
+// added is not decided here: an all-to-all delivers the pieces, and device/ops/step/gradient_sum.h adds them.
 
 #include <array>
 #include <cstddef>
@@ -40,9 +40,9 @@ struct ShardedRange {
 // Bytes that this rank sent to others, by kind of collective.
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0, point_to_point = 0;
-  std::uint64_t between_nodes = 0;  // the part of all these that went to other nodes
+  std::uint64_t between_nodes = 0;  // the part of the above that went to other nodes
   std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus + point_to_point; }
-  // One step's mean over `steps` equal steps.
+  // The mean per step over `steps` equal steps.
   CommBytes per_step(std::int64_t steps) const {
     const auto n = static_cast<std::uint64_t>(steps > 0 ? steps : 1);
     return {all_gather / n, all_to_all / n, broadcast / n, consensus / n, point_to_point / n, between_nodes / n};
@@ -66,9 +66,9 @@ struct CommBytes {
 
 // The collectives of one group of ranks (group.h) on one lane, and messages between two of its ranks; rank() and `r`
 // are places in the group, not in the world. All ranks of the group issue the same collectives in the same order on the
-// communicators that they opened in the same order. Nothing blocks the caller: work is queued in the lane. Waits end
-// with Aborted when the run's token is set. Buffers are device memory, in an arena that the World allocated, and stay
-// untouched until the work has run.
+// communicators that they opened in the same order. Calls do not block: work is queued in the lane. Waits throw Aborted
+// when the run's token is set. Buffers are device memory, in an arena that the World allocated, and must stay untouched
+// until the work has run.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -83,9 +83,9 @@ class Communicator {
 
   // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run, `pieces` (an
   // array of size() pointers, owned by the caller) points at each rank's copy of this rank's own piece, in the order of
-  // the world's ranks whatever the group's order is: sums must not depend on who owns what. The copies are in `staging`
-  // (size() * piece bytes), or wherever the backend can read them in place. They stay valid until release(), which must
-  // follow every all_to_all on this lane.
+  // the world's ranks whatever the group's order is, because sums must not depend on which rank owns what. The copies
+  // are in `staging` (size() * piece bytes), or wherever the backend can read them in place. They stay valid until
+  // release(), which must follow every all_to_all on this lane.
   virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                           const std::byte** pieces) = 0;
   virtual void release() = 0;
@@ -98,11 +98,11 @@ class Communicator {
   // Sends root's `bytes` bytes at `data` to all ranks.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
-  // Sends `bytes` bytes to rank `to` of the group, and receives them from rank `from`. The n-th send of one rank to
-  // another on this communicator is the n-th receive there, of the same bytes. With 0 bytes, both do nothing. Other
-  // ranks take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. Ranks
-  // that send to each other use two communicators, one per direction, each with a lane of its own: in a single lane,
-  // each rank's send could wait forever for a receive that is queued after the other rank's send.
+  // send() sends `bytes` bytes to rank `to` of the group, and receive() receives them from rank `from`. The n-th send
+  // from one rank to another on this communicator matches the n-th receive there, of the same size. With 0 bytes, both
+  // do nothing. Other ranks take no part. A send ends when its buffer is free, which may not be before its receive
+  // ends. Ranks that send to each other use two communicators, one per direction, each with its own lane: in a single
+  // lane, each rank's send could wait forever for a receive that is queued after the other rank's send.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from) = 0;
 
@@ -118,7 +118,7 @@ class Communicator {
 };
 
 // One rank's view of all ranks of a run. Opens communicators, allocates memory that collectives can reach, and offers
-// the few blocking exchanges that set-up needs. Made by connect(); one host thread uses it.
+// the few blocking exchanges that set-up needs. connect() makes it, and only one host thread uses it.
 class World {
  public:
   virtual ~World() = default;
@@ -148,19 +148,20 @@ class World {
   void barrier() { (void)exchange(""); }
 
   // Collective: ends a successful run. Returns once all ranks have called it. Throws an Aborted that names the rank if
-  // one died earlier, or is on another node and does not call it. The destructor leaves too, without an error.
+  // one died earlier, or is on another node and does not call it. The destructor also leaves, but throws nothing.
   virtual void leave() {}
 
   // Sets the abort token if another rank has failed or ended. The world's own waits do so anyway. Any thread.
   virtual void check_peers() {}
-  // Tells the other ranks that this one failed, so that their waits end. Returns at once. The first cause wins.
+  // Tells the other ranks that this one failed, so that their waits end. Returns immediately. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
   // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
-  // If a rank is lost without a message, the first rank of a node that notices calls `print`, at once and on the thread
-  // that noticed: mpirun ends all ranks a tenth of a second after a loss, before a run has unwound. Call it before the
-  // first collective. A process that ends is noticed on its own node alone. A rank that left, or does not leave, may be
-  // missed on several nodes, which cannot agree in time; each cause then says which rank missed it.
+  // Sets the callback that reports a rank lost without a message. On each node, the first rank that notices the loss
+  // calls `print` immediately, on the thread that noticed, because mpirun ends all ranks a tenth of a second after a
+  // loss, before a run has unwound. Call this before the first collective. Only the ranks of a process's own node
+  // notice that it has ended. A rank that left, or does not leave, may be missed on several nodes, which cannot agree
+  // in time, so each cause says which rank missed it.
   virtual void when_lost(std::function<void(const Failure&)>) {}
   // Whether this rank failed first, and so prints the failure.
   bool prints_failure() { return failure().rank == rank(); }
@@ -176,15 +177,15 @@ class World {
 enum class Backend : std::uint8_t { automatic, solo, mpi, nccl };
 enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
-// This process's world: solo without mpirun, MPI under it (as the environment of Open MPI or Slurm shows). Initialises
-// MPI if it is needed. Transport::messages forces messages between ranks that could share memory. Throws Error{usage}
-// if the requested backend does not fit the way the program was started.
+// This process's world: solo without mpirun, MPI under it (detected from the environment of Open MPI or Slurm).
+// Initialises MPI if it is needed. Transport::messages forces messages between ranks that could share memory. Throws
+// Error{usage} if the requested backend does not fit the way the program was started.
 std::unique_ptr<World> connect(Backend backend, Transport transport);
 
 // Throws Error{usage} if connect() would refuse the backend on every rank.
 void require_possible(Backend backend);
-// This process's rank as its launcher assigned it, before a world exists, and the number of ranks that it started; 0
-// without a launcher.
+// The rank that the launcher assigned to this process, and the number of ranks that it started, before a world exists.
+// Both are 0 without a launcher.
 int launched_rank();
 int launched_ranks();
 

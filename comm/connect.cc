@@ -28,22 +28,22 @@ Launch find_launch() {
     if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks, number("SLURM_PROCID")};
   if (std::getenv("PMI_RANK"))
     if (const int ranks = number("PMI_SIZE"); ranks > 1) return {"a PMI launcher", ranks, number("PMI_RANK")};
-  // A job may set WORLD_SIZE for other programs; torchrun and Accelerate set all of these for each process.
+  // A job may set WORLD_SIZE for other programs. torchrun and Accelerate set all of these variables for each process.
   if (std::getenv("RANK") && std::getenv("LOCAL_RANK") && std::getenv("MASTER_ADDR"))
     if (const int ranks = number("WORLD_SIZE"); ranks > 1) return {"torchrun", ranks, number("RANK")};
   return {};
 }
 
-// By default Open MPI opens one connection per pair of ranks, in which data that waits for room blocks the other
-// direction. At 2 Gbit/s, two ranks that send to each other were twice as fast with two connections. Connections are
-// file descriptors, often limited to 1,024 per process, so large runs keep one. A value that the user sets has
-// precedence.
+// By default, Open MPI opens one connection per pair of ranks, and data that waits for buffer space in one direction
+// blocks the other direction. At 2 Gbit/s, two ranks that send to each other were twice as fast with two connections.
+// Connections are file descriptors, often limited to 1,024 per process, so large runs keep one. A value that the user
+// sets takes precedence.
 void open_two_connections(int ranks) {
   constexpr int kMost = 256;
   if (ranks <= kMost) (void)setenv("OMPI_MCA_btl_tcp_links", "2", 0);
 }
 
-// MPI_Init ends such a process itself, with advice on how to build Slurm.
+// Without this check, MPI_Init would end the process itself, with advice on how to build Slurm.
 void require_pmi(const Launch& launch) {
   if (std::string_view(launch.launcher) != "srun") return;
   for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD"})
@@ -68,7 +68,7 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
                       fmt::format("{} started {} ranks but MPI sees only this one: start with strata launch, with the "
                                   "mpirun of the Open MPI that strata is linked with, or with srun --mpi=pmix",
                                   launch.launcher, launch.ranks));
-  // Ranks whose recipes ask for different transports must still meet to find that out.
+  // Ranks whose recipes ask for different transports must still connect to find that out.
   const int asked = static_cast<int>(transport), both[] = {asked, -asked};
   int most[2] = {};
   STRATA_MPI(MPI_Allreduce(both, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));

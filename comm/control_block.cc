@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
 
-// Spins for about 20 us before it sleeps: with more ranks than cores, the rank that it waits for needs this core.
+// Spins for about 20 us, then sleeps: with more ranks than cores, the rank that it waits for may need this core.
 constexpr int kSpins = 400;
 constexpr timespec kLongestSleep{0, 50'000'000};
 

@@ -7,9 +7,9 @@
 
 namespace strata::comm {
 
-// A group of ranks that communicate among themselves: ranks of the world, in the order of the pieces that they own. All
-// ranks of a world open communicators in the same order, each with a group that contains it. Groups that are opened at
-// the same time must have the same members in the same order, or no member in common.
+// A group of ranks that communicate with each other: ranks of the world, in the order of the pieces that they own. All
+// ranks of a world open communicators in the same order, each rank with a group that contains it. Groups that are
+// opened at the same time must have the same members in the same order, or no member in common.
 struct Group {
   std::vector<int> members;
   int index;  // this rank's place in `members`

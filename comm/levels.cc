@@ -8,11 +8,11 @@ namespace strata::comm {
 
 Levels::Levels(const Group& group, std::span<const int> nodes) {
   std::map<int, int> seen;
-  int newest = -1, node = 0;  // the last member's node of the world, and its index
+  int newest = -1, node = 0;  // the previous member's node in the world, and that node's index here
   node_of_.reserve(group.members.size());
   for (int member = 0; member < group.size(); ++member) {
     const int world_node = nodes.empty() ? 0 : nodes[static_cast<std::size_t>(group.rank(member))];
-    if (std::exchange(newest, world_node) != world_node)  // neighbours are mostly on one node
+    if (std::exchange(newest, world_node) != world_node)  // consecutive members are mostly on one node
       node = seen.emplace(world_node, static_cast<int>(nodes_.size())).first->second;
     if (node == static_cast<int>(nodes_.size())) {
       nodes_.emplace_back();

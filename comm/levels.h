@@ -8,9 +8,9 @@
 
 namespace strata::comm {
 
-// The members of a group by node, as one of them uses them. In an all-gather between nodes, every byte travels once per
-// node: from the member that owns it to the member at the same place of the other node, which passes it on there. That
-// requires the same number of members on each node. An all-to-all sends each piece to a single rank.
+// The members of a group by node, as seen by one of them. In an all-gather between nodes, every byte is sent once per
+// node: from the member that owns it to the member with the same place on the other node, which passes it on there.
+// This requires the same number of members on each node. An all-to-all sends each piece to a single rank.
 class Levels {
  public:
   // `nodes`: the node of each rank of the world; empty: all ranks are on one.
@@ -23,7 +23,7 @@ class Levels {
   int place() const { return place_; }
   bool far(int member) const { return node_of_[static_cast<std::size_t>(member)] != node_; }
   bool even() const { return even_; }
-  // Whether there are several nodes with several members each.
+  // Whether there are several nodes, each with the same number of members, and at least two.
   bool two() const { return even_ && nodes_.size() > 1 && nodes_[0].size() > 1; }
 
   // Bytes that this rank sends to other nodes: for an all-gather with `bytes` from this rank, for an all-to-all over

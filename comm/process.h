@@ -25,12 +25,12 @@ struct Process {
 };
 
 // A claim that only one process of this node can hold: the first to take it. It is the name of an abstract socket
-// (unix(7)), so taking it is one step, leaves no file, and needs no set-up among the processes. It ends with its
+// (unix(7)), so taking it is atomic, leaves no file, and needs no set-up among the processes. It ends with its
 // holder.
 class NodeClaim {
  public:
   explicit NodeClaim(std::string name) : name_(std::move(name)) {}
-  // True for the first caller. Also true if the system refuses sockets: nobody could then take it.
+  // True for the first caller. Also true if the system refuses sockets, because then no process could take it.
   bool take();
 
  private:

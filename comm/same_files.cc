@@ -54,7 +54,7 @@ std::string hash_of_fingerprints(std::span<const FileFingerprint> all) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-// The most common text; of several, the lowest rank's.
+// The most common text; in a tie, the lowest rank's.
 const std::string& most_common(const std::vector<std::string>& texts) {
   std::map<std::string_view, std::size_t> times;
   for (const std::string& text : texts) ++times[text];

@@ -50,7 +50,7 @@ void SharedMapping::map() {
     fail(Exit::does_not_fit,
          "the system refused a mapping of {} bytes of shared memory ({}): lower memory.device or use fewer ranks",
          bytes_, std::strerror(errno));
-  // Has an effect if /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`.
+  // Takes effect only if /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`.
   (void)madvise(p, bytes_, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);
 }
@@ -89,7 +89,7 @@ void release_pages(const std::byte* data, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data) + bytes;
-  // A failure does no harm: the pages only stay in the count.
+  // A failure is harmless: the pages just stay in the resident set.
   (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT(performance-no-int-to-ptr)
 }
 

@@ -49,8 +49,8 @@ class SharedMapping {
   std::size_t bytes_ = 0;
 };
 
-// Removes from this process's resident set what another process's mapping holds in [data, data + bytes). The memory
-// keeps its contents, and reading it again brings it back. Never use it on this process's own memory: its contents
+// Drops the pages of another process's mapping in [data, data + bytes) from this process's resident set. The memory
+// keeps its contents, and the next access maps it again. Never use it on this process's own memory, whose contents
 // would be lost.
 void release_pages(const std::byte* data, std::size_t bytes);
 

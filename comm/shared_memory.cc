@@ -12,14 +12,14 @@ namespace strata::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, and
-// the others must have said by then which.
+// Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, so
+// the others must report which one before then.
 constexpr auto kPeerCheckInterval = std::chrono::milliseconds(50);
 constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
 // buffers end with finish and a wait until all have finished, so that the source may change afterwards. Messages
-// between two ranks have signals of their own.
+// between two ranks have separate signals.
 class SharedCollectives final : public Collectives {
  public:
   SharedCollectives(SharedMemory& memory, Group group, int channel, bool releases_pages)
@@ -39,7 +39,7 @@ class SharedCollectives final : public Collectives {
     const std::byte* source = own_piece(range, rank(), shard);
     arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
-    // Each rank starts with the next one, so that they do not all read the same rank's memory at once.
+    // Each rank starts with the next one, so that they do not all read the same rank's memory at the same time.
     for (int i = 1; i < size(); ++i) {
       const int peer = (rank() + i) % size();
       wait_arrived(peer);
@@ -97,7 +97,7 @@ class SharedCollectives final : public Collectives {
     finish_together();
   }
 
-  // Ends when the receiver has copied the message, so that the buffer is not read afterwards.
+  // Returns once the receiver has copied the message, so that the buffer is not read afterwards.
   void send(const std::byte* data, std::size_t bytes, int to) override {
     PairSlot& pair = memory_.control().pair(channel_, group_.rank(rank()), group_.rank(to));
     pair.place = memory_.locate(data, bytes);
@@ -194,7 +194,7 @@ std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool release
   return std::make_unique<SharedCollectives>(*this, group, channels_++, releases_pages);
 }
 
-// Ends with the cause that the group has agreed on: the first one reported.
+// Sets the token with the cause that the group has agreed on: the first one reported.
 void SharedMemory::fail_with(const Failure& failure) const {
   if (control_.report_failure(failure) && !failure.self_reported && print_loss_) print_loss_(failure);
   // If the group has agreed on none, the first reporter died while it wrote its cause.
@@ -228,7 +228,7 @@ void SharedMemory::poll(bool check_peers) const {
   if (control_.failed()) end_with_failure({});
   if (!check_peers) return;
   for (const Process& peer : peers_) {
-    // The order matters: a rank that has left may be gone a moment later.
+    // Test alive() before left(), because a rank that has left may be gone a moment later.
     if (!peer.alive() && !control_.left(peer.rank))
       end_with_failure({peer.rank, peer.death_message(), Exit::failed, false});
   }

@@ -30,9 +30,9 @@ struct alignas(kCacheLine) Signal {
   bool reached(std::uint32_t target) const {
     return static_cast<std::int32_t>(count.load(std::memory_order_acquire) - target) >= 0;
   }
-  // Spins for some microseconds.
+  // Spins for some microseconds. True once the target is reached.
   bool spin(std::uint32_t target) const;
-  // Sleeps until the counter changes or some 50 ms have passed.
+  // Sleeps until the counter changes, for at most 50 ms.
   void sleep(std::uint32_t target) const;
 };
 
@@ -49,7 +49,7 @@ struct RankSlot {
   alignas(kCacheLine) std::byte message[2][Communicator::kMaxExchange];
 };
 
-// Messages from one rank to another in one channel. The sender states a message's place and raises `offered` to its
+// Messages from one rank to another in one channel. The sender writes a message's place and raises `offered` to its
 // number. The receiver copies it and raises `taken`.
 struct PairSlot {
   Signal offered, taken;
@@ -62,7 +62,7 @@ struct PairSlot {
 class ControlBlock {
  public:
   static std::size_t bytes(int ranks);
-  // Makes the objects in `memory`. One rank calls it, before any other attaches.
+  // Constructs the objects in `memory`. One rank calls it before any other attaches.
   static ControlBlock construct(std::byte* memory, int ranks);
   static ControlBlock attach(std::byte* memory, int ranks);
 
@@ -70,8 +70,8 @@ class ControlBlock {
   RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
   PairSlot& pair(int channel, int from, int to) const { return pairs_[(channel * ranks_ + from) * ranks_ + to]; }
 
-  // The first report wins. Its cause is a sentence that names the rank. Afterwards failed() is true, unless the first
-  // rank died while it wrote its cause. True for the first report.
+  // True for the first report, which wins. Its cause is a sentence that names the rank. Afterwards failed() is true,
+  // unless the first rank died while it wrote its cause.
   bool report_failure(const Failure& failure) const;
   bool failed() const;
   Failure failure() const;
@@ -110,14 +110,14 @@ class SharedMemory {
   // The place of a buffer of this rank, which must be in one of its arenas.
   Place locate(const std::byte* data, std::size_t bytes) const;
   const std::byte* reach(int rank, Place place) const { return arenas_[place.arena].bases[index(rank)] + place.offset; }
-  // Called after `bytes` were read there. Removes another process's pages from this rank's resident set, which would
-  // otherwise grow to the pages of all ranks. Small pieces stay: finding their pages again would take longer than
-  // reading them.
+  // Call it after reading `bytes` bytes there. Removes another process's pages from this rank's resident set, which
+  // would otherwise grow to the pages of all ranks. Small pieces stay, because finding their pages again would take
+  // longer than reading them.
   void release_pages(int rank, const std::byte* data, std::size_t bytes) const;
 
-  // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the
-  // World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless if
-  // all data goes through the same few pages.
+  // Opens the collectives of the next channel. Groups without a common member share a channel, and the first channel is
+  // the World's own. `releases_pages`: drop other ranks' pages from the resident set after release(). That is useless
+  // if all data goes through the same few pages.
   std::unique_ptr<Collectives> open(const Group& group, bool releases_pages);
   const ControlBlock& control() const { return control_; }
 
@@ -128,10 +128,10 @@ class SharedMemory {
   // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void check_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
-  // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
+  // The failure that ended the run: the one that the group has agreed on, otherwise the one that this rank knows.
   Failure failure() const;
-  // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set, if
-  // one of them died, or did not leave within some seconds of a failure.
+  // Ends the run: this rank leaves, and waits until the others have left too. False, with the abort token set, if one
+  // of them died, or did not leave within some seconds of a failure.
   bool leave_together() const;
 
  private:

@@ -21,7 +21,8 @@ void require_sole_adapter(const std::filesystem::path& folder, const runtime::Re
   if (checkpoint.resume == "none") return;
   if (checkpoint.resume != "auto")
     fail(Exit::usage,
-         "--adapter {} and checkpoint.resume = \"{}\" contradict each other: an adapter is of model.path; leave one of "
+         "--adapter {} and checkpoint.resume = \"{}\" contradict each other: an adapter belongs to model.path; leave "
+         "one of "
          "them out",
          folder.string(), checkpoint.resume);
   if (checkpoint.dir && !runtime::list_checkpoints(*checkpoint.dir).empty())
@@ -39,7 +40,7 @@ void take_base_of(std::filesystem::path& model, std::optional<std::filesystem::p
   });
   if (!base) return;
   adapter = std::exchange(model, *base);
-  // It comes before the assignments of --set.
+  // Goes first, so that the assignments of --set override it.
   sets.insert(sets.begin(), "adapter.path=" + json_string(std::filesystem::absolute(*adapter).string()));
   if (world.rank() == 0) note(runtime::note_of_base(*adapter, model));
 }

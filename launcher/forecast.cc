@@ -108,7 +108,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
       const double then = forecast(other, machine, ranks_per_node).tokens_per_s;
       if (then >= kWorthIt * now) out.push_back({s.key, s.value, then, s.same_numbers});
     } catch (const Error&) {
-      // The setting contradicts other keys of the recipe.
+      // This setting contradicts other keys of the recipe.
     }
   }
   std::stable_sort(out.begin(), out.end(),
@@ -119,7 +119,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
 std::string pieces_to_try(const runtime::Job& job) {
   const runtime::Recipe::Parallel& parallel = job.recipe.parallel;
   const auto units = static_cast<std::int64_t>(job.model->units.size());
-  // parallel.split names the blocks of each piece.
+  // parallel.split lists the blocks of each piece, so the number of pieces is fixed.
   if (parallel.stages == 1 || !parallel.split.empty() || job.plan.accumulation % parallel.stages != 0) return {};
   if ((parallel.chunks + 1) * parallel.stages > units) return {};
   return parallel.schedule == runtime::Schedule::interleaved

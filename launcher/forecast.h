@@ -12,37 +12,36 @@
 
 namespace strata::launcher {
 
-// The time of a job's step on a measured machine, and how it is spent.
+// The step time of a job on a measured machine, and where the time goes.
 struct Forecast {
   std::vector<runtime::Span> spans;
   double step_ms = 0, tokens_per_s = 0;
-  runtime::BoundSeconds path;  // time of tasks that nothing hides
+  runtime::BoundSeconds path;  // time of tasks that is not hidden by others
   runtime::Bound bound() const;
 };
-// The speeds of the machine, with that many of the job's ranks on each; nominal speeds without a machine file. Throws
-// Error{usage} if the job needs a speed that was not measured.
+// The speeds of the machine with this many of the job's ranks on each node; nominal speeds without a machine file.
+// Throws Error{usage} if the job needs a speed that was not measured.
 runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machine, const runtime::Job& job,
                                     int ranks_per_node);
 
-// Predicts a step with that many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
-// measured. `stages`: all pipeline stages, if there are several; the job plans one of them, and the path is that
-// stage's.
+// Predicts a step with this many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
+// measured. `stages`: all pipeline stages if there are several. The job plans one of them, whose path is returned.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
                   std::span<const runtime::SimulatedStage> stages = {});
 
-// A setting that is predicted to make the step faster.
+// A change of a setting that is predicted to make the step faster.
 struct Gain {
   std::string key, value;
   double tokens_per_s;
-  bool same_numbers;  // losses stay bit for bit the same
+  bool same_numbers;  // losses keep the same bits
 };
-// Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each was planned and
-// simulated. None are tried for a pipeline.
+// Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each change was
+// planned and simulated. For a pipeline, no changes are tried.
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `pieces`:
+// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `pieces`: from
 // pieces_to_try().
 std::string advice(runtime::Bound bound, bool on_gpu = false, std::string_view pieces = {});
 // The keys that cut the job's pipeline into more pieces: "parallel.chunks = 3". Empty if the job cannot have more.

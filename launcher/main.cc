@@ -22,8 +22,8 @@ namespace {
 
 using strata::Exit;
 
-// Refuses empty names of files and folders before any work is done: at the end, an empty name would mean the current
-// folder, or nothing.
+// Refuses empty names of files and folders before any work is done. Later, an empty name would mean the current folder,
+// or nothing.
 void refuse_empty_names(CLI::App& app) {
   const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
                                  "", "not empty");
@@ -34,8 +34,8 @@ void refuse_empty_names(CLI::App& app) {
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
-// Whether mpirun started several programs and this is not rank 0: a command that needs only one process runs on rank 0
-// alone. Variables left over from another run do not make this process a rank.
+// Whether mpirun started several programs and this one is not rank 0. A command that needs only one process then runs
+// only on rank 0. Variables left over from another run do not make this process a rank.
 bool is_another_rank() {
   if (!strata::launcher::left_over_rank().empty()) return false;
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
@@ -114,13 +114,13 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
-  // A write above the file size limit then fails with an error that names the path, not with a signal.
+  // A write above the file size limit then fails with an error that names the path, instead of raising a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  // A long run must not end because the reader of its output has ended (`strata train 2>&1 | head`).
+  // A long run must not end because the program that reads its output has ended (`strata train 2>&1 | head`).
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
-  // strata help COMMAND is strata COMMAND --help; strata help help is strata --help.
+  // Treat `strata help COMMAND` as `strata COMMAND --help`, and `strata help help` as `strata --help`.
   std::vector<char*> words(argv, argv + argc);
   std::string help = "--help";
   if (argc > 1 && argv[1] == std::string_view("help")) {

@@ -61,7 +61,7 @@ void add_model_files(const std::string& name, const fs::path& folder, std::vecto
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     std::error_code ignored;
-    // Several outputs may go to one terminal, pipe or /dev/null.
+    // Several outputs may go to the same terminal, pipe or /dev/null.
     if (fs::exists(outputs[i].path, ignored) && !fs::is_regular_file(outputs[i].path, ignored)) continue;
     for (const NamedFile& input : inputs)
       if (same_file(outputs[i].path, input.path))
@@ -76,7 +76,7 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
 
 namespace {
 
-// The entry of `folder` that is `path` or contains it; empty if `path` is elsewhere.
+// The name of the entry of `folder` that is `path` or contains it; empty if `path` is elsewhere.
 std::string entry_of(const fs::path& folder, fs::path path) {
   for (; path.has_parent_path() && path != path.parent_path(); path = path.parent_path())
     if (!path.filename().empty() && same_file(path.parent_path(), folder)) return path.filename().string();
@@ -90,7 +90,7 @@ void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const ru
   const fs::path& folder = *recipe.checkpoint.dir;
   for (const NamedFile& output : outputs) {
     std::error_code ignored;
-    // A link in checkpoint.dir would be removed like a checkpoint; a link into it leads there.
+    // A link in checkpoint.dir would be removed like a checkpoint. A link from elsewhere may lead into checkpoint.dir.
     for (const fs::path& path : {fs::absolute(output.path, ignored).lexically_normal(), place_of(output.path)})
       if (const std::string entry = entry_of(folder, path);
           runtime::is_name_of_run(entry) || entry == control::kAddressFile)
@@ -113,7 +113,7 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
             out.push_back({key, companion(path)});
         }
       } catch (const Error&) {
-        // The code that opens the file reports this.
+        // The code that opens the file reports this error.
       }
     }
   };
@@ -173,10 +173,10 @@ std::vector<std::string> missing_inputs(const runtime::Recipe& recipe) {
   look("data.validation", recipe.data.validation);
   std::error_code ignored;
   if (const auto& prompts = recipe.evaluation.prompts; prompts && !fs::exists(*prompts, ignored))
-    out.push_back(fmt::format("evaluation.prompts: {} is not there", prompts->string()));
+    out.push_back(fmt::format("evaluation.prompts: {} does not exist", prompts->string()));
   if (const std::string& resume = recipe.checkpoint.resume;
       resume != "auto" && resume != "none" && !fs::exists(resume, ignored))
-    out.push_back(fmt::format("checkpoint.resume: {} is not there", resume));
+    out.push_back(fmt::format("checkpoint.resume: {} does not exist", resume));
   return out;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-// launcher/ is the program: command_line/ has every command with its options, and commands/ a file or folder per
-// command. rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is the output for users, measure/ times
-// this machine (measure/bench/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/
-// starts runs on many nodes, and control/ watches and steers them. This header says which files a command may write,
-// apart from its inputs, and what it may overwrite. Neither mathematics nor planning is done here.
+// launcher/ is the program: command_line/ has every command with its options, and commands/ a file or folder for each
+// command. rank/ makes a process one of several ranks (rank/run_as_rank.h first), screen/ is the output for users,
+// measure/ times this machine (measure/bench/bench.h), inspect/ examines files (inspect/inspect.h), report/ makes
+// pages, launch/ starts runs on many nodes, and control/ watches and steers them. This header says which files a
+// command may write in addition to its inputs, and what it may overwrite. No mathematics or planning is done here.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,11 +22,11 @@ struct NamedFile {
 };
 
 // Throws Error{usage}, before anything is opened, if one of `outputs` is the same file as another output or one of
-// `inputs`, under any name: writing it would destroy the other.
+// `inputs`, under any name, because writing it would destroy the other.
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs);
 
-// Throws Error{usage}, before anything is opened, if one of `outputs` (files or folders) is in checkpoint.dir at or
-// below a name that a run itself writes or removes there: its lock, control.json, its checkpoints.
+// Throws Error{usage}, before anything is opened, if one of `outputs` (files or folders) lies in checkpoint.dir at or
+// below a name that a run itself writes or removes: its lock, control.json, its checkpoints.
 void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const runtime::Recipe& recipe);
 
 // The files that a run of this recipe reads, and its report files. Inputs include the model's files in model.path and
@@ -36,10 +36,10 @@ void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const ru
 std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<std::filesystem::path>& file);
 std::vector<NamedFile> reports_of(const runtime::Recipe& recipe);
 std::vector<NamedFile> report_folders(const runtime::Recipe& recipe);
-// One sentence for each missing file of data or prompts, or checkpoint: a run needs them, a plan does not.
+// One sentence for each missing file of data or prompts, and for a missing checkpoint. Only a run needs them.
 std::vector<std::string> missing_inputs(const runtime::Recipe& recipe);
 
-// The kind of content that a command writes to a file, by which an earlier command's file is recognised.
+// The kind of content that a command writes to a file. It identifies the file of an earlier command.
 enum class Content : std::uint8_t {
   plan,
   trace,
@@ -65,15 +65,15 @@ enum class Content : std::uint8_t {
 };
 
 // Throws Error{usage} for a folder, and for a file in a folder that belongs to a checkpoint or does not exist, unless
-// the command makes the folder.
+// the command creates the folder.
 void require_place(const NamedFile& output, bool makes_folder = false);
 
-// A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or a
-// user's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`. Special
+// Throws Error{usage}, before anything is written, if the output is a non-empty file that is not known to have this
+// content: it may be a recipe or a user's data, named by mistake. With `force`, any file may be overwritten. Special
 // files (a terminal, a pipe) are left to the code that opens them. Also throws what require_place() does.
 void require_own(const NamedFile& output, Content content, bool force);
 
-// The same for all reports of a run.
+// Like require_own(), for all reports of a run.
 void require_own_reports(const runtime::Recipe& recipe, bool force);
 
 }  // namespace strata::launcher

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How files with this content begin, and a text that they have soon after that.
+// How files with this content begin, and a text that follows soon after.
 struct Mark {
   Content content;
   std::string_view name, begins, has;
@@ -66,8 +66,7 @@ std::optional<std::string> head_of(const fs::path& path) {
   return head;
 }
 
-// Token files and the files next to them have no mark of their own. A sidecar that counts their content identifies
-// them.
+// Token files and the files next to them have no mark. A sidecar that counts their content identifies them.
 bool is_counted(const fs::path& path, Content content) {
   try {
     fs::path tokens = path;
@@ -88,7 +87,7 @@ bool is_counted(const fs::path& path, Content content) {
   }
 }
 
-// Whether a line holds the classes of a text and their probabilities, and nothing else.
+// Whether a line contains the classes of a text and their probabilities, and nothing else.
 bool is_line_of_classes(const simdjson::dom::element& root) {
   simdjson::dom::object object, probabilities;
   simdjson::dom::element label;
@@ -99,8 +98,9 @@ bool is_line_of_classes(const simdjson::dom::element& root) {
   return one != many && object["probabilities"].get_object().get(probabilities) == simdjson::SUCCESS;
 }
 
-// Predictions have no mark either; they are recognised by the probabilities in their first lines. Predictions without
-// them (words, regressions) look like labels that people write, so such a file is never taken for our own.
+// Predictions have no mark either, and are identified by the probabilities in their first lines. Predictions without
+// probabilities (words, regressions) look like labels that people write, so such a file never counts as the program's
+// own.
 bool is_prediction(const fs::path& path) {
   constexpr int kLines = 16;
   constexpr std::size_t kLongest = std::size_t{1} << 24;

@@ -35,13 +35,13 @@ std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime
   return sets;
 }
 
-// The same with weights sharded over the ranks, unless --set says otherwise.
+// The same with the weights sharded over the ranks, unless --set says otherwise.
 std::vector<std::string> sharded(std::vector<std::string> sets) {
   sets[0] = "zero.stage=3";
   return sets;
 }
 
-// Sharded weights are gathered again for every token, so they are sharded only if all of them do not fit on the device.
+// Sharded weights are gathered again for every token, so they are sharded only if they do not all fit on the device.
 bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world) {
   bool fit = false;
   agree(world, [&] {
@@ -106,7 +106,7 @@ Generated ReplyGenerator::answer(const std::vector<std::uint32_t>& prompt, const
                          std::equal(read_.begin(), read_.end(), prompt.begin());
   if (!generator_)
     plan(wanted, prompt, tokenizer);
-  else if (!continues)  // with room for what comes next
+  else if (!continues)  // leave room for what comes next
     plan(std::max(wanted, std::min(2 * generator_->capacity(), job_->model->max_positions)), prompt, tokenizer);
   Generated out;
   runtime::Sampler sampler(options_.temperature, options_.top_p, options_.seed);

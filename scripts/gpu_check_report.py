@@ -13,7 +13,7 @@ import sys
 
 parts_file, logs, out = sys.argv[1:]
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 or H200
-COPY_SHARE = 0.85  # what a kernel that memory bounds should reach of a copy's speed
+COPY_SHARE = 0.85  # the share of a copy's speed that a memory-bound kernel should reach
 
 
 def text_of(name):
@@ -73,7 +73,7 @@ def strata_run(name, summary):
                attention=first(r"strata: attention by (.*)", text), not_a_graph=first(r"not as a graph: (.*)", text))
     if tokens:
         run["strata_mfu"] = tokens * summary.get("model_flops_per_token", 0) / PEAK_FLOPS
-    # The driver's count includes what the run used and what CUDA had before (its context, code and other data).
+    # The driver's count includes what the run used and what CUDA used before (its context, code and other data).
     gpu = summary.get("gpu_memory")
     if gpu:
         run["driver_taken_bytes"] = gpu["free_before_bytes"] - gpu["free_at_end_bytes"]
@@ -109,7 +109,7 @@ def part_table(parts):
              f"`{p['command'][:300]}`" if p["command"] else ""] for p in parts]
     text = table(["part", "result", "tests passed", "skipped", "seconds", "command"], rows)
     for p in parts:
-        if p["failed"] and p["status"] != 0:  # a planted error is a test that fails as it should
+        if p["failed"] and p["status"] != 0:  # a planted error is a test that must fail
             text += f"\nFailed in {p['name']}: {', '.join(p['failed'])}.\n"
     return text
 

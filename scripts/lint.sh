@@ -12,7 +12,7 @@ if ! command -v clang-tidy >/dev/null; then
 fi
 [ -f "$build/compile_commands.json" ] || die "$build is not configured: run scripts/build.sh --all first"
 if [ $# -gt 0 ]; then files=("$@"); else mapfile -t files < <(find base comm device launcher models offload runtime text -name '*.cc'); fi
-# Precompiled headers are off, because clang cannot read GCC's.
+# Turn precompiled headers off, because clang cannot read those of GCC.
 mkdir -p "$build/lint"
 sed 's/ -Winvalid-pch -include [^ ]*cmake_pch\.hxx//' "$build/compile_commands.json" >"$build/lint/compile_commands.json"
 printf '%s\n' "${files[@]}" |

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes faults in the sources, one at a time, and reports those that no test finds.
+# Plants faults in the sources, one at a time, and reports those that no test detects.
 #   scripts/mutate.sh N [FOLDER] [--seed S] [--seconds T] [--dry-run]
-# Makes N random faults, of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree.
-# Each is shown as file:line and diff; its folder's tests are built and run (GTEST_FILTER applies to them). --seed:
-# other random faults. --seconds: the limit for a fault's build, and for its tests; tests that exceed it have found the
-# fault. --dry-run: only shows the faults. The last line counts them; the exit code is 1 if one survived. Kinds:
+# Plants N random faults, of the kinds below in turn, in the sources of FOLDER or of all folders, in a copy of the tree.
+# Shows each fault as file:line and diff, and builds and runs its folder's tests (GTEST_FILTER applies to them). --seed:
+# selects other random faults. --seconds: the limit for a fault's build, and for its tests; tests that exceed it detect
+# the fault. --dry-run: only shows the faults. The last line counts them; the exit code is 1 if one survived. Kinds:
 #   border   < for <=, and the like            wait    a wait, barrier, flush or sync is dropped
 #   one      a + 1, - 1 or = 0 is off by one   result  a check is made and its outcome ignored
 #   swap     two arguments change places
@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $count =~ ^[1-9][0-9]{0,5}$ ]] || die "how many faults? (see --help)"
 tests_of() { awk -v folder="$1" '$1 == folder { $1 = ""; print }' <<<"$programs"; }
-# Prints the folder in the table that contains a file.
+# Prints the folder in the table to which a file belongs.
 folder_of() {
   local folder=${1%/*}
   while [ -z "$(tests_of "$folder")" ] && [[ $folder == */* ]]; do folder=${folder%/*}; done
@@ -67,12 +67,12 @@ folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
 # Prints every possible fault, one per line: KIND, FILE, LINE, and the line with the fault, separated by tabs.
 candidates() {
   find "$@" \( -name '*.cc' -o -name '*.h' \) 2>/dev/null | LC_ALL=C sort | xargs -r awk '
-    # Whether the text at `at` is code: not in a comment, and after an even number of quotes.
+    # Whether the text at `at` is code: it is not in a comment, and the number of quotes before it is even.
     function is_code(at,  before) {
       before = substr($0, 1, at - 1)
       return before !~ /\/\// && gsub(/"/, "", before) % 2 == 0
     }
-    # The place of the parenthesis that closes the one at `at`; 0: it is on another line.
+    # The place of the parenthesis that closes the one at `at`; 0 if it is on another line.
     function closing(at,  depth, c) {
       for (; at <= length($0); ++at) {
         c = substr($0, at, 1)
@@ -84,7 +84,7 @@ candidates() {
     function plant(kind, at, size, text) {
       if (is_code(at)) print kind "\t" FILENAME "\t" FNR "\t" substr($0, 1, at - 1) text substr($0, at + size)
     }
-    # Each place of `old` in the line.
+    # Handles each occurrence of `old` in the line.
     function each(kind, old, new,  from, at) {
       for (from = 1; at = index(substr($0, from), old); from += at) plant(kind, from + at - 1, length(old), new)
     }
@@ -95,13 +95,13 @@ candidates() {
         plant("one", from + RSTART - 1, 4, "")
       if (match($0, /for \([a-z:_ ]+ = 0;/)) plant("one", RSTART + RLENGTH - 2, 1, "1")
     }
-    # A call as a statement, at the beginning of the line or after a condition.
+    # A call that is a statement, at the beginning of the line or after a condition.
     match($0, /(^ +|\) )([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(.*\);$/) {
       lead = match($0, /^ +/) ? RLENGTH : 0
       match($0, /([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(/)
       if (RSTART == lead + 1 || substr($0, RSTART - 2, 2) == ") ")
         if (closing(RSTART + RLENGTH - 1) == length($0) - 1) {
-          of = substr($0, RSTART, RLENGTH)  # whose wait: else a variable without a use does not compile
+          of = substr($0, RSTART, RLENGTH)  # use the object, because an unused variable does not compile
           sub(/(\.|->)?[A-Za-z_0-9]*\($/, "", of)
           plant("wait", RSTART, length($0) - RSTART, "(void)" (of == "" || of ~ /::/ ? "0" : of))
         }
@@ -122,7 +122,7 @@ candidates() {
     }'
 }
 
-# Selects `count` of them at random, from each kind in turn, so that rare kinds have their share.
+# Selects `count` of them at random, from each kind in turn, so that rare kinds get their share.
 draw() {
   awk -F '\t' -v seed="$seed" -v count="$count" '
     function random(below) {
@@ -151,13 +151,13 @@ log=$work/log
 exec 9>"$work/lock"
 flock -n 9 || die "another run is at work in $work"
 mkdir -p "$tree"
-# Keeps the build for the next run. It is inside this tree, so that ccache finds the objects of the tree above.
+# Keep the build for the next run. It is inside this tree, so that ccache finds the objects of the tree above.
 find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
   [ ! -e "$file" ] || printf '%s\0' "$file"
 done | tar -c --null -T - | tar -x -C "$tree"
 cd "$tree"
-# Objects that were built with an earlier run's fault are newer than their file.
+# Objects that were built from an earlier fault are newer than their sources.
 [ ! -e "$work/planted" ] || xargs -r touch -c <"$work/planted"
 
 # shellcheck disable=SC2086  # folders and programs are lists
@@ -166,7 +166,7 @@ candidates $folders | draw >"$work/faults"
 
 limited() { { timeout -k 10 "$seconds" nice "$@"; } >"$log" 2>&1 </dev/null; }
 build_tests() { limited cmake --build build --parallel "$(jobs)" --target "$@"; }
-# Whether anything that was built depends on the file.
+# Whether anything in the build depends on the file.
 is_built() { [ "$(ninja -C build -t deps 2>/dev/null | grep -cE "^ .*[/ ]$1$")" != 0 ]; }
 run_tests() {
   local program
@@ -193,7 +193,7 @@ while IFS=$'\t' read -r kind file line text; do
   printf '\n%s:%s (%s)\n' "$file" "$line" "$kind"
   echo "$file" >>"$work/planted"
   cp "$file" "$work/original"
-  # The text is not passed with awk -v, which interprets escapes.
+  # Do not pass the text with awk -v, which interprets escapes.
   TEXT=$text awk -v line="$line" 'FNR == line { print ENVIRON["TEXT"]; next } { print }' "$work/original" >"$file"
   diff "$work/original" "$file" | sed -n 's/^[<>]/  &/p' || true
   if [ -z "$dry" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the pictures of README.md and docs/guide.md in docs/pictures, light and dark: the memory of a rank at ZeRO-0 to 3
-# and with offload, as runs measured it and the report page draws it, and screenshots of the pages of a run and of a plan.
+# Makes the pictures of README.md and docs/guide.md in docs/pictures, light and dark: the memory of a rank at ZeRO-0 to
+# 3 and with offload, measured by runs and drawn by the report page, and screenshots of the pages of a run and a plan.
 #   scripts/pictures.sh [FOLDER]   FOLDER keeps the runs (default: a new one); runs that it already contains are reused
 # Needs build/strata, mpirun, python3 and chromium (scripts/setup.sh --dev). GPT-2 124M on four ranks takes about 10 GiB.
 . "$(dirname "$0")/steps.sh"
@@ -27,7 +27,7 @@ run nvme --set zero.stage=3 --set zero.optimizer=nvme --set zero.gradients=nvme 
   --set training.recompute=block --set zero.activations=nvme
 "$strata" plan "${model[@]}" --set zero.stage=3 --ranks 4 --html "$folder/plan.html" --force >"$folder/plan.txt"
 
-# The bars, drawn with the report page's own script and style from the runs' summaries.
+# Draws the bars from the summaries of the runs, with the script and style of the report page.
 python3 - "$folder" >"$folder/memory.html" <<'PAGE'
 import json, sys
 folder = sys.argv[1]
@@ -52,7 +52,7 @@ section("GPT-2 124M in bf16 on 4 ranks: memory of a rank, measured at its peak",
 </script>""")
 PAGE
 
-# shoot PAGE NAME WIDTH HEIGHT SCALE: NAME-light.png and NAME-dark.png
+# shoot PAGE NAME WIDTH HEIGHT SCALE: writes NAME-light.png and NAME-dark.png.
 shoot() {
   local scheme
   for scheme in light dark; do

@@ -3,8 +3,8 @@
 #   scripts/setup.sh [--dev] [--cuda] [--cluster]
 #     --dev: also the developers' tools (clang-format, clang-tidy, clang, ccache; for tests of reports, chromium and, in
 #       .dev, tensorboard; a gRPC client for Python; the packages of --cluster)
-#     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
-#       attention. Install CUDA itself by NVIDIA's instructions.
+#     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include, for cuDNN's attention
+#       on GPUs. Install CUDA itself according to NVIDIA's instructions.
 #     --cluster: also the packages for tests on a cluster of network namespaces (sshd, Slurm)
 # With STRATA_SKIP_SETUP=1 it changes nothing, for systems that get the libraries from elsewhere.
 . "$(dirname "$0")/steps.sh"
@@ -84,7 +84,7 @@ fi
 sudo=()
 if [ "$(id -u)" != 0 ]; then
   command -v sudo >/dev/null || die "as root: apt-get install ${missing[*]} (there is no sudo here)"
-  # Asks for the password here, as the steps below have no terminal.
+  # Ask for the password here, because the steps below have no terminal.
   sudo -v || die "as root: apt-get install ${missing[*]}"
   sudo=(sudo DEBIAN_FRONTEND=noninteractive)
 fi

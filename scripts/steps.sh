@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# The number of compilers that run at once: one per processor, if there is a gigabyte of memory for each.
+# The number of compilers to run in parallel: one per processor, if there is a gigabyte of memory for each.
 jobs() {
   local processors memory
   processors=$(nproc)
@@ -32,8 +32,8 @@ progress() {
     -e 's/^ *([0-9]+)\/([0-9]+) Test +#.*/\1 of \2 tests/p' | tail -n 1
 }
 
-# begin_step TITLE LOG, then end_step with the text that ends the step's line. While the step runs, a terminal shows for
-# how long, and its progress or else the last line of the log; a pipe gets a line of progress per minute.
+# begin_step TITLE LOG, then end_step with the text that ends the step's line. While the step runs, a terminal shows the
+# elapsed time and the progress, or otherwise the last line of the log. A pipe gets a line of progress per minute.
 steps_minute=60
 begin_step() {
   local log=$2 shell=$$ every=$steps_minute
@@ -43,7 +43,7 @@ begin_step() {
     told=0 sleeper=
     trap 'kill $sleeper 2>/dev/null; exit $told' TERM
     seconds=0
-    # Waits for a sleep in the background, so that the signal that ends this is handled at once.
+    # Wait for a sleep in the background, so that the signal that ends this loop is handled immediately.
     while sleep "$every" >/dev/null 2>&1 & sleeper=$!; wait "$sleeper" && kill -0 "$shell" 2>/dev/null; do
       seconds=$((seconds + every))
       line=$(progress "$log")
@@ -55,11 +55,11 @@ begin_step() {
         told=1
       fi
     done
-    # Bash prints a message if the signal comes between the start of the sleep and its wait.
+    # Bash prints a message if the signal arrives between the start of the sleep and the wait for it.
   ) 2>/dev/null &
   steps_ticker=$!
 }
-# Fails if the ticker has written below the step's title.
+# Fails if the ticker has written something below the step's title.
 stop_ticker() {
   [ -n "$steps_ticker" ] || return 0
   local told=0
@@ -81,12 +81,12 @@ end_step() {
 }
 trap 'stop_ticker 2>/dev/null || true' EXIT
 
-# step LOG TITLE COMMAND...: runs the command with its output in $build/logs/LOG.log.
+# step LOG TITLE COMMAND... runs the command with its output in $build/logs/LOG.log.
 step() {
   local log=$build/logs/$1.log title=$2 start=$SECONDS status=0
   shift 2
   mkdir -p "$build/logs"
-  : >"$log"  # what it contains from earlier runs is not progress
+  : >"$log"  # the contents from earlier runs are not progress
   begin_step "$title" "$log"
   "$@" >"$log" 2>&1 </dev/null || status=$?
   if [ "$status" = 0 ]; then

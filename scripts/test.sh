@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# Prints results from CTest's JUnit files, the second attempts' file first: skipped tests with reasons, failed tests
-# with their output, and the plain line.
+# Prints results from the JUnit files of CTest, that of the second attempts first: skipped tests with reasons, failed
+# tests with their output, and the summary line.
 summarize() {
   awk -v again="$1" '
     function attribute(name,  text) {
@@ -89,8 +89,8 @@ rm -f "$results" "$again"
 run_tests() {
   ctest --test-dir "$build" --no-tests=error --output-on-failure --test-output-size-failed 65536 --output-junit "$@"
 }
-# Runs the failed tests whose processes wait for each other once more, alone. True if those are all failures and they
-# pass.
+# Runs the failed tests whose processes wait for each other once more, alone. True if these are all the failures and
+# they now pass.
 failed_pass_alone() {
   local names
   names=$(cut -d: -f2- "$build/Testing/Temporary/LastTestsFailed.log" | sed 's/[][().*+?^$|\\]/\\&/g')
@@ -100,8 +100,8 @@ failed_pass_alone() {
 status=0
 mkdir -p "$build/logs"
 : >"$build/logs/tests.log"
-# Tests of several processes or nodes spend much of their time waiting, and one test builds the program at a low
-# priority. So two more tests than processors run at once.
+# Tests with several processes or nodes spend much of their time waiting, and one test builds the program at low
+# priority, so run two more tests than there are processors.
 begin_step "running the tests" "$build/logs/tests.log"
 run_tests "$results" --parallel $(($(jobs) + 2)) "${select[@]}" >"$build/logs/tests.log" 2>&1 </dev/null || status=$?
 if [ "$status" != 0 ] && [ -s "$results" ] && failed_pass_alone >>"$build/logs/tests.log" 2>&1 </dev/null; then

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
 constexpr std::size_t kMaxPart = std::size_t{1} << 30;
-// After this many bytes of a plain text, its share of invalid UTF-8 is checked for the first time, so that a wrong file
-// is not read to its end.
+// The share of invalid UTF-8 in a plain text is first checked after this many bytes, so that a wrong file is not read
+// to its end.
 constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 20;
 
 bool is_table(InputKind kind) {
@@ -74,12 +74,12 @@ void DocumentReader::open(const DocumentInput& input) {
   wanted_ = kPart;
 }
 
-// Takes a table's header out of the text read so far; false if more must be read first.
+// Takes the header of a table from the text read so far; false if more must be read first.
 bool DocumentReader::read_header() {
   if (!begins_ || !is_table(kind_)) return true;
   std::size_t end = record_end(text_, 0, separator_);
   if (end == std::string::npos && !input_->at_end()) return false;
-  // As Excel reads it: "sep=;" sets the separator, and the header follows.
+  // Like Excel, accept a line "sep=;", which sets the separator and precedes the header.
   constexpr std::string_view kSeparator = "sep=";
   const std::string_view line = std::string_view(text_).substr(0, std::min(end, text_.size()));
   const std::string_view rest = line.substr(std::min(line.find_last_not_of("\r\n") + 1, line.size()));
@@ -108,7 +108,7 @@ bool DocumentReader::read_header() {
   return true;
 }
 
-// Counts invalid UTF-8 in a plain text. It is read as U+FFFD, except by the byte tokenizer.
+// Counts the invalid UTF-8 in a plain text, which is read as U+FFFD, except by the byte tokenizer.
 void DocumentReader::look_at_text(std::string_view text) {
   if (!utf8_) return;
   utf8_->add(text);

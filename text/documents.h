@@ -11,7 +11,7 @@
 
 namespace strata::text {
 
-// How an input is divided into documents.
+// How an input is split into documents.
 enum class InputKind {
   plain,        // the whole input is one document
   lines,        // one JSON value per line
@@ -22,16 +22,17 @@ struct DocumentInput {
   std::string name;  // "-" is standard input
   InputKind kind = InputKind::plain;
 };
-// The kind by the extension of a file's name, in upper or lower case, before a compression's extension: .jsonl, .ndjson
-// and .jsonlines are lines, .csv and .tsv tables. nullopt for any other extension, and for standard input.
+// The kind, from the extension of the file name, in upper or lower case and before the extension of a compression:
+// .jsonl, .ndjson and .jsonlines are lines, .csv and .tsv are tables. nullopt for any other extension, and for standard
+// input.
 std::optional<InputKind> kind_of_name(std::string_view name);
 
-// A part of the input that can be tokenized by itself.
+// A part of the input that can be tokenized on its own.
 struct DocumentPart {
   std::string name;  // the input's name, for messages
   InputKind kind = InputKind::plain;
-  bool begins = false;       // plain text: a document begins here; otherwise it continues
-  bool ends = false;         // plain text: the document ends here
+  bool begins = false;       // plain text: a document begins with this part; otherwise it continues
+  bool ends = false;         // plain text: the document ends with this part
   std::string header = {};   // tables: the record with the field names
   char separator = ',';      // tables: the separator of fields
   std::uint64_t line = 1;    // lines and tables: the number of the first line, from 1
@@ -39,16 +40,16 @@ struct DocumentPart {
   std::string text;
 };
 
-// Reads inputs front to back, one after the other. A text file is one document, read in parts that end at places where
+// Reads inputs from front to back, one after the other. A text file is one document. It is read in parts that end where
 // the tokenizer allows a cut. Lines and tables are read in whole records. Throws what InputBytes throws, and
-// Error{corrupt} if more than 1% of a plain text's bytes (in its first MiB, or in all of it) are not UTF-8, unless the
-// tokenizer is `byte`.
+// Error{corrupt} if more than 1% of a plain text's bytes (in the first MiB, or in the whole text) are not UTF-8, unless
+// the tokenizer is `byte`.
 class DocumentReader {
  public:
-  // cut: whether plain text may be cut at all.
+  // cut: whether plain text may be cut into parts.
   DocumentReader(std::vector<DocumentInput> inputs, bool cut, const Tokenizer& tokenizer);
 
-  // False at the end.
+  // False at the end of the last input.
   bool next(DocumentPart& part);
   // The part that next() will return; null at the end.
   const DocumentPart* peek();
@@ -73,7 +74,7 @@ class DocumentReader {
   bool looked_ = false;            // the share of invalid UTF-8 has been checked
   std::vector<std::string> notes_;
   std::optional<DocumentPart> ahead_;
-  std::string text_;        // text that was read and not handed out yet
+  std::string text_;        // text that was read but not handed out yet
   std::size_t wanted_ = 0;  // the number of bytes to collect before the next search for an end
   InputKind kind_ = InputKind::plain;
   std::string header_;

@@ -61,7 +61,7 @@ template <typename T>
 void TokenWriter::write_as(std::span<const std::uint32_t> tokens) {
   bytes_.resize(tokens.size() * sizeof(T));
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    // Little-endian, like every machine that Strata runs on.
+    // Little-endian, as on every machine that Strata runs on.
     const T token = static_cast<T>(tokens[i]);
     std::memcpy(bytes_.data() + i * sizeof(T), &token, sizeof(T));
   }

@@ -13,7 +13,7 @@
 
 namespace strata::text {
 
-// Writes bytes to a file in large writes, and hashes them.
+// Writes bytes to a file in large blocks, and hashes them.
 class HashedFile {
  public:
   explicit HashedFile(AtomicFile& file);
@@ -44,11 +44,11 @@ class BitFile {
  private:
   HashedFile file_;
   std::uint64_t count_ = 0, ones_ = 0;
-  unsigned bits_ = 0;  // bits of the next byte
+  unsigned bits_ = 0;  // bits in the unfinished byte
 };
 
 // Writes tokens to a file, `width` bytes each. The separator between two documents belongs to the first of them. A
-// second file holds the beginnings of documents, and a third marks the tokens that count as labels (docs/formats.md).
+// second file contains where documents begin, and a third one marks the tokens that count as labels (docs/formats.md).
 // Documents without tokens are left out. The caller owns the files and commits them after finish().
 class TokenWriter {
  public:
@@ -58,9 +58,9 @@ class TokenWriter {
 
   // Tokens added from now on belong to the next document.
   void begin_document();
-  // Adds tokens of the document. Either all of them count as labels, or none.
+  // Adds tokens to the document. Either all of them count as labels, or none.
   void add(std::span<const std::uint32_t> tokens, bool counts = true);
-  // The same with one flag per token: 0 if it does not count. A separator counts if the token before it does.
+  // Like above, with one flag per token: 0 if it is not a label. A separator counts if the token before it does.
   void add(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> counts);
   void finish();
 
@@ -85,7 +85,7 @@ class TokenWriter {
   std::optional<BitFile> mask_;
   int width_;
   std::optional<std::uint32_t> separator_;
-  bool begun_ = false, pending_ = true;  // a document has begun; it has no token yet
+  bool begun_ = false, pending_ = true;  // a document has begun; it has no tokens yet
   bool separated_ = false, counted_ = true;
   std::uint64_t count_ = 0, documents_ = 0, empty_documents_ = 0;
   std::vector<std::byte> bytes_;

@@ -4,7 +4,7 @@ namespace strata::text {
 namespace {
 
 constexpr std::string_view kReplacement = "\ufffd";
-// A character has at most four bytes, so longer incomplete text never becomes a character.
+// A character has at most four bytes, so a longer incomplete text never becomes a character.
 constexpr std::size_t kMaxHeld = 8;
 constexpr std::size_t kMaxWindow = 64;
 
@@ -40,8 +40,8 @@ std::string StreamDecoder::emit(bool all) {
   const std::string before = tokenizer_.decode(std::span(ids_).first(done_), skip_special_);
   const std::string now = tokenizer_.decode(ids_, skip_special_);
   if (now.size() <= before.size() || (!all && now.ends_with(kReplacement))) return {};
-  // The last text handed out stays as the beginning for the next ids. Ids without a text of their own, such as a space
-  // at the beginning of a text, stay too, because they affect the next ones.
+  // Keep the last text handed out as the beginning for the next ids. Also keep ids without a text of their own, such as
+  // a space at the beginning of a text, because they affect the next ones.
   const auto last = std::span(ids_).subspan(done_);
   if (ids_.size() > kMaxWindow || !tokenizer_.decode(last, skip_special_).empty()) {
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));

@@ -20,7 +20,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     fail(Exit::usage, "{} exists and is not a regular file: give another name", path_.string());
   }
   temporary_ = name_next_to(path_);
-  // The file stays nameless if the file system supports that: a killed process then leaves nothing.
+  // If the file system supports files without a name, a killed process leaves nothing behind.
   file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   named_ = file_.get() < 0;
   if (named_) file_ = create_new_file(temporary_);
@@ -65,9 +65,9 @@ void AtomicFile::commit() {
     failed("put in place");
   }
   const Descriptor in(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (in.get() < 0) failed("put in place for good");
-  // Some file systems cannot sync folders. The file itself is complete.
-  if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place for good");
+  if (in.get() < 0) failed("put in place durably");
+  // Some file systems cannot sync folders. The file itself is already on the disk.
+  if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place durably");
 }
 
 }  // namespace strata

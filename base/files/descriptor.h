@@ -1,7 +1,7 @@
 #pragma once
-// base/files/ holds every kind of access to files: open files (here), mapped files (mapped_file.h), opening without
-// waiting (input_file.h), creating files safely in folders where others may plant links, locking them, and the errors
-// of refused writes (output_file.h), and replacing files atomically (atomic_file.h).
+// base/files/ holds all access to files: open files (here), mapped files (mapped_file.h), opening without blocking
+// (input_file.h), creating files safely in folders where others may plant links, locking them, and the errors for
+// refused writes (output_file.h), and replacing files atomically (atomic_file.h).
 #include <unistd.h>
 
 #include <utility>
@@ -19,12 +19,12 @@ class Descriptor {
     return *this;
   }
   int get() const { return fd_; }
-  // Closes the descriptor that it owns, and takes `fd`.
+  // Closes the current descriptor and takes ownership of `fd`.
   void reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;
   }
-  // Gives up ownership: the caller has to check whether closing succeeds.
+  // Gives up ownership, for a caller that must check whether close() succeeds.
   int release() { return std::exchange(fd_, -1); }
 
  private:

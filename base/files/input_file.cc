@@ -33,7 +33,7 @@ InputFile::InputFile(const fs::path& path, Pipes pipes) {
 Descriptor open_input(const fs::path& path, const std::string& named, Pipes pipes) {
   InputFile input(path, pipes);
   if (input.error == ENOENT) refuse_broken_link(path);
-  // A socket cannot be opened (ENXIO); it is refused as not a regular file.
+  // Opening a socket fails with ENXIO. The next check refuses it as not a regular file.
   if (input.file.get() < 0 && input.error != 0 && input.error != ENXIO)
     fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(input.error));
   if (input.file.get() < 0) fail(Exit::usage, "{} is not a regular file", named);

@@ -16,7 +16,7 @@ namespace strata {
 
 namespace {
 
-// The whole pages that contain the part.
+// The pages that overlap `part`: address and length.
 std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
@@ -75,13 +75,13 @@ void MappedFile::require_whole() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
   if (static_cast<std::size_t>(status.st_size) < size_)
-    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was cut while it was read",
+    fail(Exit::corrupt, "{}, offset {}: expected {} bytes, found {}: the file was truncated while it was read",
          path_.string(), status.st_size, size_, status.st_size);
 }
 
 void MappedFile::advise(Access access) const {
   if (!data_) return;
-  // This is only advice: reads work as well if the system ignores it.
+  // This is only advice. Reads are correct even if the system ignores it.
   (void)::madvise(const_cast<std::byte*>(data_), size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
 }
 

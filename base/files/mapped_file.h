@@ -20,14 +20,13 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Throws Error{corrupt} if the file has become shorter since it was mapped. Reading past its end would raise a fatal
-  // signal.
+  // Throws Error{corrupt} if the file has shrunk since it was mapped. Reading past its end would raise SIGBUS.
   void require_whole() const;
   // Tells the system whether reads will be sequential (once, from front to back) or random.
   enum class Access { sequential, random };
   void advise(Access access) const;
-  // will_need() starts reading a part of a mapping from the disk. Its counterpart releases the part's memory, and the
-  // next access reads it again. Both are advice.
+  // will_need() starts reading part of a mapping from the disk. release() frees the memory of a part, and the next
+  // access reads it again. Both are advice.
   static void will_need(std::span<const std::byte> part);
   static void release(std::span<const std::byte> part);
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Advice about lack of space; nullptr for any other error.
+// What to do about a lack of space; nullptr for any other error.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -39,7 +39,7 @@ Descriptor create_new_file(const fs::path& path, int access, mode_t mode) {
   return Descriptor(::open(path.c_str(), access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
-// A pipe without a reader is refused (ENXIO); opening it does not wait.
+// Opening a pipe without a reader fails with ENXIO instead of blocking.
 Descriptor open_own_file(const fs::path& path, int access, mode_t mode) {
   const int follow = is_handed_over(path) ? 0 : O_NOFOLLOW;
   Descriptor file(::open(path.c_str(), access | O_CREAT | follow | O_CLOEXEC | O_NONBLOCK, mode));

@@ -38,8 +38,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A mount point of control groups, and the group that is mounted there. Inside a container this is often not the
-// topmost group.
+// A mount point of control groups, and the group that is mounted there. Inside a container, this group is often not the
+// root group.
 struct Mount {
   fs::path folder, group = "/";
 };
@@ -53,7 +53,8 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// The mounts of version 2 (`unified`), or of version 1 for the controller. Without mountinfo, the usual places.
+// The mounts of cgroup version 2 (`unified`), or those of version 1 for the controller. Without mountinfo, the usual
+// mount points.
 std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
   std::vector<Mount> out;
   std::ifstream table(root / "proc/self/mountinfo");
@@ -73,7 +74,7 @@ std::vector<Mount> mounts(std::string_view controller, const fs::path& root, boo
   return {{usual / controller}};
 }
 
-// The path of `group` below the mount. If the group lies outside the mounted part, only the mounted group is above it.
+// The path of `group` relative to the mounted group; empty if `group` is that group or lies outside it.
 fs::path below(const Mount& mount, const fs::path& group) {
   fs::path path = group.lexically_relative(mount.group);
   if (path.empty() || *path.begin() == ".." || path == ".") return {};
@@ -105,8 +106,8 @@ std::vector<ControlGroup> control_groups(std::string_view controller, const fs::
 
 namespace {
 
-// The group's own quota in cores. Version 2 has one file, "QUOTA PERIOD", with "max" for no quota. Version 1 has two
-// files, with -1 for no quota.
+// The quota of this group itself, in cores. Version 2 has one file, "QUOTA PERIOD", with "max" for no quota. Version 1
+// has two files, with -1 for no quota.
 std::optional<double> quota_in(const ControlGroup& group) {
   double quota = 0, period = 0;
   if (group.unified) {

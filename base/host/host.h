@@ -1,6 +1,6 @@
 #pragma once
-// base/host/ holds what a process knows about its machine, and about others by their names: names, addresses and the
-// program's own path, and what control groups allow.
+// base/host/ tells a process about its machine: its name, the path of this program, and what control groups allow. It
+// also looks up the addresses of other machines.
 
 #include <netdb.h>
 
@@ -13,7 +13,7 @@
 
 namespace strata {
 
-// The name that this machine or container gives itself; "?" if the system has none.
+// The host name of this machine or container; "?" if it has none.
 std::string host_name();
 
 struct FreeAddresses {
@@ -21,29 +21,28 @@ struct FreeAddresses {
 };
 using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// The stream addresses of a host, as the system's resolver gives them; null if the resolver does not know the host.
+// The stream addresses of a host, from the system's resolver. `addresses` is null for an unknown host.
 struct AddressLookup {
   AddressList addresses;
   std::string why;  // the resolver's message if there are no addresses
 };
-// flags: as for getaddrinfo. Without a port, the addresses have none.
+// `flags` are those of getaddrinfo(). Without `port`, the addresses have no port.
 AddressLookup look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
 
-// The path of this program's file, for starting it again. It is right even if another build has replaced the file.
+// The path of this program's file, for starting it again. It stays correct if another build replaces the file.
 std::filesystem::path own_program();
 
-// A control group that bounds this process, as a container's limits do: its folder and its version.
+// A control group that limits this process, for example a container's: its folder and its version.
 struct ControlGroup {
   std::filesystem::path folder;
   bool unified;
 };
-// This process's group and those above it, as far as they are mounted, for the controller ("cpu", "memory") in versions
-// 1 and 2. Tests give another `root`, below which /proc/self and the groups are looked up.
+// This process's group and its ancestors, as far as they are mounted, for the controller ("cpu", "memory") in versions
+// 1 and 2. Tests pass another `root`, under which /proc/self and the groups are looked up.
 std::vector<ControlGroup> control_groups(std::string_view controller, const std::filesystem::path& root = "/");
 
-// The processor time that this process's control groups allow, in processors: the lowest quota of its group and those
-// above it, in version 1 (cpu.cfs_quota_us) and 2 (cpu.max). nullopt if there is no quota. `root`: see
-// control_groups().
+// The number of processors that this process's control groups allow: the lowest quota of its group and the ancestors,
+// in version 1 (cpu.cfs_quota_us) and 2 (cpu.max). nullopt if there is no quota. `root`: see control_groups().
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 // The number of threads that a quota can keep busy, at least one.
 int threads_within(double quota);

@@ -37,7 +37,7 @@ std::size_t character_size(std::string_view text) {
   return overlong || surrogate || (lead == 0xf4 && byte(1) > 0x8f) ? 0 : size;
 }
 
-// Walks a text by the grammar of RFC 8259, up to its first fault. Each step returns whether there was none.
+// Checks a text against the grammar of RFC 8259, up to its first fault. Each step returns true if it found no fault.
 class Walk {
  public:
   Walk(std::string_view text, std::size_t levels) : text_(text), levels_(levels) {}
@@ -45,7 +45,7 @@ class Walk {
   std::optional<JsonFault> run() {
     constexpr std::string_view kMark = "\xef\xbb\xbf";  // some parsers skip it
     if (text_.starts_with(kMark)) {
-      doubt("a byte order mark before its beginning");
+      doubt("a byte order mark at its start");
       at_ = kMark.size();
     }
     if (utf8() && value(0)) {
@@ -77,7 +77,7 @@ class Walk {
   }
   void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
 
-  // The word or character at this place, as a user would find it.
+  // The word or character at this place, as the user sees it in the file.
   std::string shown() const {
     constexpr std::size_t kMost = 20;
     const std::size_t end = std::min({text_.find_first_of(" \t\r\n,:{}[]\"", at_), at_ + kMost, text_.size()});
@@ -163,9 +163,9 @@ class Walk {
     return wrong("a string without its closing quote");
   }
 
-  // Ends at the escape's last character.
+  // Leaves at_ at the escape's last character.
   bool escape() {
-    if (++at_ >= text_.size()) return true;  // the string does not end
+    if (++at_ >= text_.size()) return true;  // the text ends inside the string
     if (text_[at_] == 'u') {
       const std::string_view digits = text_.substr(at_ + 1, 4);
       if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos)
@@ -187,7 +187,7 @@ class Walk {
     const std::string_view next = text_.substr(at_ + 1, 6);
     const bool whole =
         is_one_of(digits, kHigh) && next.size() == 6 && next.starts_with("\\u") && is_one_of(next.substr(2), kLow);
-    if (std::exchange(high_before_, whole)) return;  // the second of the two
+    if (std::exchange(high_before_, whole)) return;  // the low half of a pair
     if (!whole && (is_one_of(digits, kHigh) || is_one_of(digits, kLow)))
       doubt(fmt::format("\\u{}, half of a character, in a string", digits));
   }
@@ -211,12 +211,12 @@ class Walk {
     if (!good) return wrong(fmt::format("{} in place of a number", shown()));
     double parsed = 0;
     const auto result = std::from_chars(text_.data() + begin, text_.data() + end, parsed);
-    // Numbers below the smallest double are out of range too, but they become 0.
+    // from_chars also reports numbers that are too close to 0 as out of range, but parsers read them as 0.
     const std::string_view digits_of = text_.substr(begin, end - begin);
     const std::size_t e = digits_of.find_first_of("eE");
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');
     if (result.ec == std::errc::result_out_of_range && !tiny)
-      return wrong(fmt::format("{}, which is more than a number can be", shown()));
+      return wrong(fmt::format("{}, which is out of range for a number", shown()));
     if (digits_of.find_first_of(".eE") == digits_of.npos && !has_64_bits(digits_of))
       doubt(fmt::format("{}, an integer of more than 64 bits", digits_of.substr(0, 40)));
     at_ = end;

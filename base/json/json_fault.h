@@ -6,18 +6,18 @@
 
 namespace strata {
 
-// Why a text is not JSON, in words for the user. Parsers do not give the line, and their wording differs.
+// Why a text is not JSON, worded for the user. Parsers do not report the line, and their wording differs.
 struct JsonFault {
   std::size_t line;   // counted from 1
   std::string found;  // "a string without its closing quote"
 };
-// The first fault of a text. None: the text is JSON with at most `levels` levels, and its numbers are finite in double
-// precision.
+// The first fault of a text; nullopt if the text is JSON with at most `levels` nested levels and all its numbers are
+// finite in double precision.
 std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t levels = 1024);
 
-// "a string without its closing quote in line 3": what is wrong with a text that a parser has refused. If the text has
-// no fault, the answer is something valid that parsers may refuse (a byte order mark, half of a surrogate pair, an
-// integer of more than 64 bits), otherwise "another value".
+// What is wrong with a text that a parser refused: "a string without its closing quote in line 3". If the text has no
+// fault, names something valid that parsers may refuse (a byte order mark, half of a surrogate pair, an integer of more
+// than 64 bits), otherwise "another value".
 std::string found_in_json(std::string_view text, std::size_t levels = 1024);
 
 }  // namespace strata

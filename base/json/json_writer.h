@@ -1,5 +1,5 @@
 #pragma once
-// base/json/ writes JSON as text, in the order of the calls (here), and says what is wrong with JSON that was read
+// base/json/ writes JSON as text, in the order of the calls (here), and explains faults in JSON that was read
 // (json_fault.h).
 
 #include <concepts>
@@ -20,12 +20,12 @@ struct Decimals {
 inline std::optional<Decimals> decimals(const std::optional<double>& value, int digits) {
   return value ? std::optional(Decimals{*value, digits}) : std::nullopt;
 }
-// Text that is JSON already.
+// Text that is already JSON.
 struct JsonText {
   std::string_view text;
 };
 
-// How the members of an object and the items of an array are set: [1,2], [1, 2], or each on a line of its own.
+// The layout of an object's members and an array's items: [1,2], [1, 2], or one per line.
 enum class JsonLayout { compact, spaced, lines };
 
 class JsonArray;
@@ -94,7 +94,7 @@ class JsonObject {
     if (!other.text_.empty()) text_.append(json::separator(layout_, text_.empty())).append(other.text_);
     return *this;
   }
-  // The text without the braces, for callers with a layout of their own.
+  // The text without the braces, for callers that lay out the object themselves.
   const std::string& members() const { return text_; }
   std::string text() const { return "{" + text_ + "}"; }
 

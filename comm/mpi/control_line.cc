@@ -20,7 +20,7 @@ constexpr std::int64_t kNeighbourCheckInterval = 50ms / 1ns;
 // A rank's last data may arrive later than its leave notice, because they take different paths.
 constexpr std::int64_t kTimeoutAfterLeaving = 3s / 1ns;
 
-// The same on all ranks of this run and node, and on no others.
+// A name that is the same on all ranks of this run and node, and on no others.
 std::string name_for_losses(const MpiSession& session) {
   Process lowest = Process::self(session.rank);
   for (const Process& process : session.neighbours)
@@ -37,14 +37,14 @@ ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::se
       losses_(name_for_losses(session)),
       left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
-  // Allocated now: after a failure nothing is allocated.
+  // Allocate now, because nothing is allocated after a failure.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   leave_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   listen();
 }
 
 ControlLine::~ControlLine() {
-  // After a failure, MPI is not touched again: requests in flight may point at memory that is gone.
+  // After a failure, make no more MPI calls: requests in flight may point at memory that has been freed.
   if (token_.is_set()) return;
   if (listening_ != MPI_REQUEST_NULL) {
     MPI_Cancel(&listening_);
@@ -66,7 +66,7 @@ void ControlLine::listen() {
 
 void ControlLine::send_to_others(const Notice& notice, std::vector<MPI_Request>& requests) {
   for (int peer = 0; peer < session_.size; ++peer) {
-    // A rank that died receives nothing. One that left receives until all have left.
+    // A dead rank receives nothing. A rank that left still receives until all have left.
     const bool silent = peer == notice.rank && !left_[static_cast<std::size_t>(peer)];
     if (peer == session_.rank || silent) continue;
     const int code =
@@ -97,8 +97,8 @@ void ControlLine::fail_with(const Failure& failure) {
   const bool is_cause = token_.set(failure);
   if (reported_) return;
   reported_ = true;
-  // This comes before the notices, because MPI may end this process in a call after a peer has died. Several ranks of
-  // this node may notice before the first notice arrives.
+  // Print before sending the notices, because MPI may end this process inside a call once a peer has died. Several
+  // ranks of this node may notice the loss before the first notice arrives.
   if (is_cause && !failure.self_reported && print_loss_ && losses_.take()) print_loss_(failure);
   failure_ = notice(Kind::failed, failure);
   send_to_others(failure_, failure_requests_);
@@ -184,8 +184,7 @@ void ControlLine::look(bool waiting) {
 }
 
 bool ControlLine::leave_together() {
-  // The other ranks poll every few milliseconds. Afterwards mpirun, which notices that a rank has ended, may stop them
-  // before they print the cause.
+  // The other ranks poll every few milliseconds. Once this rank ends, mpirun may stop them before they print the cause.
   constexpr auto kTimeToPrint = 500ms;
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
@@ -200,7 +199,7 @@ bool ControlLine::leave_together() {
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
       if (now() > since + timeout_ / 1ns) {
-        // The ranks of this node are watched below.
+        // Ranks of this node are checked below.
         for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
           if (!left_[static_cast<std::size_t>(rank)] &&
               std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
@@ -221,7 +220,7 @@ bool ControlLine::leave_together() {
   }
   const std::lock_guard lock(mutex_);
   for (int polls = 0, sent = 0; polls < kTimeToPrint / 5ms; ++polls) {
-    // Poll MPI no longer than needed: its progress also continues messages that the failure left in flight.
+    // Poll MPI no longer than needed, because it also continues the messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;
     std::this_thread::sleep_for(5ms);

@@ -15,10 +15,10 @@
 
 namespace strata::comm {
 
-// The ranks' second connection, apart from the data. It reports failures and ranks that leave, in small messages on a
-// communicator of its own, and watches the processes of this node. Every wait for messages polls it. Thread-safe: all
-// lanes of a rank share one. It cannot see a process killed on another node: Open MPI 4.1 ends this process inside its
-// next call when the connection breaks, and mpirun names the rank.
+// A second connection between the ranks, separate from the data. It reports failures and ranks that leave, in small
+// messages on its own communicator, and watches the processes of this node. Every wait for messages polls it.
+// Thread-safe: all lanes of a rank share one. It cannot see that a process on another node was killed: when the
+// connection breaks, Open MPI 4.1 ends this process inside its next call, and mpirun names the rank that was killed.
 class ControlLine {
  public:
   // `timeout`: how long leave_together() waits for ranks of other nodes.
@@ -27,20 +27,18 @@ class ControlLine {
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
 
-  // Called in a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
+  // Called during a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Called outside of waits. The same, except that ranks that have left are no failure: if no rank waits for them, they
-  // have finished.
+  // Called outside waits. Like poll(), but a rank that has left is no failure: if none waits for it, it has finished.
   void check();
-  // Tells the other ranks; returns at once.
+  // Tells the other ranks that this one failed. Returns immediately.
   void report_failure(const std::string& cause, Exit code);
   // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
-  // notices. Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
+  // notices, so a rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
   // See World::when_lost().
   void when_lost(std::function<void(const Failure&)> print);
-  // The end of a run: notifies the other ranks that this rank leaves, and waits until they leave too. False if the run
-  // failed.
+  // Ends the run: tells the other ranks that this rank leaves, and waits until they leave too. False if the run failed.
   bool leave_together();
 
  private:

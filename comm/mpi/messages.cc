@@ -43,16 +43,16 @@ class Backoff {
   std::chrono::steady_clock::time_point next_look_{};
 };
 
-// Data travels in pieces. One large message would block the other direction, whose handshake waits for it in the same
-// connection. Many of them are in flight per direction of each pair, because each handshake waits in the queue of a
+// Data is sent in pieces. One large message would block the other direction, whose handshake would wait for it on the
+// same connection. Many pieces are in flight per direction of each pair, because each handshake waits in the queue of a
 // link that other pairs keep full.
 constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 16;
-// Members (or nodes) that a rank exchanges with at once; bounds the number of requests.
+// How many members (or nodes) a rank exchanges with at the same time. This bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
 
 class MessageCollectives final : public Collectives {
  public:
-  // `comm` contains all ranks of the world. `nodes`: as of World::nodes().
+  // `comm` contains all ranks of the world. `nodes` is the result of World::nodes().
   MessageCollectives(MPI_Comm comm, const Group& group, ControlLine& control, std::span<const int> nodes)
       : comm_(comm),
         group_(group),
@@ -151,14 +151,13 @@ class MessageCollectives final : public Collectives {
     std::byte* data;
     std::size_t bytes;
   };
-  // Bytes on their way to or from a member, in pieces that arrive in order. Streams of one pair in one direction are
+  // A transfer to or from a member, in pieces that arrive in order. Streams of one pair in one direction are
   // distinguished by the member that owns the data.
   struct Stream {
     int peer, owner;
     bool receives;
     Span span;
-    int after = -1;                     // sends what that stream has received, piece by piece; -1: all data is
-                                        // available
+    int after = -1;                     // the stream whose received pieces this one sends on; -1: all data is available
     std::size_t started = 0, done = 0;  // pieces
 
     std::size_t pieces() const { return (span.bytes + kPiece - 1) / kPiece; }
@@ -188,9 +187,9 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Each rank sends its own piece to the rank at its place on every other node, and passes on what it receives to the
-  // ranks of its node. So each byte is sent to a node once, over the connections of all its ranks. Each node starts
-  // with the next one, so that no node receives from all at once.
+  // Each rank sends its own piece to the rank with the same place on every other node, and passes on what it receives
+  // to the ranks of its own node. So each byte is sent to a node once, over the connections of all its ranks. Each node
+  // starts with the next one, so that no node receives from all others at the same time.
   template <typename Piece>
   void gather_over_nodes(Piece piece) {
     const auto& nodes = levels_.nodes();
@@ -219,7 +218,7 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Starts as many pieces of a stream as may be in flight.
+  // Starts pieces of a stream until kInFlight of them are in flight.
   void start(Stream& stream, MPI_Request* slots) {
     while (stream.done < stream.started && slots[stream.done % kInFlight] == MPI_REQUEST_NULL) ++stream.done;
     const std::size_t there = stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done;
@@ -236,7 +235,7 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Runs all streams to their ends, then removes them.
+  // Runs all streams to completion, then removes them.
   void run() {
     requests_.assign(streams_.size() * kInFlight, MPI_REQUEST_NULL);
     ended_.resize(requests_.size());

@@ -19,7 +19,7 @@ void mpi_failed(const char* call, int code) {
 
 namespace {
 
-// The node of each rank, from the ranks on this rank's node. Collective.
+// The node of each rank. `own`: the ranks on this rank's node. Collective.
 std::vector<int> nodes_of(const std::vector<Process>& own, int size) {
   int first = own[0].rank;
   for (const Process& process : own) first = std::min(first, process.rank);
@@ -45,7 +45,7 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     STRATA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     STRATA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    // Every lane makes MPI calls of its own.
+    // Every lane makes its own MPI calls.
     if (provided < MPI_THREAD_MULTIPLE)
       fail(Exit::usage, "this MPI was built without MPI_THREAD_MULTIPLE: use an Open MPI that has it");
     MPI_Comm node = MPI_COMM_NULL;
@@ -58,11 +58,11 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Comm_free(&node));
     nodes = nodes_of(all, size);
     if (node_rank == 0) (void)remove_stale_files();
-    // If a process appears dead to this rank at this point, it lives in another container.
+    // A process that appears dead to this rank at this point is in another container.
     for (const Process& process : all)
       if (process.rank != rank && process.alive()) neighbours.push_back(process);
   } catch (...) {
-    // The destructor will not run, and every rank that gets here fails in the same way.
+    // The destructor does not run if the constructor throws. Every rank that gets here fails in the same way.
     MPI_Finalize();
     throw;
   }

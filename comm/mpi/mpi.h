@@ -25,7 +25,7 @@ namespace strata::comm {
     if (strata_code != MPI_SUCCESS) ::strata::comm::mpi_failed(#call, strata_code); \
   } while (0)
 
-// MPI from MPI_Init_thread to MPI_Finalize, and the ranks' identities. One per process. Moved by unique_ptr only.
+// The MPI session, from MPI_Init_thread to MPI_Finalize, and the ranks' identities. One per process, in a unique_ptr.
 class MpiSession {
  public:
   MpiSession();
@@ -44,11 +44,12 @@ class MpiSession {
   bool abandoned_ = false;
 };
 
-// The worlds under mpirun. In the first, ranks on one node read each other's memory. If that is impossible, it returns
-// null on all ranks and sets `why_not`.
+// The world under mpirun in which the ranks of one node read each other's memory. If that is impossible, returns null
+// on all ranks and sets `why_not`.
 std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& session, std::string& why_not);
-// `why`: the reason for using messages if shared memory was preferred; describe() reports it. `timeout`: how long to
-// wait at the end for ranks of other nodes, which may still be writing their reports or their part of a checkpoint.
+// The world under mpirun in which ranks send messages. `why`: the reason for messages if shared memory was preferred;
+// describe() reports it. `timeout`: how long to wait at the end for ranks of other nodes, which may still be writing
+// their reports or their part of a checkpoint.
 std::unique_ptr<World> mpi_messages_world(std::unique_ptr<MpiSession> session, const std::string& why,
                                           std::chrono::seconds timeout = std::chrono::minutes(10));
 

@@ -83,7 +83,7 @@ device::Arena MpiSharedMemoryWorld::allocate_host(std::size_t bytes) {
   own_->exchange(reinterpret_cast<const std::byte*>(&address), sizeof address,
                  reinterpret_cast<std::byte*>(addresses.data()));
   std::vector<const std::byte*> bases;
-  // After this, all ranks have opened the file.
+  // Once this returns, all ranks have opened the file.
   agree(*this, [&] {
     for (int r = 0; r < size(); ++r) {
       const Address& other = addresses[static_cast<std::size_t>(r)];
@@ -103,7 +103,7 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
   auto run = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   STRATA_MPI(MPI_Bcast(&run, sizeof run, MPI_BYTE, 0, MPI_COMM_WORLD));
 
-  // Rank 0 makes the control block, and the other ranks map it. If that works, arenas will work too.
+  // Rank 0 creates the control block, and the other ranks map it. If that works, arenas will work too.
   const std::size_t bytes = ControlBlock::bytes(size);
   SharedMapping mapping;
   Address address{};

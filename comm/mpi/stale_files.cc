@@ -49,14 +49,15 @@ bool is_own(const fs::path& path, mode_t kind) {
   return ::lstat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & S_IFMT) == kind;
 }
 
-// A regular file that no other process has open or mapped: the kernel grants a write lease for no other file. The
-// kernel also counts processes in other containers, whose PIDs and mappings are not visible in /proc.
+// A regular file that no other process has open or mapped, which is the only kind that gets a write lease from the
+// kernel. The kernel also counts processes in other containers, whose PIDs and mappings are not visible in /proc.
 class UnusedFile {
  public:
   explicit UnusedFile(const fs::path& path) {
     if (!is_own(path, S_IFREG)) return;
     file_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    // A process that opens the file during the lease raises a signal in this process. The default signal would end it.
+    // If another process opens the file during the lease, the kernel sends a signal. The default one would end this
+    // process.
     leased_ = file_.get() >= 0 && ::fcntl(file_.get(), F_SETSIG, SIGURG) == 0 &&
               ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;
   }
@@ -78,8 +79,8 @@ bool is_running(pid_t process) {
   return ::kill(process, 0) == 0 || errno != ESRCH;
 }
 
-// The session folder of one start. Its files are open as long as the start runs, and its name may contain the process
-// ID.
+// Removes the session folder of a start that is over. A running start has the folder's files open, and `process` is the
+// process ID in its name; 0 if there is none.
 bool remove_session(const fs::path& folder, pid_t process) {
   if (!is_own(folder, S_IFDIR) || (process > 0 && is_running(process))) return false;
   std::error_code error;
@@ -117,7 +118,7 @@ std::size_t remove_stale_files(SharedFolders folders) {
         if (by_process || name.starts_with("jf."))
           removed += remove_session(path, by_process ? number_in(std::string_view(name).substr(4)) : 0);
       }
-      (void)::rmdir(all.c_str());  // only if it is empty, as Open MPI does at its end
+      (void)::rmdir(all.c_str());  // only if it is empty, as Open MPI does when it ends
     }
     // Open MPI 5 names its folders TOOL.HOST.PROCESS.USER.
     for (const std::string_view tool : {"prterun", "prte", "prted"}) {

@@ -8,11 +8,11 @@
 
 namespace strata::comm {
 
-// Limits how long this process waits for the other ranks of its launcher, during the lifetime of this object. MPI
-// itself waits forever for a rank that never calls MPI_Init because it runs another program or command. When the time
-// is over, the watch ends the process with one sentence on stderr and Exit::failed, and the launcher then ends the
-// others. Lower ranks print first. The limit is two minutes, or STRATA_CONNECT_SECONDS. Throws AgreedError{usage} if
-// that is not a number of seconds.
+// While this object exists, it limits how long the process waits for the other ranks of its launcher. MPI itself waits
+// forever for a rank that never calls MPI_Init because it runs another program or command. When the time is up, the
+// watch ends the process with one sentence on stderr and Exit::failed, and the launcher then ends the others. Lower
+// ranks print first. The limit is two minutes, or STRATA_CONNECT_SECONDS. Throws AgreedError{usage} if that is not a
+// number of seconds.
 class StartWatch {
  public:
   StartWatch(int rank, int ranks);
@@ -33,7 +33,7 @@ class StartWatch {
 // folder per mpirun.
 struct SharedFolders {
   std::filesystem::path segments = "/dev/shm";
-  std::filesystem::path sessions;  // if empty, as Open MPI chooses it: TMPDIR, TEMP, TMP, otherwise /tmp
+  std::filesystem::path sessions;  // if empty, the one that Open MPI chooses: TMPDIR, TEMP, TMP, otherwise /tmp
 };
 
 // Removes the segments and session folders that this user's killed runs left on this node, under the names of Open MPI

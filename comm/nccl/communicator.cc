@@ -18,7 +18,7 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr auto kPoll = std::chrono::microseconds(50);
 
-// The distance of rank's own part from the start of the range.
+// The offset of `rank`'s part in the range.
 std::size_t place_of(const ShardedRange& range, int rank) {
   return range.owned(rank).begin - range.begin;
 }
@@ -74,7 +74,7 @@ void NcclCommunicator::deregister_buffers() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  // Leaving waits for the other ranks, which do not leave if only this rank unwinds.
+  // finalize() waits for the other ranks, which do not leave if only this rank unwinds.
   if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) finalize();
   bool left = false;
   {
@@ -91,8 +91,7 @@ void NcclCommunicator::finalize() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
     complete(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
-    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for an
-    // operation that the watch has to abort.
+    // Take it from the watch first: the call may wait for the GPU, and so for an operation that the watch must abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
   } catch (const Aborted&) {
   } catch (const std::exception& error) {
@@ -139,9 +138,8 @@ void NcclCommunicator::complete(ncclResult_t result, const char* call, std::size
        device_.ordinal, explain(result));
 }
 
-// The watch may free the ncclComm_t between any two NCCL calls, except within a group, which remembers it until its
-// end. So the mutex is held from a group's start to its end. NCCL does not block there, and is polled without the
-// mutex.
+// Holds the mutex from the start of the group to its end, because the watch may free the ncclComm_t between any two
+// NCCL calls, and the group keeps it until its end. NCCL does not block in a group, and is polled without the mutex.
 template <typename F>
 void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls) {
   const auto group = [&](ncclComm_t comm) {
@@ -165,7 +163,7 @@ void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* sh
   issue("ncclAllGather", range.bytes(), [&](ncclComm_t comm) {
     if (in_equal_pieces(range, size_))
       return nccl().ncclAllGather(own, out, range.shard_bytes, ncclUint8, comm, stream_);
-    // A tile's pieces have different sizes, and some ranks have none, so each piece is a broadcast.
+    // A tile's pieces have different sizes, and some ranks have none, so each piece is broadcast.
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
       const std::size_t bytes = range.owned(r).bytes();

@@ -20,7 +20,7 @@ namespace strata::comm {
 class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
   // Collective: all ranks of the group call it with the same id. The watch must outlive the communicator, and the lane
-  // its work. `nodes`: as of World::nodes().
+  // must outlive its work. `nodes` is the result of World::nodes().
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id,
                    std::span<const int> nodes = {});
   // Collective, unless the run was aborted or an exception unwinds this rank: then it aborts, together with all other
@@ -43,9 +43,8 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   void receive(std::byte* data, std::size_t bytes, int from) override;
   CommBytes sent() const override { return sent_; }
 
-  // NCCL sends from and receives into registered memory without a copy of its own: between nodes if the network
-  // supports it; within a node it would need memory from its own allocator. False: NCCL refuses. All ranks must
-  // register, or none.
+  // Lets NCCL send from and receive into this memory without a copy. Between nodes, the network must support it. Within
+  // a node, NCCL would need memory from its own allocator. False if NCCL refuses. Either all ranks register, or none.
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
@@ -58,7 +57,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, std::span<const int> nodes);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
 
-  // Calls f(comm) while the ncclComm_t is safe from the watch. Throws Aborted if the watch has taken it.
+  // Calls f(comm) while the watch cannot free the ncclComm_t. Throws Aborted if the watch has taken it.
   template <typename F>
   ncclResult_t with_comm(const F& f);
   // Issues the calls that calls(comm) makes as one collective, until the first failure.
@@ -79,7 +78,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   const int rank_, size_;
   const std::vector<int> places_;
   const Levels levels_;
-  const int exceptions_;  // being unwound when this object was made
+  const int exceptions_;  // the number being unwound when this object was made
   void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so no other code does
   CommBytes sent_;

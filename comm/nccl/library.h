@@ -21,8 +21,8 @@ struct Nccl {
 };
 const Nccl& nccl();
 
-// "2.28.9". Throws Error{usage} for a version before 2.22. Only from 2.22 on can NCCL end several hung communicators,
-// by aborting them in a group; older versions wait for one to end before they stop the next.
+// "2.28.9". Throws Error{usage} for a version before 2.22. Since 2.22, NCCL can end several hung communicators by
+// aborting them in a group. Older versions wait for one to end before they stop the next.
 std::string nccl_version();
 
 }  // namespace strata::comm

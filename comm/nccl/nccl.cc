@@ -72,7 +72,7 @@ class NcclWorld final : public World {
   }
 
  private:
-  // All ranks must register, or none: NCCL requires it.
+  // NCCL requires that either all ranks register or none.
   void register_arena(NcclCommunicator& communicator) {
     const bool registered = communicator.register_buffers(arena_);
     const std::vector<std::string> all = world_->exchange(registered ? "yes" : "no");
@@ -104,7 +104,7 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
                                   const std::function<void(const std::string& why)>& left_out,
                                   std::chrono::milliseconds timeout) {
   if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
-  // A rank may have been started with another recipe, which is found out later, so all ranks take part in the exchange.
+  // A rank may have been started with another recipe, which is detected later, so all ranks take part in the exchange.
   const bool wanted = backend == Backend::automatic || backend == Backend::nccl;
   std::string gpu;
   agree(*world, [&] {

@@ -1,5 +1,5 @@
 #pragma once
-// comm/nccl/ holds the collectives of GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends hung
+// comm/nccl/ holds the collectives for GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends hung
 // operations (watch.h), and the library as found at run time (library.h). absent.cc replaces them if the program is
 // built without nccl.h.
 
@@ -18,11 +18,11 @@ namespace strata::comm {
 inline constexpr std::chrono::seconds kNcclTimeout(600);
 
 // The world for ranks that compute on `device`, one each. If no two ranks share a GPU, communicators on the device's
-// lanes are NCCL's, bootstrapped over `world`, which handles everything else and which the result owns. Without GPUs,
-// or if `backend` asks for another, it is `world` itself. Collective: all ranks get the same kind. If all ranks have
-// GPUs and `backend` leaves the choice, but NCCL is not used, left_out() receives the reason. A collective that takes
-// longer than `timeout` ends the run. Throws AgreedError if Backend::nccl is impossible, or if ranks found different
-// versions of the library.
+// lanes are NCCL's. They are bootstrapped over `world`, which the result owns and uses for everything else. Without
+// GPUs, or if `backend` asks for another backend, the result is `world` itself. Collective: all ranks get the same
+// kind. If all ranks have GPUs and `backend` leaves the choice, but NCCL is not used, left_out() receives the reason. A
+// collective that takes longer than `timeout` ends the run. Throws AgreedError if Backend::nccl is impossible, or if
+// ranks found different versions of the library.
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
                                   const std::function<void(const std::string& why)>& left_out,
                                   std::chrono::milliseconds timeout = kNcclTimeout);

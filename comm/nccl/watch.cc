@@ -46,9 +46,9 @@ void NcclWatch::abort_all() noexcept {
   abort_all_locked();
 }
 
-// All in one group, which stops every communicator before it frees the first: to free one, NCCL may wait for the whole
-// GPU, and so for the hung kernel of another (NVIDIA/nccl#1013). The ncclComm_t are taken from the communicators
-// beforehand, so that a host thread that polls one does not wait for this.
+// Aborts all communicators in one group, which stops every one of them before it frees the first: to free one, NCCL may
+// wait for the whole GPU, and so for the hung kernel of another (NVIDIA/nccl#1013). The ncclComm_t are taken from the
+// communicators beforehand, so that a host thread that polls one does not wait for this.
 void NcclWatch::abort_all_locked() noexcept {
   std::vector<ncclComm_t> taken;
   for (NcclWatched* communicator : communicators_)

@@ -16,9 +16,9 @@ namespace strata::comm {
 // A communicator as the watch sees it. The watch calls it on a thread whose current device is the lane's.
 class NcclWatched {
  public:
-  // An error that NCCL has reported since the last call; or a message that for longer than `timeout` no collective
-  // completed although some were in flight, or that NCCL was connecting for that long; empty if nothing is wrong. Calls
-  // no CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
+  // Returns an error that NCCL has reported since the last call, or a message if, for longer than `timeout`, NCCL has
+  // been connecting, or no collective completed although some were in flight. Empty if nothing is wrong. Calls no CUDA
+  // function, because the issuing thread may be inside CUDA until the watch ends what its stream waits for.
   virtual std::string find_failure(std::chrono::milliseconds timeout) = 0;
   // Gives up the ncclComm_t to a caller that aborts or destroys it; no call uses it any more. Null if it is already
   // gone.
@@ -41,7 +41,7 @@ class NcclWatch {
   void remove(NcclWatched& communicator);
 
   // Aborts the operations in flight of all communicators, which are unusable afterwards. Returns when NCCL has released
-  // them, even if another thread began the abort. Any thread, any number of times.
+  // them, even if another thread began the abort. Any thread may call it, any number of times.
   void abort_all() noexcept;
 
  private:

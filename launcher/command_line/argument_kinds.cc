@@ -13,7 +13,7 @@ namespace strata::launcher {
 
 namespace {
 
-// `text` as a decimal number; nullopt if it is not one or does not fit into T.
+// Parses `text` as a decimal number; nullopt if it is not one or does not fit into T.
 template <typename T>
 std::optional<T> decimal(std::string_view text) {
   T x{};
@@ -34,7 +34,7 @@ CLI::Validator integer(std::int64_t least, std::int64_t most) {
   const auto check = [least, most](std::string& text) -> std::string {
     const auto x = decimal<std::int64_t>(text);
     if (!x || *x < least || *x > most) return fmt::format("{} is not an integer from {} to {}", text, least, most);
-    // Other programs read numbers with leading zeros as octal.
+    // Refused because other programs read numbers with leading zeros as octal.
     if (has_zeros_in_front(text)) return fmt::format("{} begins with a zero: write {}", text, *x);
     text = std::to_string(*x);
     return {};

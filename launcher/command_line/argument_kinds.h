@@ -10,15 +10,15 @@
 
 namespace strata::launcher {
 
-// An integer in [least, most] in decimal digits. Every integer option has this check, because CLI11's own conversion
-// reads 010 as 8, accepts 0x2, and truncates numbers that are too large.
+// An integer in [least, most], written in decimal digits. Every integer option has this check, because CLI11's own
+// conversion reads 010 as 8, accepts 0x2, and truncates numbers that are too large.
 CLI::Validator integer(std::int64_t least, std::int64_t most);
-// A number in [least, most] in decimal digits, but not NaN.
+// A number in [least, most], written in decimal digits; not NaN.
 CLI::Validator within(double least, double most);
-// Expands ~/x to a path: a shell leaves it as it is in --out=~/x.
+// Expands ~/x to a path, because a shell does not expand it in --out=~/x.
 CLI::Validator as_path();
 
-// An option that may be given several times, with one value each time. The word after the value is not another value.
+// Lets an option be given several times, with one value each time. The word after the value is not another value.
 inline CLI::Option* given_repeatedly(CLI::Option* option) {
   return option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
 }
@@ -55,7 +55,7 @@ template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
   given_repeatedly(command->add_option_function<std::vector<std::string>>(
       "--set",
-      // These come after the assignments of other options.
+      // The --set assignments follow those of other options.
       [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
       "override a recipe key: KEY=VALUE"));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/command_line/ defines the options of each command, as `strata COMMAND --help` shows them: they are parsed
-// into the command's options struct (here), with checks from argument_kinds.h. If the command line names the command,
+// launcher/command_line/ defines the options of each command, as `strata COMMAND --help` shows them. They are parsed
+// into the command's options struct (here) and checked by argument_kinds.h. If the command line names the command,
 // parsing runs it and sets `status` to its exit code.
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace strata::launcher {
 
 // Commands that plan, start or run a recipe.
 void add_train(CLI::App& app, int& status);
-// ranks_command: the words after --.
+// ranks_command: the words after `--`.
 void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_command);
 void add_node_agent(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);

@@ -42,7 +42,7 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
   return out;
 }
 
-// Checks --format. JSONL is not a format of records.
+// Checks --format, which does not take JSONL, because that is not a format of records.
 CLI::Validator records_or_table() {
   const auto check = [](std::string& text) -> std::string {
     for (const char* known : {"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"})

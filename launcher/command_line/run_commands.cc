@@ -114,7 +114,7 @@ void add_keys(CLI::App& app) {
   command->add_option("PART", *part,
                       "only keys with this in their names, values or meaning, and other tools' names for them");
   command->callback(
-      // All keys are printed as text to a terminal, and as a Markdown page to a pipe: that page is docs/recipe.md.
+      // Prints all keys as text on a terminal, and as a Markdown page into a pipe: that page is docs/recipe.md.
       [part] {
         const bool page = part->empty() && isatty(STDOUT_FILENO) == 0;
         std::cout << (page ? runtime::recipe_reference() : runtime::keys_about(*part));

@@ -17,7 +17,7 @@ std::string_view name_in(std::string_view word) {
   return word.substr(0, word.find('='));
 }
 
-// The key with this name, or with this last part if no other key has it; null if there is none.
+// The key with this full name, otherwise the only key whose last part it is; null if there is none.
 const runtime::RecipeKey* key_called(std::string_view name) {
   const runtime::RecipeKey* found = nullptr;
   for (const runtime::RecipeKey& key : runtime::recipe_keys()) {
@@ -30,8 +30,8 @@ const runtime::RecipeKey* key_called(std::string_view name) {
   return found;
 }
 
-// The longest name of the command's option that has the fewest edits to `name`, at most one per `per_edit` letters;
-// empty if all are too far.
+// The command's option whose name is the fewest edits away from `name`, with at most one edit per `per_edit` letters;
+// empty if all are too far away.
 std::string option_meant(const CLI::App& command, std::string_view name, std::size_t per_edit = 4) {
   std::string nearest;
   std::size_t fewest = name.size();
@@ -60,7 +60,7 @@ std::string meaning_of(const CLI::App& command, std::string_view word, std::stri
   return fmt::format(" (see strata {} --help)", command.get_name());
 }
 
-// Returns the allowed value that was probably meant, if CLI11 reports "VALUE not in {a,b}"; empty if none is close.
+// Returns the allowed value that was probably meant if CLI11 reports "VALUE not in {a,b}"; empty if none is close.
 std::string value_of_list(std::string_view text) {
   constexpr std::string_view kNotIn = " not in {";
   const std::size_t at = text.find(kNotIn), close = text.rfind('}');
@@ -108,7 +108,7 @@ std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& erro
 }
 
 std::string unknown_option(const CLI::App& app, std::string_view word) {
-  const std::string option = option_meant(app, name_in(word), 3);  // there are few
+  const std::string option = option_meant(app, name_in(word), 3);  // few options, so allow more edits
   return fmt::format("strata has no option {}{} (see strata --help)", word.substr(0, word.find('=')),
                      option.empty() ? "" : fmt::format(": did you mean --{}?", option));
 }

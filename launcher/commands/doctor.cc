@@ -40,9 +40,9 @@ class Report {
  public:
   explicit Report(std::ostream& out) : out_(out) {}
   void ok(const char* what, const std::string& text) { line("ok", what, text); }
-  // It works, but could be better.
+  // Reports something that works but could be better.
   void note(const char* what, const std::string& text) { line("note", what, text); }
-  // It does not work; the text says what to do.
+  // Reports something that does not work, and what to do.
   void fix(const char* what, const std::string& text) {
     line("fix", what, text);
     broken_ = true;
@@ -230,7 +230,7 @@ void gpu(Report& report) {
   }
 }
 
-// asked: the user named the folder; otherwise it is merely the current one.
+// asked: the user named the folder; otherwise it is just the current folder.
 void drive(Report& report, const fs::path& folder, bool asked) {
   const AbortToken abort;
   offload::IoOptions options;

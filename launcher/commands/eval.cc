@@ -33,7 +33,7 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-// Adds a classifier's results for programs: its metrics, each class, and the confusion matrix.
+// Adds a classifier's results in machine-readable form: its metrics, each class, and the confusion matrix.
 void add_classes(JsonObject& out, const runtime::ClassReport& report, std::span<const std::string> names) {
   for (const auto& [name, value] : report.metrics) out.add(name, value);
   JsonArray classes, rows;
@@ -105,7 +105,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    print_notes(job.notes);  // the recipe's own notes are about a training
+    print_notes(job.notes);  // the recipe's own notes concern training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);

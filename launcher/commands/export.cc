@@ -36,7 +36,7 @@ std::string text_about_tokenizer(const runtime::ModelFolder& folder) {
   return "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder";
 }
 
-// Exports peft's folder of an adapter, merged into its base model.
+// Exports a peft folder's adapter, merged into its base model.
 void export_adapted(const ExportOptions& options, const std::filesystem::path& base) {
   if (options.adapter || options.quantised)
     fail(Exit::usage, "{} is an adapter of {}, and --{} would write {} as it is: leave the option out to merge the two",

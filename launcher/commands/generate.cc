@@ -50,7 +50,7 @@ std::string read_all(const std::string& name) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-// A turn that was typed at rank 0's terminal, on every rank; nullopt at the end of input.
+// The turn typed at rank 0's terminal, on every rank; nullopt at the end of input.
 std::optional<std::string> typed_turn(comm::World& world) {
   std::string line;
   if (world.rank() == 0) {
@@ -68,12 +68,12 @@ std::optional<std::string> typed_turn(comm::World& world) {
 // A prompt: tokens, a text, or a conversation.
 struct GenerationInput {
   std::vector<std::uint32_t> prompt, ends;
-  std::unique_ptr<text::Tokenizer> tokenizer;  // null: tokens in, tokens out
+  std::unique_ptr<text::Tokenizer> tokenizer;  // null: prompt and output are tokens
   std::optional<text::Dialogue> dialogue;
-  bool typed = false;  // turn by turn at the terminal
+  bool typed = false;  // turns are typed at the terminal one by one
 };
 
-// Takes messages as JSON; any other text is one turn of the user.
+// Accepts messages as JSON. Any other text is a single turn of the user.
 void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::string& name) {
   constexpr const char* kWhite = " \t\r\n";
   const std::size_t first = chat.find_first_not_of(kWhite);
@@ -94,7 +94,7 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
   }
 }
 
-// prints: whether this rank prints notes about what was read.
+// prints: whether this rank prints notes about the input.
 GenerationInput read_generation_input(const GenerateOptions& options, const runtime::ModelFolder& folder,
                                       const std::string& chat, bool typed, bool prints) {
   GenerationInput out{.prompt = options.prompt_tokens, .typed = typed};
@@ -172,7 +172,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
   };
   require_same("model", options.model.string());
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  // Held until the weights are read, because a run may be writing newer checkpoints to the folder.
+  // Held until the weights have been read, because a run may be writing newer checkpoints to the folder.
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   // mpirun passes standard input to rank 0 only.
   const bool typed =
@@ -223,7 +223,7 @@ void run(GenerateOptions options, comm::World& world, const StopSignal& stop) {
       result.prompt_s, result.tokens.size(), result.tokens_per_s(), device::name_of(job.recipe.training.precision),
       world.describe(), ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
-  std::string text;  // a model's output need not be UTF-8, but JSON is
+  std::string text;  // the output of a model need not be UTF-8, but JSON must be
   text::append_repaired(all, text);
   const std::string memory = runtime::memory_json(job.plan.memory, &generator.executor().measured_memory());
   json->write(JsonObject()

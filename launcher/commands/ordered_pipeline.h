@@ -28,7 +28,7 @@ class OrderedPipeline {
   OrderedPipeline(text::DocumentReader& reader, std::uint64_t bytes, std::function<void(const Tokens&)> write)
       : reader_(reader), bytes_(bytes), write_(std::move(write)) {}
 
-  // make_work: called once in each thread. Throws the error that comes first in the order of the input.
+  // make_work: called once per thread. Throws the error that comes first in the order of the input.
   void run(std::size_t threads, const std::function<Work()>& make_work) {
     const auto work = [&] {
       try {
@@ -58,7 +58,7 @@ class OrderedPipeline {
   }
 
  private:
-  // Processes one part. False if there is none left, or an earlier one failed.
+  // Processes one part. False if no part is left, or an earlier one failed.
   bool step(const Work& make, text::DocumentPart& part, Tokens& tokens) {
     std::exception_ptr error;
     std::uint64_t number = 0;

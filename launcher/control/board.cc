@@ -21,7 +21,7 @@ void Board::post_saved(std::int64_t step, std::string_view path) {
   saves_.push(post);
 }
 
-// If a stop was asked for, marks it as seen by the run; adds `takes` to the word either way.
+// Marks a requested stop as seen by the run, and adds `takes` to the word in any case.
 std::uint64_t Board::see(std::uint64_t takes) {
   std::uint64_t word = stop_.load();
   while (!stop_.compare_exchange_weak(word, (word + takes) | ((word & kAsked) != 0 ? kSeen : 0))) {
@@ -67,7 +67,7 @@ void Board::collect() {
     step.set_seconds(r.step_ms * 1e-3);
     step.set_time(post->time);
     step.set_disk_bytes(r.disk_bytes);
-    // The first step is left out of the mean: it touches every page for the first time, so its time does not represent
+    // Leave the first step out of the mean: it touches every page for the first time, so its time does not represent
     // later steps.
     const double smooth = newest_.size() < 2 ? step.seconds() : 0.9 * status_.step_seconds() + 0.1 * step.seconds();
     status_.set_state(r.step >= status_.max_steps() ? pb::ENDING : stop_asked() ? pb::STOPPING : pb::TRAINING);

@@ -16,8 +16,8 @@
 
 namespace strata::launcher::control {
 
-// A queue for one writer and one reader in which neither ever waits: an item that finds no room is dropped. The run's
-// threads use it to report to the control plane, because they must share no lock with it.
+// A queue for one writer and one reader, neither of which ever waits: an item that finds no room is dropped. The run's
+// threads report to the control plane through it, because they must not share a lock with it.
 template <typename T, std::size_t N>
 class Ring {
  public:
@@ -43,7 +43,7 @@ class Ring {
 
 namespace pb = strata::control::v1;
 
-// Rank 0's knowledge of the run, shared by the run's threads and the service's. The run posts without waiting and
+// What rank 0 knows about the run, shared by the run's threads and the service's. The run posts without waiting and
 // checks for requests; the service reads what collect() has taken from the queues.
 class Board {
  public:
@@ -51,13 +51,13 @@ class Board {
   void post(const runtime::StepReport& report, const comm::CommBytes& sent, const runtime::Memory& measured);
   // Called by the checkpoint lane when a checkpoint is durable.
   void post_saved(std::int64_t step, std::string_view path);
-  // The requests for the next step, as bits for Trainer::step(). Call it once before each step. A request for a
-  // checkpoint is returned once only.
+  // The requests for the next step, as bits for Trainer::step(). Call this once before each step. Each request for a
+  // checkpoint is returned only once.
   std::uint64_t take_requests();
-  // Only the bits that say how the run is to end. An evaluation that sees kStop ends at once.
+  // Returns only the bits for ending the run. An evaluation that sees kStop ends immediately.
   std::uint64_t take_stop();
 
-  // Everything below is for the service's threads. Takes the posted items from the queues.
+  // Everything below is for the service's threads. collect() takes the posted items from the queues.
   void collect();
   struct Stop {
     std::int64_t last = 0;  // the run ends after this step, or in an evaluation before it; 0: after its first step
@@ -72,13 +72,13 @@ class Board {
   void describe(const pb::Plan& plan);
   void add_event(std::string text);
   void set_state(pb::State state);
-  // The status without ranks, nodes and phases, which others fill in.
+  // The status without ranks, nodes and phases, which are filled in elsewhere.
   pb::Status status() const;
   pb::Plan plan() const;
   // The oldest known step after `step`. Only the newest 256 steps are kept.
   std::optional<pb::Step> step_after(std::int64_t step) const;
   std::int64_t steps_done() const;
-  // The newest checkpoint that this run made durable, and how many there were.
+  // The newest checkpoint that this run made durable, and the number of them.
   std::pair<pb::SavedCheckpoint, std::int64_t> saved() const;
 
  private:
@@ -95,8 +95,8 @@ class Board {
   };
   Ring<StepPost, 1024> steps_;
   Ring<SavedPost, 4> saves_;
-  // A single atomic word, so that the step that sees a request is unambiguous: the flags, plus kTake for every call of
-  // take_requests().
+  // A single atomic word (the flags, plus kTake for every call of take_requests()), so that it is unambiguous which
+  // step sees a request.
   static constexpr std::uint64_t kAsked = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
   static std::uint64_t bits_of(std::uint64_t word) {
     return ((word & kAsked) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);

@@ -28,18 +28,18 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::size_t kMaxConnections = 128;  // connections of people and tools
+constexpr std::size_t kMaxConnections = 128;  // connections of users and tools
 constexpr std::chrono::seconds kToShowToken{10};
 constexpr std::size_t kMaxTimes = 1 << 16;
 
-// Readers of the path have another current folder, so it is made absolute.
+// Makes the path absolute, because its readers have another current folder.
 std::filesystem::path as_others_see(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);
   return error ? path : whole;
 }
 
-// The message that rank 0 sends to the others over MPI at the start: the addresses of its streams and the credentials
+// The message that rank 0 sends to the others over MPI at the start: the addresses of its streams, and the credentials
 // for them. Fields are separated by zero bytes, which no field contains.
 std::string join(std::initializer_list<std::string> fields) {
   std::string out;
@@ -102,7 +102,7 @@ class Control::Impl {
                         memory_.apart()));
       address_ = endpoints.address;
       if (!endpoints.refusal.empty())
-        say(fmt::format("control: off, because no socket can be made: {}", endpoints.refusal));
+        say(fmt::format("control: off, because no socket can be created: {}", endpoints.refusal));
       if (endpoints.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
       if (endpoints.metrics) reached_.push_back(wrapped("metrics", {endpoints.metrics_at})[0]);
       describe(recipe);
@@ -116,8 +116,8 @@ class Control::Impl {
       hub_.emplace(memory_, board_, std::move(hub));
       setup.receive = [this](const pb::NodeReport& report) { hub_->receive(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
-      // gRPC's threads are started by the rank monitor's thread, so that they inherit its low priority, and before the
-      // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.
+      // The rank monitor's thread starts gRPC's threads, so that they inherit its low priority. It does so before the
+      // run starts its own threads, so that a limit on threads causes a failure here, where it is reported clearly.
       setup.start = [this, &endpoints] { open(endpoints); };
       setup.tick = [this](bool resumed) {
         board_.collect();
@@ -168,7 +168,7 @@ class Control::Impl {
     board_.describe(plan);
   }
 
-  // The file is written atomically: a reader gets all of it or none.
+  // Written atomically, so that a reader gets the whole file or none.
   bool write_address(const std::filesystem::path& folder) {
     if (rank_ != 0 || address_.grpc_target().empty()) return true;
     file_ = folder / kAddressFile;
@@ -245,13 +245,13 @@ class Control::Impl {
   NodeMemory memory_;
   Board board_;
   ServiceAddress address_;
-  std::vector<std::string> reached_;  // lines that say where the run is reached
+  std::vector<std::string> reached_;  // lines that say where the run can be reached
   pb::RunInfo run_;
   runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
   std::filesystem::path file_;
-  std::vector<double> compute_ms_;  // this rank's newest steps
-  std::size_t timed_ = 0;           // steps timed so far
+  std::vector<double> compute_ms_;  // the times of this rank's newest steps
+  std::size_t timed_ = 0;           // the number of steps timed so far
   std::optional<Hub> hub_;
   std::optional<Service> service_;
   std::optional<ConnectionLimiter> limiter_;

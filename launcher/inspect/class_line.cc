@@ -23,7 +23,7 @@ std::string list_of(std::span<const std::string> names) {
                      names.size() > kShown ? ", ..." : "");
 }
 
-// How texts were read: ", pairs, at most 128 tokens".
+// How the texts were read: ", pairs, at most 128 tokens".
 std::string reading(bool pairs, std::int64_t max_length) {
   return fmt::format("{}{}", pairs ? ", pairs of texts" : "",
                      max_length > 0 ? fmt::format(", at most {} tokens", max_length) : "");

@@ -158,7 +158,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
   }
 }
 
-// Whether it is a safetensors file, by its name or by its beginning: the header's length and an open brace.
+// Whether the file is safetensors, judging by its name or its beginning: the header's length and an open brace.
 bool is_safetensors(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
@@ -177,14 +177,14 @@ bool holds_tensors(const fs::path& folder) {
   return false;
 }
 
-// Whether the folder is peft's. A config.json of its base may be next to it, but no weights of that.
+// Whether this is a peft folder. It may contain the config.json of its base model, but not the base's weights.
 bool holds_adapter(const fs::path& folder) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
     if (runtime::type_at(folder / name) != fs::file_type::not_found) return false;
   return runtime::type_at(folder / runtime::kPeftConfigName) != fs::file_type::not_found;
 }
 
-// The end of a message about a folder that cannot be inspected itself: names what can be inspected in it.
+// The end of a message about a folder that cannot be inspected as a whole: names the files in it that can be inspected.
 std::string inspectable_in(const fs::path& folder) {
   constexpr std::size_t kMost = 4;
   std::vector<std::string> found;
@@ -244,7 +244,7 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
   return "is JSON and no header of safetensors: any tool for JSON reads it";
 }
 
-// Calls `use` with the object if `text` is one.
+// If `text` is a JSON object, calls `use` with it.
 template <typename Use>
 std::string with_object(std::string_view text, Use&& use) {
   simdjson::dom::parser parser;
@@ -253,9 +253,9 @@ std::string with_object(std::string_view text, Use&& use) {
   return use(root);
 }
 
-// Describes a file of another kind that people keep next to token files and weights, and what to do with it: the rest
-// of a sentence that begins with its path. Recognises it by its name and first bytes; empty if its kind is unknown.
-// Throws Error if it cannot be read.
+// Describes a file of another kind that people keep next to token files and weights, and says what to do with it. The
+// text completes a sentence that begins with the path. Recognises the file by its name and first bytes; empty if the
+// kind is unknown. Throws Error if the file cannot be read.
 std::string other_kind_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".bin")) return "";
@@ -280,7 +280,7 @@ std::string other_kind_of(const fs::path& path) {
 int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
   PrintableStream out(screen);
   const fs::file_type type = runtime::type_at(path);
-  if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
+  if (type == fs::file_type::not_found) fail(Exit::usage, "{} does not exist", path.string());
   if (type == fs::file_type::directory) list_folder(path, out);
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, tensors, out);

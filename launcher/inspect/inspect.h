@@ -1,6 +1,6 @@
 #pragma once
-// launcher/inspect/ examines files: their kind and content, checkpoints tensor by tensor with statistics, adapters, and
-// documents as text.
+// launcher/inspect/ examines files: their kind and content, checkpoints (tensor by tensor, with statistics), adapters,
+// and documents as text.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,54 +16,54 @@
 
 namespace strata::launcher {
 
-// Print a line for each tensor, or only for those with damage or non-finite numbers.
+// Print a line for every tensor, or only for tensors with damage or non-finite numbers.
 enum class Tensors { all, wrong };
 
-// The checkpoint that a path means: the folder itself, or the newest undamaged one in a folder of checkpoints; each
-// newer one that was passed over gets a line on stderr that says why. nullopt if the path is neither.
+// The checkpoint at a path: the folder itself, or the newest undamaged one in a folder of checkpoints. For each newer
+// one that is passed over, a line on stderr says why. nullopt if the path is neither.
 std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
 
 // Lists the checkpoints in a folder, newest first, and marks the best one and damaged ones. Prints nothing if the
-// folder holds none or is itself one.
+// folder contains none or is itself a checkpoint.
 void list_folder(const std::filesystem::path& folder, std::ostream& out);
 
-// Prints step, model and sizes, then one line per tensor and kind of state (all of them, or those with something
-// wrong). Verifies every checksum. Throws Error{corrupt} at the end if one does not match.
+// Prints step, model and sizes, followed by one line per tensor and kind of state (all of them, or only faulty ones).
+// Verifies every checksum. Throws Error{corrupt} at the end if a checksum does not match.
 void inspect_checkpoint(const runtime::Checkpoint& checkpoint, Tensors tensors, std::ostream& out);
 
-// Prints where two checkpoints differ: one line per tensor and kind of state that differs, with its first difference.
+// Prints one line per tensor and kind of state in which two checkpoints differ, with the first difference.
 void compare_checkpoints(const runtime::Checkpoint& first, const runtime::Checkpoint& second, std::ostream& out);
 
-// `strata inspect`: prints what a checkpoint, token file, safetensors file or Hugging Face directory holds to `out`.
-// Returns the exit code; throws Error{corrupt} if the file does not hold what it claims.
+// `strata inspect`: prints to `out` what a checkpoint, token file, safetensors file or Hugging Face directory contains.
+// Returns the exit code. Throws Error{corrupt} if a file does not contain what it claims to.
 int inspect(const std::filesystem::path& path, Tensors tensors, std::ostream& out);
-// Prints how two checkpoints differ.
+// Prints the differences between two checkpoints.
 int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);
 
-// `strata inspect OUT.bin --show N`: prints the first `number` documents as text, with tokens that count as labels in
-// green (colour: for a terminal) or in brackets. tokenizer: "byte" or a Hugging Face directory; required if the sidecar
-// names another than `byte`. Returns the exit code; throws Error{usage} if it is missing or not the tokens' own.
+// `strata inspect OUT.bin --show N`: prints the first `number` documents as text, with the tokens that count as labels
+// in green (colour: for a terminal) or in brackets. tokenizer: "byte" or a Hugging Face directory; required if the
+// sidecar names a tokenizer other than `byte`. Returns the exit code; throws Error{usage} if the tokenizer is missing
+// or is not the one that made the tokens.
 int show_documents(const std::filesystem::path& path, std::uint64_t number,
                    const std::optional<std::filesystem::path>& tokenizer, bool colour, std::ostream& out);
 
-// For `strata inspect` of a peft folder: prints its configuration, and a line for each fault that prevents reading it
-// with any model: unsupported keys, and tensors that lack their other factor, have ranks that do not match, or hold
-// integers.
+// For `strata inspect` of a peft folder: prints its configuration, and a line for each fault because of which no model
+// could use it: unsupported keys, and tensors that lack their other factor, have mismatched ranks, or contain integers.
 void print_adapter(const std::filesystem::path& folder, std::ostream& out);
 
-// For a Hugging Face directory: how many matrices are in 4 bits, and a line for each that is broken. Prints nothing if
-// none is in 4 bits and config.json does not say so.
+// For a Hugging Face directory: prints how many matrices are in 4 bits, and a line for each broken one. Prints nothing
+// if no matrix is in 4 bits and config.json does not say so.
 void print_quantisation(const models::Safetensors& file, const models::Config& config, std::ostream& out);
 
-// For `strata inspect`, one line each, with its line break: the kind of labels in a token file; and the classes of a
-// classifier and the data it was trained on. Empty if there are no labels or the model is not a classifier. Throws what
-// read_classes() throws.
+// For `strata inspect`, one line each, with its line break: the kind of labels in a token file, and the classes of a
+// classifier and the data on which it was trained. Empty if there are no labels, or the model is not a classifier.
+// Throws what read_classes() throws.
 std::string labels_line(const runtime::TokenSidecar::Labels& labels);
 std::string classes_line(const models::Config& config);
 
-// Mean and standard deviation of the finite values, and the number of others, for values that come in pieces. Each
-// piece takes two passes and is then merged (Chan, Golub & LeVeque 1979), because a running sum of squares would
-// cancel.
+// The mean and standard deviation of the finite values, and the number of other values, for values that arrive in
+// pieces. Each piece takes two passes and is then merged (Chan, Golub & LeVeque 1979), because a running sum of squares
+// would lose precision by cancellation.
 class Statistics {
  public:
   void add(std::span<const float> piece);

@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::size_t kMaxLines = 8;
 
-// The first of the names, and the number of the others.
+// Prints the first faults, and the number of the others.
 void print_faults(const std::vector<std::string>& faults, std::ostream& out) {
   for (std::size_t i = 0; i < std::min(faults.size(), kMaxLines); ++i)
     fmt::print(out, "broken: {}\n", printable(faults[i]));
   if (faults.size() > kMaxLines) fmt::print(out, "broken: and {} more\n", faults.size() - kMaxLines);
 }
 
-// The rank that the configuration gives a module.
+// The rank that the configuration gives to a module.
 std::uint64_t rank_of(const models::Adapter& adapter, std::string_view module) {
   for (const auto& [pattern, rank] : adapter.rank_pattern)
     if (models::matches_end(pattern, module)) return static_cast<std::uint64_t>(rank);
@@ -38,7 +38,7 @@ std::uint64_t rank_of(const models::Adapter& adapter, std::string_view module) {
 std::vector<std::string> faults_of(const models::Safetensors& file, const models::Adapter& adapter) {
   constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
   std::vector<std::string> faults;
-  if (file.tensors().empty()) faults.emplace_back("the file has no tensor");
+  if (file.tensors().empty()) faults.emplace_back("the file has no tensors");
   for (const models::StoredTensor& tensor : file.tensors()) {
     const std::string& name = tensor.name;
     if (!tensor.readable()) faults.push_back(fmt::format("{} is stored as {}", name, tensor.dtype));
@@ -48,7 +48,7 @@ std::vector<std::string> faults_of(const models::Safetensors& file, const models
     if (!of_a && !name.ends_with(kB)) continue;
     const std::string layer = name.substr(0, name.size() - (of_a ? kA : kB).size());
     if (!file.find(layer + std::string(of_a ? kB : kA)))
-      faults.push_back(fmt::format("{} is there without {}", name, of_a ? kB : kA));
+      faults.push_back(fmt::format("{} exists without {}", name, of_a ? kB : kA));
     const std::uint64_t rank = rank_of(
         adapter, std::string_view(layer).substr(std::min(layer.size(), std::string_view(runtime::kPeftPrefix).size())));
     if (tensor.shape.size() != 2 || tensor.shape[of_a ? 0 : 1] != rank)
@@ -58,8 +58,8 @@ std::vector<std::string> faults_of(const models::Safetensors& file, const models
   return faults;
 }
 
-// Says how many layers' adapters change nothing because B is zero: all before training, or as a run that lost its parts
-// saved them.
+// Says how many layers' adapters have no effect because B is zero: all of them before training, or in a file whose run
+// lost their shards.
 void print_zeros(const models::Safetensors& file, std::ostream& out) {
   std::size_t zeros = 0, all = 0;
   for (const models::StoredTensor& tensor : file.tensors()) {
@@ -115,19 +115,20 @@ void print_quantisation(const models::Safetensors& file, const models::Config& c
         if (models::nf4_tensor(file, tensor.name).format() == device::StorageFormat::nf4_plain && said &&
             said->format == device::StorageFormat::nf4)
           faults.push_back(fmt::format(
-              "the scales of {} are not quantised, and quantization_config in config.json says so", tensor.name));
+              "the scales of {} are not quantised, but quantization_config in config.json says that they are",
+              tensor.name));
       } catch (const Error& error) {
         faults.emplace_back(error.what());
       }
     } else if (tensor.name.ends_with(".absmax") && !models::belongs_to_nf4(file, tensor.name)) {
-      faults.push_back(fmt::format("{} is there without its codes", tensor.name));
+      faults.push_back(fmt::format("{} exists without its codes", tensor.name));
     }
   }
   if (matrices > 0) fmt::print(out, "quantised: {} in bitsandbytes' NF4\n", counted(matrices, "matrix", "matrices"));
   if (matrices > 0 && !said)
     faults.emplace_back("config.json has no quantization_config of bitsandbytes, load_in_4bit, for them");
   if (matrices == 0 && said)
-    faults.emplace_back("quantization_config in config.json says that linear layers are in 4 bits, and none is");
+    faults.emplace_back("quantization_config in config.json says that linear layers are in 4 bits, but none is");
   print_faults(faults, out);
 }
 

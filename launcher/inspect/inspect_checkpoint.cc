@@ -36,7 +36,7 @@ bool in_blocks(StorageFormat format) {
   return format == StorageFormat::block8 || is_nf4(format);
 }
 
-// Reads a tensor's state from its first element to its last, across extents; if it is in blocks, box after box.
+// Reads a tensor's state from its first element to its last, across extents. State in blocks is read box by box.
 class StateReader {
  public:
   StateReader(const Checkpoint& checkpoint, std::string_view kind, const std::string& tensor)
@@ -60,7 +60,7 @@ class StateReader {
   }
 
  private:
-  // The tensor has to be assembled from boxes.
+  // The tensor must be assembled from boxes.
   std::span<const std::byte> next_elements() {
     const std::uint64_t size = stored_bytes(format(), 1), count = std::min(buffer_.size() / size, elements_ - element_);
     const auto bytes = std::span(buffer_).first(count * size);
@@ -80,15 +80,15 @@ std::string_view name_of_blocks(StorageFormat format) {
   return is_nf4(format) ? "nf4" : "8bit";
 }
 
-// Decodes numbers that are stored in blocks, and whose bytes arrive in pieces that may split blocks
-// (device/numeric/storage_format.h).
+// Decodes numbers that are stored in blocks (device/numeric/storage_format.h). Their bytes arrive in pieces that may
+// split blocks.
 class BlockNumbers {
  public:
-  // has_sign: of moments in 8 bits.
+  // has_sign: for moments in 8 bits.
   BlockNumbers(StorageFormat format, bool has_sign, std::uint64_t elements)
       : format_(format), has_sign_(has_sign), left_(elements) {}
 
-  // The numbers of the blocks that these bytes complete. The remaining bytes wait for the next call.
+  // Returns the numbers in the blocks that these bytes complete, and keeps the remaining bytes for the next call.
   std::vector<float> next(std::span<const std::byte> bytes) {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
     std::vector<float> out;
@@ -133,13 +133,13 @@ std::size_t name_width(const std::vector<TensorEntry>& tensors) {
   return width;
 }
 
-// The lines of a checkpoint's tensors, below a heading that is printed with the first line.
+// The lines for a checkpoint's tensors, below a heading that is printed with the first line.
 class StateTable {
  public:
   StateTable(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out)
       : checkpoint_(checkpoint), tensors_(tensors), width_(name_width(checkpoint.manifest().tensors)), out_(out) {}
 
-  // Reads a whole state and, on request, prints its line.
+  // Reads a complete state and, if requested, prints its line.
   void add(const std::string& kind, const TensorEntry& tensor) {
     StateReader reader(checkpoint_, kind, tensor.name);
     if (!reader.there()) return;  // frozen tensors have no moments
@@ -183,7 +183,7 @@ class StateTable {
   }
 
  private:
-  // Each extent begins with a block.
+  // Each extent starts at the beginning of a block.
   void add_blocks(const std::string& kind, const Extent& extent, Statistics& statistics) const {
     BlockNumbers numbers(extent.format, kind == name_of(runtime::StateKind::moment1), extent.elements());
     std::vector<std::byte> buffer(runtime::kBlockBytes);
@@ -201,7 +201,7 @@ class StateTable {
   std::uint64_t non_finite_ = 0;
 };
 
-// Whether the extents belong to the same boxes; they may be cut differently.
+// Whether the extents describe the same boxes, which may be cut differently.
 bool same_boxes(std::span<const Extent> a, std::span<const Extent> b) {
   const auto among = [](std::span<const Extent> all, const Extent& one) {
     return std::ranges::any_of(all, [&](const Extent& e) { return e.box == one.box; });
@@ -209,7 +209,7 @@ bool same_boxes(std::span<const Extent> a, std::span<const Extent> b) {
   return std::ranges::all_of(a, [&](const Extent& e) { return among(b, e); });
 }
 
-// "differ first at element 5: 0.25 and 0.26"; empty if they are the same.
+// "differ first at element 5: 0.25 and 0.26"; empty if they are equal.
 std::string difference(StateReader a, StateReader b) {
   if (a.there() != b.there()) return fmt::format("only in the {} one", a.there() ? "first" : "second");
   if (!a.there()) return "";
@@ -298,7 +298,7 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
   out << classes_line(models::Config::parse(m.config, (checkpoint.path() / runtime::kManifestName).string()));
   if (m.progress.best) out << best_text(checkpoint) << '\n';
   StateTable table(checkpoint, tensors, out);
-  Activity activity("looking at tensors");
+  Activity activity("inspecting tensors");
   std::uint64_t looked_at = 0;
   for (const TensorEntry& tensor : m.tensors) {
     activity.show(looked_at++, m.tensors.size());

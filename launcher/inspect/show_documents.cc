@@ -38,7 +38,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const runtime::TokenFile& file,
   return made;
 }
 
-// Prints a text in which tokens that count are marked by colour or brackets.
+// Prints a text and marks the tokens that count as labels by colour or brackets.
 class Shown {
  public:
   Shown(bool colour, std::ostream& out) : colour_(colour), out_(out) {}
@@ -63,13 +63,13 @@ class Shown {
   bool counts_ = false;
 };
 
-// The labels of a file of labelled texts, as the lines show them: "label": "match".
+// Reads a file of labelled texts and returns each label as it is shown: "label": "match".
 class LabelLines {
  public:
   explicit LabelLines(const runtime::TokenFile& file) {
     if (!file.sidecar() || !file.sidecar()->labels) return;
     path_ = runtime::labels_path(file.path());
-    if (std::filesystem::exists(path_)) (void)open_input(path_, path_.string());  // opening a pipe would block
+    if (std::filesystem::exists(path_)) (void)open_input(path_, path_.string());  // refuses a pipe, which would block
     lines_.emplace(path_);
   }
   bool there() const { return lines_.has_value(); }

@@ -20,14 +20,14 @@ namespace {
 
 using Clock = SteadyClock;
 
-// Multiplies the timeout. A cut-off agent ends its ranks after the timeout itself, so they are gone before launch
+// Multiplies the timeout. An agent that is cut off ends its ranks after the timeout, so they are gone before launch
 // starts them again elsewhere.
 constexpr double kTimeoutFactor = 1.25;
 
 constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's error output; its beginning says why it does not start
 
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
-// A signal ended only the agent, or the ssh or srun that started it: the node itself may still be up.
+// If a signal ended the agent, or the ssh or srun that started it, the node itself may still be up.
 std::string why_ended(Child& child) {
   const int code = child.exit_code().value_or(0);
   if (code <= 128 || code == 255) return kConnectionEnded;
@@ -44,13 +44,13 @@ struct Agents::Agent {
   std::string host;
   std::unique_ptr<Child> child;
   std::optional<NodeFacts> facts;
-  bool is_other = false;  // another build, whose facts cannot be read here
+  bool is_other = false;  // another build, whose facts cannot be parsed here
   std::string errors;     // the error output of ssh and the agent
   Clock::time_point heard, pinged;
   double pinged_at = 0;  // on this machine's clock
   std::uint64_t ping = 0;
   std::optional<double> ahead;
-  std::uint64_t awaited = 0;  // the question whose answer counts; answers to older ones come too late
+  std::uint64_t awaited = 0;  // the question that is being asked; answers to older ones are too late
   std::string answer;
 
   bool is_there() { return child && facts && !child->exit_code(); }
@@ -76,7 +76,7 @@ Agents::~Agents() {
 }
 
 void Agents::start(const std::vector<Host>& hosts, double seconds) {
-  attend(0);  // reads the lines that agents have sent meanwhile
+  attend(0);  // reads the lines that agents have sent in the meantime
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
     if (Agent* known = find(host.name); known && known->is_there() && seconds_since(known->heard) < timeout_) continue;
@@ -106,7 +106,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   const auto begin = Clock::now();
   const auto waits = [](Agent* agent) { return !agent->facts && !agent->is_other && !agent->child->is_over(); };
   while (std::any_of(started.begin(), started.end(), waits) && seconds_since(begin) < seconds) attend(100);
-  // Checks all hosts: an agent that was there before may have ended during the wait.
+  // Check all hosts, because an agent that was running before may have ended during the wait.
   for (const Host& host : hosts) {
     Agent* agent = find(host.name);
     if (agent->is_there()) continue;
@@ -228,13 +228,13 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
 
 void Agents::handle_line(Agent& agent, std::string_view line) {
   agent.heard = Clock::now();
-  // A shell's greeting may come first.
+  // The greeting of a shell may come first.
   if (line.empty() || line[0] != '{') return;
   if (!agent.facts) {
     try {
       agent.facts = parse_facts(line);
     } catch (const Error&) {
-      // Either the shell's greeting is JSON, or another build has other facts.
+      // Either a shell's greeting is JSON, or another build has other facts.
       agent.is_other = agent.is_other || line.find("\"program\":") != std::string_view::npos;
     }
     return;
@@ -247,7 +247,7 @@ void Agents::handle_line(Agent& agent, std::string_view line) {
     return;
   if (number == agent.awaited) agent.answer = line;
   if (number != agent.ping) return;
-  // The best guess is that the node read its clock halfway through the round trip.
+  // The best estimate is that the node read its clock halfway through the round trip.
   if (double time = 0; root["time"].get(time) == simdjson::SUCCESS)
     agent.ahead = time - (agent.pinged_at + seconds_since(agent.pinged) / 2);
 }

@@ -38,7 +38,7 @@ std::optional<int> slots_of(std::string_view text) {
   return slots;
 }
 
-// Adds a host, or slots to the host of that name. As in Open MPI, each mention without a number is one slot more.
+// Adds a host, or adds slots to the host of that name. As in Open MPI, each mention without a number is one more slot.
 void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> slots) {
   const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
   if (known == hosts.end())
@@ -47,8 +47,8 @@ void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> s
     known->slots = known->slots.value_or(1) + slots.value_or(1);
 }
 
-// Adds one name, or a Slurm list of names, with its slots. Names go into command lines of ssh and mpirun, so only the
-// characters of host names are accepted.
+// Adds one name, or a Slurm list of names, with its slots. Only the characters of host names are accepted, because
+// names are put into command lines of ssh and mpirun.
 void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<int> slots, const std::string& where) {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   if (names.find('@') != std::string_view::npos)
@@ -74,7 +74,7 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
 }
 
 void add_line(std::vector<Host>& hosts, std::string_view line, const std::string& where) {
-  // Open MPI also reads "slots = 2".
+  // Open MPI also accepts "slots = 2".
   std::string joined;
   for (const char c : line) {
     const bool space = c == ' ' || c == '\t' || c == '\r';
@@ -169,7 +169,7 @@ std::vector<std::string> slurm_names(const std::string& list) {
   if (result.code == 0 && !names.empty()) return names;
   if (!result.code)
     fail(Exit::usage, "\"{}\": scontrol, which reads lists of nodes, does not answer: write the names out", list);
-  // scontrol may have no configuration, so the list itself may be right.
+  // scontrol may lack its configuration, so the list itself may be correct.
   const std::string why = result.errors.substr(0, result.errors.find('\n'));
   fail(Exit::usage,
        "\"{}\" could not be read by scontrol show hostnames ({}): correct the list, or write the names out", list,
@@ -209,7 +209,7 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       continue;
     }
-    // A word without a slash may be a host or a file.
+    // A word without a slash may be either a host or a file.
     std::error_code ignored;
     const auto is_folder = [&](const std::string& name) { return std::filesystem::is_directory(name, ignored); };
     if (const auto folder = std::find_if(missing.begin(), missing.end(), is_folder); folder != missing.end())

@@ -6,8 +6,8 @@
 
 namespace strata::launcher {
 
-// A node by the name under which it can be reached, and its slots for ranks (nullopt if their number is not stated).
-// `processors`: the slots come from a Slurm job that asked for no number of tasks.
+// A node, by the name under which it can be reached, and its slots for ranks (nullopt if their number is not given).
+// `processors`: the slots come from a Slurm job that did not request a number of tasks.
 struct Host {
   std::string name;
   std::optional<int> slots;
@@ -16,19 +16,19 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// Parses --hosts: the lines of a file of that name, or else hosts between commas, "n1:8,n2:8" or "n[1-4]:8". Slots of a
-// name that occurs again are added up. Throws Error{usage} that names the line or word that it does not understand.
+// Parses --hosts: the lines of a file of that name, otherwise hosts separated by commas, "n1:8,n2:8" or "n[1-4]:8". If
+// a name occurs again, its slots are added up. Throws Error{usage} that names the line or word that cannot be parsed.
 std::vector<Host> read_hosts(const std::string& text);
 
-// Parses the lines of a host file, one node each: "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= may
+// Parses the lines of a host file, one node each: "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= must
 // not be less), "NAME:N" (MPICH), or a Slurm list of nodes ("n[1-4]"). # starts a comment. A name that occurs again
 // adds its slots, or one slot without a number, as in Open MPI and PBS_NODEFILE. `where` is the file's name in errors.
 std::vector<Host> parse_host_file(std::string_view text, const std::string& where);
 
-// Expands a Slurm list of nodes by `scontrol show hostnames`.
+// Expands a Slurm list of nodes with `scontrol show hostnames`.
 std::vector<std::string> slurm_names(const std::string& list);
 
-// Throws Error{usage} that names the hosts without an address and their `origin`. Retries for that many seconds.
+// Throws Error{usage} that names the hosts without an address and their `origin`. Retries for this many seconds.
 void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds);
 // Throws Error{usage} if localhost is one of several hosts.
 void require_network_names(const std::vector<Host>& hosts, const std::string& origin);

@@ -31,12 +31,12 @@ namespace {
 
 using runtime::Recipe;
 
-constexpr double kAnswerSeconds = 30;       // for a node to come up with its facts
+constexpr double kAnswerSeconds = 30;       // for a node to start and send its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
-constexpr double kForScreen = 60;           // the longest wait at the end for a blocked screen
+constexpr double kForScreen = 60;           // for a blocked screen at the end, at most
 constexpr int kRestarts = 3;                // for a run that writes checkpoints
 
-// Each node takes three pipes and a process.
+// Each node needs three pipes and a process.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -70,7 +70,7 @@ class Launch {
     } catch (const StoppedBetween&) {
       code = stopped_between();
     }
-    // If the terminal accepts no output, its user may have paused it, and can also end this wait.
+    // If the terminal accepts no output, its user may have paused it. Another stop request ends this wait.
     const int asked = stop_.times();
     const auto end = SteadyClock::now();
     while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
@@ -83,7 +83,7 @@ class Launch {
 
  private:
   struct StoppedBetween {};
-  // Throws if a stop was asked for while there are no ranks to end first.
+  // Throws if a stop was requested while there are no ranks to end first.
   void look_for_stop() const {
     if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
   }
@@ -194,7 +194,7 @@ class Launch {
     return spread(allocation_.hosts, ranks, 1);
   }
 
-  // The batch is resolved once, for all starts, however many ranks they have.
+  // Resolves the batch once, for all starts and any number of ranks.
   void resolve_batch(int ranks) {
     const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
     const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
@@ -204,7 +204,7 @@ class Launch {
                         [this](const std::string& unseen) { screen_.note(unseen); });
   }
 
-  // At the first start every named node is required, unless --min-nodes says otherwise.
+  // At the first start, every named node is required unless --min-nodes says otherwise.
   void leave_out_or_refuse() {
     std::vector<std::string> why;
     for (const auto& [host, problem] : agents_.problems()) why.push_back(problem);
@@ -231,7 +231,7 @@ class Launch {
 
   // Shown only when nothing can be refused any more, so that a refusal is the only output.
   void show_recipe() {
-    screen_.write(true, "strata: the recipe, without what is at its default:\n");
+    screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
     std::string keys = changed_keys(recipe_);
     for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
     screen_.write(true, printable(keys, true));
@@ -245,7 +245,7 @@ class Launch {
             one);
   }
 
-  // Also chooses the interface: --interface, or the interface to which the nodes' names resolve.
+  // Also chooses the interface: that of --interface, or the interface to which the nodes' names resolve.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());
@@ -262,7 +262,7 @@ class Launch {
     if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
     if (interface_) say_interface();
   }
-  // Variables that the user or the recipe has set are kept, unless --interface sets all three.
+  // Keeps variables that the user or the recipe has set, unless --interface sets all three.
   void say_interface() {
     if (options_.interface) return screen_.say("MPI, NCCL and control use {}, as --interface says", *interface_);
     std::vector<std::string> others = interface_variables();
@@ -287,9 +287,9 @@ class Launch {
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
   }
 
-  // The ranks to continue with. If there are none, the reason was printed and the result is empty.
+  // The ranks with which to continue. If there are none, the reason has been printed and the result is empty.
   std::vector<Share> left_over(const Outcome& ended, std::int64_t batch) {
-    for (const std::string& host : ended.lost) agents_.drop(host);  // asked again later: it may be back
+    for (const std::string& host : ended.lost) agents_.drop(host);  // ask again later, because the node may be back
     std::set<std::string> known;
     for (const Host& host : allocation_.hosts)
       if (agents_.answers(host.name)) known.insert(host.name);
@@ -333,7 +333,7 @@ class Launch {
     return shares;
   }
 
-  // Whether `plan`, run on a node because its memory counts, accepts these ranks. They may not divide into groups.
+  // Whether `plan` accepts these ranks, which may not divide into groups. It runs on a node, because its memory counts.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
@@ -358,7 +358,7 @@ class Launch {
     return static_cast<int>(end.code);
   }
 
-  AskedToStop stop_;     // declared first: a stop counts from here on
+  AskedToStop stop_;     // declared first, so that a stop counts from here on
   LaunchScreen screen_;  // also takes launch's own messages, because the terminal may hang
   LaunchOptions options_;
   Events& events_;
@@ -368,7 +368,7 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;             // those before the first start
+  Checkpoints found_;             // the checkpoints before the first start
   std::optional<Outcome> ended_;  // how the previous start ended
   bool ranks_run_ = false;
   std::vector<Host> absent_;  // left out at the first start, asked again at a restart

@@ -12,44 +12,44 @@
 
 namespace strata::launcher {
 
-// A file under --logs to which lines are appended. A refused write (full disk) loses its line but never ends the run.
-// Once there is space again, a line in the file says how many are missing. A file that was removed is created again,
-// with its folder.
+// A file under --logs to which lines are appended. A refused write (for example because the disk is full) loses its
+// line but never ends the run. Once there is space again, a line in the file says how many lines are missing. A file
+// that was removed is created again, together with its folder.
 class LogFile {
  public:
-  // How refused lines are handled. `count`: they are lost, and the next line that fits follows a line with their
-  // number. `keep`: they wait in memory for the next write; for files of few lines that a program reads.
+  // What happens to refused lines. `count`: they are lost, and the next line that fits follows a line with their
+  // number. `keep`: they wait in memory for the next write, which suits files with few lines that a program reads.
   enum class Refused { count, keep };
-  // `later` is for restarts, which must not fail because of logs: the first write that finds or can create the folder
-  // opens the file.
+  // `later` is for restarts, which must not fail because of logs: the file is opened by the first write that finds the
+  // folder or can create it.
   enum class Open { now, later };
 
-  // Throws Error{usage} if the file cannot be opened now.
+  // Throws Error{usage} if the file must be opened now and cannot be.
   explicit LogFile(std::filesystem::path path, Refused refused = Refused::count, Open open = Open::now);
-  // `line` ends with a line break. Returns the errno of a refused write; 0 if all was written.
+  // `line` ends with a line break. Returns the errno of a refused write; 0 if everything was written.
   int write(std::string_view line);
 
  private:
-  // Both return their errno; 0 if the file is open.
+  // Both return errno; 0 if the file is open.
   int open();
   int open_if_removed();
-  // Writes as much as possible. Returns the number of bytes written and the errno that ended the write.
+  // Writes as much as possible. Returns the number of bytes written, and the errno that ended the write.
   std::pair<std::size_t, int> append(std::string_view text) const;
 
   std::filesystem::path path_;
   Descriptor file_;
   Refused refused_;
   std::size_t lost_ = 0;  // refused lines
-  bool cut_ = false;      // the last line in the file has no line break
-  std::string rest_;      // with `keep`: what was refused
+  bool cut_ = false;      // the last line in the file lacks its line break
+  std::string rest_;      // with `keep`: the text that was refused
 };
 
-// Keeps the first write to a folder's files that was refused, and reports it once.
+// Keeps the first refused write to any file of a folder, and reports it once.
 class LogFailure {
  public:
-  // Callable from any thread.
+  // Any thread may call it.
   void set(int error);
-  // "--logs: ..." if a write was refused and this was not asked before; empty otherwise.
+  // "--logs: ..." if a write was refused, on the first call only; otherwise empty.
   std::string take(const std::filesystem::path& folder);
 
  private:

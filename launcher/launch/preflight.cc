@@ -18,13 +18,13 @@
 namespace strata::launcher {
 namespace {
 
-constexpr double kSlow = 0.8;          // below this share of the median a node is slow
-constexpr double kClockSeconds = 1.0;  // that clocks may differ
+constexpr double kSlow = 0.8;          // a node below this share of the median is slow
+constexpr double kClockSeconds = 1.0;  // by which clocks may differ
 constexpr std::size_t kAtOnce = 16;    // files per question
 constexpr const char* kHangs = "it hangs, or is out of memory: end other programs there, or leave it out";
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
-// A number in an agent's answer. If there is none, adds the reason to `problems`.
+// A number in an agent's answer. If it has none, adds the reason to `problems`.
 std::optional<double> number_in(const std::string& answer, std::string_view key, std::vector<std::string>& problems) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
@@ -36,7 +36,7 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
 }
 
 // The address to which the node's name resolves. Debian's installer gives a machine's own name the address 127.0.1.1,
-// at which no other node can reach it; then the first interface counts.
+// at which other nodes cannot reach it. In that case the first interface counts.
 std::string address_by_name(const NodeCheck& node) {
   std::string out = address_of(node.host);
   if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;
@@ -57,7 +57,7 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
   return out;
 }
 
-// Asks only nodes with the same build: another build may not know the question.
+// Asks only nodes with the same build, because another build may not know the question.
 void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   const std::string program = program_hash();
   std::map<std::string, std::string> lines;
@@ -79,7 +79,7 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
   }
 }
 
-// Asks in parts, because a line must fit into a pipe, however long the paths are.
+// Asks in several parts, because a line must fit into a pipe however long the paths are.
 void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   for (std::size_t at = 0; at < files.size(); at += kAtOnce)
     look_for(files.subspan(at, std::min(kAtOnce, files.size() - at)), agents, nodes, seconds);
@@ -115,7 +115,7 @@ void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t ro
     const auto gbit = number_in(answer->second, "gbit_per_s", nodes[client].problems);
     const auto trip = number_in(answer->second, "microseconds", unheard);
     if (!gbit || !trip) continue;
-    // A node is not the slow one of a pair if it is fast with another partner.
+    // A node that is fast with another partner is not the slow one of a pair.
     for (NodeCheck* node : {&nodes[server], &nodes[client]})
       if (*gbit > node->gbit_per_s.value_or(0)) {
         node->gbit_per_s = gbit;
@@ -132,7 +132,7 @@ std::optional<double> median(const std::vector<NodeCheck>& nodes, Value&& value)
   return all.empty() ? std::nullopt : std::optional(median_of(std::move(all)));
 }
 
-// The value that most nodes have; the first one if several are equally common.
+// The value that most nodes have; the first of them if several values are equally common.
 template <typename Value>
 auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   auto best = value(nodes[0]);
@@ -174,7 +174,7 @@ std::string gpus_of(const NodeCheck& node) {
   return fmt::format("{} {}", node.facts.gpus.size(), fmt::join(node.facts.gpus, ", "));
 }
 
-// A file that no node sees does not exist; a file that some nodes see is not shared.
+// If no node sees a file, it does not exist. If only some nodes see it, it is not shared.
 void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
   std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
@@ -193,7 +193,7 @@ void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<PreflightFin
     }
 }
 
-// Virtual machines that were restored from one snapshot have one boot between them, but mostly addresses of their own.
+// Virtual machines restored from the same snapshot have the same boot ID, but usually different addresses.
 bool are_one(const NodeFacts& a, const NodeFacts& b) {
   return !a.machine.empty() && a.machine == b.machine && a.interfaces == b.interfaces;
 }
@@ -205,9 +205,9 @@ std::string names_of_one(const std::vector<std::string>& hosts) {
       fmt::join(hosts, " and "));
 }
 
-// Its slots, processors and memory would be counted once for each name.
+// Refuses several names for one node, whose slots, processors and memory would be counted once per name.
 void refuse_second_names(const std::vector<NodeCheck>& nodes, std::vector<PreflightFinding>& findings) {
-  std::vector<std::vector<const NodeCheck*>> names;  // of each node
+  std::vector<std::vector<const NodeCheck*>> names;  // for each node
   for (const NodeCheck& node : nodes) {
     const auto same =
         std::ranges::find_if(names, [&](const auto& of) { return are_one(of.front()->facts, node.facts); });
@@ -319,7 +319,7 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
 
 std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
-      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "there and back"}};
+      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "round trip"}};
   const auto figure = [](const std::optional<double>& x, auto format) {
     return x ? fmt::format(fmt::runtime(format), *x) : std::string("-");
   };

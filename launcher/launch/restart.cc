@@ -15,7 +15,7 @@
 namespace strata::launcher {
 namespace {
 
-// Whether a "HOST:PORT", already checked by the recipe, names one particular node.
+// Whether "HOST:PORT", which the recipe has already checked, names one particular node.
 bool is_of_one_node(std::string_view address) {
   if (address.find(':') == std::string_view::npos || address.starts_with("unix:")) return false;
   const std::string_view host = address.substr(0, address.rfind(':'));
@@ -29,7 +29,7 @@ int slots_on(const std::vector<Host>& hosts, int default_slots) {
   return ranks;
 }
 
-// Like spread(), but each node takes whole groups of neighbouring ranks, if all groups fit in this way.
+// Like spread(), but each node takes whole groups of neighbouring ranks if all groups fit that way.
 std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int default_slots) {
   std::vector<Host> groups = hosts;
   for (Host& host : groups) host.slots = host.slots.value_or(default_slots) / group;
@@ -161,7 +161,7 @@ std::string idle_text(const std::vector<Host>& hosts, int default_slots, const s
 }
 
 BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {
-  // Before the first start, the same command would do what it was asked to do, so it resumes only with "auto".
+  // Before the first start, the same command would do what the user asked, so it resumes only with "auto".
   const bool resumes = kept && (started || resume == "auto");
   return {kept || !started ? Exit::requeue : Exit::failed,
           fmt::format("{}: {}",

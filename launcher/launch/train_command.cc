@@ -53,7 +53,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   app.add_flag("--force", out.force);
-  std::vector<std::string> rest(words.rbegin(), words.rend() - 1);  // CLI11 takes them from the back
+  std::vector<std::string> rest(words.rbegin(), words.rend() - 1);  // CLI11 takes the words from the back
   try {
     app.parse(rest);
   } catch (const CLI::ParseError& error) {

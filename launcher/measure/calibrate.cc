@@ -21,7 +21,7 @@
 namespace strata::launcher {
 namespace {
 
-// The system's load average over the last minute; 0 if it has none.
+// The system's load average over the last minute; 0 if it is not available.
 double load_average() {
   double load = 0;
   std::ifstream("/proc/loadavg") >> load;
@@ -53,7 +53,7 @@ void print_figures(const std::vector<Figure>& figures) {
 int calibrate(const CalibrateOptions& options) {
   return run_as_rank({}, {}, [&](comm::World& world) {
     const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-    std::optional<AtomicFile> file;  // opened before the measuring, which takes a while
+    std::optional<AtomicFile> file;  // opened before measuring, which takes a while
     comm::agree(world, [&] {
       if (world.rank() == 0) {
         require_own({"--out", options.out}, Content::machine, options.force);

@@ -27,7 +27,7 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// Calls `work` repeatedly in a lane of its own until this object is destroyed.
+// Calls `work` repeatedly in a separate lane until this object is destroyed.
 class BackgroundLoad {
  public:
   BackgroundLoad(const std::function<void()>& work, comm::World& world)
@@ -54,8 +54,8 @@ class Calibration {
         single_("calibrate one", 1, world.rank(), world.abort_token()),
         timer_(scope.seconds, scope.passes, world) {}
 
-  // Makes several passes over all figures and combines a figure's calls from all of them: a disturbance of some seconds
-  // then affects a few calls of each figure, not all calls of one.
+  // Makes several passes over all figures and combines the calls of a figure from all of them. A disturbance of some
+  // seconds then affects a few calls of each figure instead of all calls of one.
   runtime::Machine run() {
     for (int i = 0; i < scope_.passes; ++i) pass();
     return std::move(machine_);
@@ -68,7 +68,7 @@ class Calibration {
     timer_.begin_pass();
     machine_.processor = device::cpu::describe();
     const int near = runtime::ranks_per_node(world_.nodes(), world_.size());
-    machine_.ranks = near > 0 ? near : world_.size();  // if nodes differ, as if all ranks were on one
+    machine_.ranks = near > 0 ? near : world_.size();  // if nodes differ, as if all ranks were on one node
     machine_.threads = team_.threads();
     measure_waking();
     measure_blocks();
@@ -78,7 +78,7 @@ class Calibration {
     measure_communication();
   }
 
-  // The time from lane to lane and back, as for a task that waits for one in another lane.
+  // The time from one lane to another and back, as for a task that waits for one in another lane.
   void measure_waking() {
     constexpr int kTimes = 50;
     device::Event there, back;
@@ -103,7 +103,7 @@ class Calibration {
         const auto s = timer_.time(team_, {block.block(), block.products(), block.attention()});
         machine_.products_gflop_per_s[t].push_back(block.block_work().flops / s[1] / 1e9);
         machine_.attention_gflop_per_s[t] = block.block_work().attention_flops / s[2] / 1e9;
-        // At least a tenth, because this is a difference of inexact figures.
+        // At least a tenth of the total, because this is a difference of inexact figures.
         machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
                                                    1e9);
         const std::string of = fmt::format("{}, width {}", runtime::kDTypeKeys[t], width);
@@ -159,7 +159,7 @@ class Calibration {
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
     timer_.show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
     timer_.show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
-    // The work of single-threaded lanes: a copy between tiers, adding a bf16 gradient to a sum, its sum of squares.
+    // The work of single-threaded lanes: a copy between tiers, adding a bf16 gradient to a sum, and its sum of squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
     device::ExactSum squares;
@@ -174,14 +174,14 @@ class Calibration {
     timer_.show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
   }
 
-  // Writes and reads in calls as large as an update's chunk of fp32 state, and finds what a small call costs beyond its
-  // bytes.
+  // Writes and reads in calls as large as an update's chunk of fp32 state, and determines what a small call costs in
+  // addition to its bytes.
   void measure_disk() {
     constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
     const std::size_t all = std::max(2 * kCall, scope_.bytes / (2 * kCall) * (2 * kCall));
     device::Arena staging(2 * kCall);  // outlives the swap
     const std::span<std::byte> out{staging.data(), kCall}, in{staging.at(kCall), kCall};
-    std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines store at no cost
+    std::uint64_t state = 1;  // avoids pages of zeros, which some drives and virtual machines store at no cost
     for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
@@ -208,7 +208,7 @@ class Calibration {
                      .write_latency_us = beyond_bytes_us(s[2], s[0])};
     timer_.show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
     timer_.show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
-    // Writes and reads each go round in their own half of the files.
+    // Writes and reads each cycle through their own half of the files.
     const std::size_t half = all / 2;
     std::size_t written = 0, read = 0;
     const auto next = [half](std::size_t& at) { return std::exchange(at, (at + kCall) % half); };
@@ -217,21 +217,21 @@ class Calibration {
                             {[&] { swap.read(half + next(read), in); }, s[1] * share});
   }
 
-  // A transfer, and the seconds it takes by itself.
+  // A transfer, and the seconds that it takes on its own.
   struct Transfer {
     std::function<void()> call;
     double seconds;
   };
 
-  // In an update on NVMe, reads, writes and products slow each other down.
+  // During an update on NVMe, reads, writes and products slow each other down.
   void measure_disk_contention(const Transfer& write, const Transfer& read) {
     ReferenceBlock block(
         team_, {scope_.widths[scope_.widths.size() / 2], scope_.batch, scope_.seq, scope_.vocabulary, DType::bf16});
     const double products = timer_.time(team_, {block.products()})[0];
     const BackgroundLoad writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
-    // Seconds for one second's worth of transfers while `work` runs. Summed over all passes: a window ends in the
-    // middle of calls, so the quickest windows are just those in which most calls ended.
+    // The seconds for one second's worth of transfers while `work` runs. They are summed over all passes, because a
+    // window ends in the middle of calls, and so the quickest windows are just those in which most calls ended.
     const auto pace = [&](const std::function<void()>& work) {
       world_.barrier();
       CallTimer::Samples& group = timer_.next(1)[0];
@@ -270,7 +270,7 @@ class Calibration {
     const double all_gather =
         sent / timer_.time_collective(single_, [&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
     timer_.show("all-gather, sent per rank", "GB/s", all_gather, 0);
-    // Includes the sum, as when a step reduces bf16 gradients: in shared memory the sum is what moves the bytes.
+    // Includes the sum, as when a step reduces bf16 gradients, because in shared memory the sum moves the bytes.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
     const double all_to_all = sent / timer_.time_collective(single_, [&] {
       communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
@@ -281,8 +281,8 @@ class Calibration {
     machine_.collectives = {all_gather, all_to_all};
   }
 
-  // Measures between ranks with the same place on each node, for all places at once, because they share the node's
-  // links.
+  // Measures between the ranks with the same place on each node, for all places at the same time, because they share
+  // the links of the nodes.
   void measure_network(const comm::Group& group, int ranks_of_node) {
     const auto nodes = static_cast<std::size_t>(group.size());
     const std::size_t shard = std::max<std::size_t>(4096, scope_.bytes / 16 / nodes / 4096 * 4096);

@@ -11,8 +11,8 @@
 namespace strata::launcher {
 namespace {
 
-// The mean without the slowest 5%. A step is the sum of many calls, so on a machine of varying speed slow calls must
-// count as often as they occur, but a single outlier must not.
+// The mean without the slowest 5%. A step is the sum of many calls. So on a machine whose speed varies, slow calls must
+// count as often as they occur, but a single outlier must not count.
 double typical(std::vector<double>& seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
@@ -25,7 +25,7 @@ CallTimer::CallTimer(double seconds, int passes, comm::World& world)
     : seconds_(seconds),
       passes_(passes),
       world_(world),
-      activity_("measuring, in percent of each of the passes", Activity::Unit::count, world.rank() == 0) {
+      activity_("measuring, in percent of each pass", Activity::Unit::count, world.rank() == 0) {
   STRATA_CHECK(passes > 0);
 }
 
@@ -67,7 +67,7 @@ std::vector<double> CallTimer::time(device::Lane& lane, const std::vector<Calls>
 }
 
 double CallTimer::time_collective(device::Lane& lane, const std::function<void()>& collective) {
-  // The same number on every rank: a rank that ended early would leave the others waiting.
+  // The number must be the same on every rank, because a rank that stopped early would leave the others waiting.
   const int times = std::max(1, 12 / passes_);
   Samples& group = next(1)[0];
   group.resize(1);

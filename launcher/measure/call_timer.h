@@ -11,36 +11,36 @@
 
 namespace strata::launcher {
 
-// A measured figure for people. spread: half of the span from the 10th to the 90th percentile of its calls, relative to
-// their median.
+// A measured figure in human-readable form. spread: half of the range from the 10th to the 90th percentile of its
+// calls, relative to the median.
 struct Figure {
   std::string what, unit;
   double value, spread;
 };
 
 // Times calls, and keeps the seconds of all passes for each figure, so that a disturbance of some seconds affects a few
-// calls of each figure, not all calls of one. All passes measure in the same order.
+// calls of each figure instead of all calls of one. All passes must measure in the same order.
 class CallTimer {
  public:
-  // Seconds of each call of a group, over all passes.
+  // The seconds of each call of a group, over all passes.
   using Samples = std::vector<std::vector<double>>;
 
-  // seconds: for each group, over all passes.
+  // seconds: the time for each group, over all passes.
   CallTimer(double seconds, int passes, comm::World& world);
 
   void begin_pass();
-  // The samples of the next figure, by group.
+  // The samples of the next figure, one entry per group.
   std::vector<Samples>& next(std::size_t groups);
-  // The seconds of each group, as the sum of its calls. Groups take turns, after a round that is not counted, on all
-  // ranks at once.
+  // The seconds of each group, as the sum of its calls. Groups take turns, after a round that does not count, on all
+  // ranks at the same time.
   std::vector<double> time(device::Lane& lane, const std::vector<Calls>& groups);
   double time_one(device::Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
-  // The seconds of a collective that all ranks call at once.
+  // The seconds of a collective that all ranks call at the same time.
   double time_collective(device::Lane& lane, const std::function<void()>& collective);
 
   // Records a figure, with the spread of group `group` of the newest samples.
   void show(std::string what, std::string unit, double value, std::size_t group);
-  // The figures of the newest pass. Ends the display of progress.
+  // Returns the figures of the newest pass, and ends the display of progress.
   std::vector<Figure> take_figures();
 
  private:

@@ -28,7 +28,8 @@ std::unique_ptr<models::Model> one_block(const ReferenceBlock::Shape& s, int thr
   return models::make_model(config, {s.batch, s.seq, s.dtype, threads});
 }
 
-// Fills the view with numbers of a model's size. Zeros would be multiplied as fast, but leave the loss nothing to do.
+// Fills the view with numbers as large as in a model. Zeros would be multiplied just as fast, but would leave the loss
+// nothing to do.
 void fill(View view) {
   std::uint64_t state = 0x9e3779b97f4a7c15u;
   visit(view.dtype, [&](auto zero) {
@@ -103,7 +104,7 @@ std::vector<ReferenceBlock::TimedProduct> ReferenceBlock::prepare(const models::
   unit.list_products(shapes);
   std::vector<TimedProduct> products;
   for (ProductShape s : shapes) {
-    s.epilogue = device::Epilogue::none;  // only the product is timed
+    s.epilogue = device::Epilogue::none;  // times the product alone
     const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
     TimedProduct& p = products.emplace_back(TimedProduct{device::Product({}, s), {}, {}, {}, {}, {}});
     p.a = memory_.take(extent(s.transpose_a ? s.k : s.m, s.lda), s.in);

@@ -14,10 +14,10 @@
 
 namespace strata::launcher {
 
-// Calls that are timed one by one. They are short, so that other work on the machine disturbs few of them.
+// Calls that are timed one by one. They are short, so that other work on the machine disturbs only a few of them.
 using Calls = std::vector<std::function<void()>>;
 
-// Gives each operand separate memory.
+// Gives each operand its own memory.
 class Operands {
  public:
   device::View take(std::size_t size, device::DType dtype) {
@@ -29,8 +29,8 @@ class Operands {
   std::vector<device::Arena> arenas_;
 };
 
-// The block and head of a one-block GPT-2, for timing: the whole as a step calls it, and the products and attention by
-// themselves. All work is issued to `lane`, which must outlive it.
+// The block and head of a one-block GPT-2, for timing: the whole as a step calls it, and the products and attention on
+// their own. All work is issued to `lane`, which must outlive it.
 class ReferenceBlock {
  public:
   struct Shape {
@@ -39,11 +39,11 @@ class ReferenceBlock {
   };
   ReferenceBlock(device::Lane& lane, const Shape& shape);
 
-  // The block's forward and backward, part by part; its products by themselves; its attention by itself.
+  // The block's forward and backward, part by part; its products alone; its attention alone.
   Calls block();
   Calls products() { return calls_of(products_); }
   Calls attention();
-  // The head's forward, loss and backward; its products by themselves.
+  // The head's forward, loss and backward; its products alone.
   Calls head();
   Calls head_products() { return calls_of(head_products_); }
 

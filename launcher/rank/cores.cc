@@ -39,7 +39,7 @@ class Topology {
   hwloc_topology_t topology_ = nullptr;
 };
 
-// The process above this one that starts ranks: mpirun, its daemon on this node, or Slurm's; 0: there is none.
+// The ancestor process that starts ranks: mpirun, its daemon on this node, or Slurm's; 0 if there is none.
 pid_t starter_above() {
   constexpr std::string_view kNames[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "slurmstepd"};
   constexpr int kMaxLevels = 32;
@@ -57,8 +57,8 @@ pid_t starter_above() {
   return 0;
 }
 
-// The node's cores that ranks may use. mpirun's binding of a rank does not hold for mpirun itself, but the user's
-// (taskset) does.
+// The node's cores that ranks may use. mpirun binds each rank, but not itself, so the binding of mpirun is the user's
+// (taskset).
 std::vector<hwloc_obj_t> usable_cores(const Topology& topology) {
   std::vector<hwloc_obj_t> all, usable;
   for (int core = 0; core < topology.cores(); ++core)
@@ -75,7 +75,7 @@ std::vector<hwloc_obj_t> usable_cores(const Topology& topology) {
 }
 
 CoreShare bind_share(int node_rank, int node_size) {
-  // Under mpirun an existing binding is mpirun's, one core per rank. Otherwise it is the user's (taskset) and is kept.
+  // Under mpirun, an existing binding is mpirun's: one core per rank. Otherwise it is the user's (taskset) and is kept.
   if (node_size == 1 && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);

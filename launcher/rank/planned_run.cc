@@ -45,8 +45,7 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0
-// sees.
+// Resolves training.micro_batch_size = auto for training on these ranks, by the data and checkpoints on rank 0.
 void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning,
                           const runtime::RankDevice& rank_device, comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
@@ -62,14 +61,14 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   size = comm::exchange_value(world, size)[0];
 }
 
-// Where the run starts, as rank 0 sees the checkpoints.
+// Where the run starts, according to the checkpoints that rank 0 sees.
 runtime::StartPoint agree_on_start(const runtime::Recipe& recipe, comm::World& world) {
   runtime::StartPoint from;
   if (world.rank() == 0) from = runtime::predict_start(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
   return comm::exchange_value(world, from)[0];
 }
 
-// The checkpoint's number of virtual shards, as rank 0 sees it, if the recipe names none.
+// If the recipe sets no number of virtual shards, takes that of the checkpoint that rank 0 sees.
 void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
   const std::int64_t seen = world.rank() == 0 && purpose != Purpose::generate ? runtime::resumed_shards(recipe) : 0;
   const std::int64_t shards = comm::exchange_value(world, seen)[0];
@@ -95,11 +94,11 @@ runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capa
   return job;
 }
 
-// Ranks on other nodes may read another config.json or have another number of cores.
+// Ranks on other nodes may read another config.json, or have another number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world) {
   const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
-  // Stages of a pipeline have different plans.
+  // The stages of a pipeline have different plans.
   const auto first_of_stage = [&](std::size_t r) {
     const runtime::Mesh& mesh = job.plan.mesh();
     return static_cast<std::size_t>(mesh.rank_of(0, 0, mesh.at(static_cast<int>(r)).stage));
@@ -161,8 +160,8 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
   return recipe;
 }
 
-// The number of GPUs that each rank sees does not tell whether ranks share one: a launcher may show every rank only its
-// own.
+// The number of GPUs that each rank sees does not tell whether ranks share one, because a launcher may show every rank
+// only its own GPU.
 runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::World& world) {
   runtime::RankDevice rank_device;
   agree(world, [&] { rank_device = runtime::choose_rank_device(recipe.device.kind, world.node_rank()); });
@@ -183,14 +182,14 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
   PlannedRun run{agree_on_rank_device(workload.recipe, world), {}, {}, {}};
   workload.nodes = world.nodes();
-  // This comes before any data is in memory.
+  // Must come before any data is in memory.
   run.capacity = agree_on_capacity(workload.recipe, run.rank_device, world);
   const bool generates = planning.purpose == Purpose::generate;
   const auto resolve = [&] {
     if (planning.looks_at_data && !generates)
       agree(world, [&] { run.data = runtime::resolve_workload(workload, planning.purpose == Purpose::evaluate); });
   };
-  // A training resolves its batch by its data. An evaluation takes the training's batch, which is resolved differently.
+  // Training resolves its batch from its data. An evaluation takes the training's batch, which is resolved differently.
   if (planning.purpose == Purpose::train) resolve();
   agree_on_shards(workload.recipe, world, planning.purpose);
   if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);

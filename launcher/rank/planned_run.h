@@ -16,49 +16,49 @@
 
 namespace strata::launcher {
 
-// How ranks agree before they plan a run. Collective. A mistake that all ranks make is thrown on all of them as
-// AgreedError, and printed once.
+// How ranks agree before they plan a run. The functions are collective. A mistake that all ranks make is thrown on all
+// of them as AgreedError, and printed once.
 
-// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
+// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only training needs.
 runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
                             comm::World& world, bool trains = true);
 
-// The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
-// has one.
+// The device that this rank computes on. If the recipe leaves the choice open, GPUs are used only if all ranks have
+// one.
 runtime::RankDevice agree_on_rank_device(const runtime::Recipe& recipe, comm::World& world);
 
 // The job that the ranks of a command run. All ranks have the same plan, and it fits.
 struct PlannedRun {
   runtime::RankDevice rank_device;  // this rank's
-  runtime::Capacity capacity;       // the minimum over the ranks, so that all make the same plan
+  runtime::Capacity capacity;       // the minimum over the ranks, so that all of them make the same plan
   runtime::OpenedData data;         // the data as planning opened it, for the code that runs the job
   runtime::Job job;                 // made from the resolved workload
 };
 
 struct RunPlanning {
   runtime::Purpose purpose = runtime::Purpose::train;
-  bool looks_at_data = true;  // false for a generation, which reads none
-  // Called on every rank, between resolving the recipe and planning it.
+  bool looks_at_data = true;  // false for a generation, which reads no data
+  // Called on every rank, after the recipe is resolved and before it is planned.
   std::function<void(runtime::Workload&, const runtime::Capacity&)> adjust = {};
 };
 
-// Checks, before anything else is printed or opened, that the data files which a command reads exist and are token
-// files. `trains`: data.train, too. Collective; throws AgreedError.
+// Checks, before anything else is printed or opened, that the data files read by a command exist and are token files.
+// `trains`: including data.train. Collective; throws AgreedError.
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world);
 
-// Makes a recipe that all ranks have (read_recipe) into a job: devices, capacity, objective, data, micro-batch, plan.
+// Turns a recipe that all ranks have (read_recipe) into a job: devices, capacity, objective, data, micro-batch, plan.
 // Collective. Throws AgreedError on all ranks, which is printed once: Exit::does_not_fit with settings that would fit,
-// or the values of other ranks that differ from rank 0's.
+// or the values of other ranks that differ from those of rank 0.
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning = {});
-// The same if the model's description was opened before.
+// Like above, for a model whose description has already been opened.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
-// For a command that does not train: each rank computes the whole model, so that parallel.* needs to fit neither the
-// ranks nor `shards`, the checkpoint's virtual shards (0: it has none), which stay part of the numerics. Returns a
-// sentence per key that has no effect.
+// For a command that does not train: each rank computes the whole model, so parallel.* need not fit the ranks or
+// `shards`, the checkpoint's virtual shards (0: none), which stay part of the numerics. Returns a sentence for each key
+// that has no effect.
 std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards);
 
-// The same for a training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
+// Like above, for training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
 runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);

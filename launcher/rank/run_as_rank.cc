@@ -29,8 +29,8 @@ namespace {
 
 using comm::AgreedError;
 
-// The transport must be known before ranks can agree on the recipe, so it comes from this rank's own reading, or is
-// chosen if that fails. read_recipe reports what is wrong with the recipe, once.
+// The transport must be known before ranks can agree on the recipe, so it comes from this rank's own reading of the
+// recipe, or is chosen automatically if that fails. read_recipe reports what is wrong with the recipe, once.
 std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>& path,
                                      std::span<const std::string> sets) {
   comm::Backend backend = comm::Backend::automatic;
@@ -56,12 +56,12 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   });
 }
 
-// "rank 5"; on several nodes it also names the node.
+// "rank 5"; on several nodes, the node is named too.
 std::string own_place(const comm::World& world, const std::string& name) {
   return world.node_size() == world.size() ? name : fmt::format("{} on {}", name, host_name());
 }
 
-// Names a rank, with its coordinates if it has some.
+// Names a rank, with its coordinates if it has any.
 using NameOfRank = std::function<std::string(int)>;
 
 std::string name_of(int rank, const NameOfRank& name) {
@@ -74,7 +74,7 @@ void print_end(const comm::World& world, const Failure& failure, const NameOfRan
                 failure.code);
 }
 
-// Ends a run in which this rank or another one failed. Returns the exit code, the same on all ranks.
+// Ends a run in which this rank or another one failed. Returns the exit code, which is the same on all ranks.
 int end_failed(comm::World& world, const std::exception& error, const NameOfRank& name) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
@@ -86,7 +86,7 @@ int end_failed(comm::World& world, const std::exception& error, const NameOfRank
   return static_cast<int>(failure.code);
 }
 
-// mpirun ends all ranks soon after one has failed: by then rank 0 must have printed the reason.
+// mpirun ends all ranks soon after one has failed, so rank 0 must print the reason before that.
 constexpr std::chrono::seconds kRankZeroFirst{2};
 
 struct Ancestor {
@@ -94,7 +94,7 @@ struct Ancestor {
   int parent = 0;  // 0: none
 };
 
-// Nothing if this process may not see it.
+// Empty if this process may not see that one.
 std::optional<Ancestor> ancestor(int pid) {
   Ancestor out;
   std::ifstream file(fmt::format("/proc/{}/status", pid));
@@ -120,7 +120,7 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
     if (world) world->when_lost({});  // mpirun may end ranks that are slow to leave
-    // A rank that no mpirun has started has no rank 0 to print the error.
+    // Without an mpirun that started this rank, there is no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {
       print_failure(fmt::format("{}; or unset variables that another run has left in the environment, such as {}",
@@ -142,7 +142,7 @@ std::string with_name(std::string_view cause, int rank, std::string_view name) {
   const std::string begin = fmt::format("rank {} ", rank);
   if (!cause.starts_with(begin)) return std::string(cause);
   std::string_view rest = cause.substr(begin.size());
-  // "rank 5 (pid 7)" has one pair of parentheses with its coordinates.
+  // Put the coordinates into the same parentheses as in "rank 5 (pid 7)".
   if (!name.ends_with(')') || !rest.starts_with('(')) return fmt::format("{} {}", name, rest);
   return fmt::format("{}, {}", name.substr(0, name.size() - 1), rest.substr(1));
 }
@@ -155,7 +155,7 @@ int refuse_as_rank(const Error& error) {
 }
 
 bool starts_ranks(const std::string& name) {
-  // Programs of Open MPI and PRRTE, Slurm, MPICH and Intel MPI, PBS, Cray, IBM and Flux. The system cuts names at 15
+  // Programs of Open MPI and PRRTE, Slurm, MPICH and Intel MPI, PBS, Cray, IBM and Flux. The system cuts names after 15
   // characters.
   constexpr std::string_view kBegin[] = {"mpirun", "mpiexec", "orte", "prte",   "prun",  "srun",  "slurm", "hydra",
                                          "pmi_",   "pbs_",    "pals", "apinit", "aprun", "jsrun", "jsm",   "flux-"};
@@ -167,7 +167,7 @@ std::string left_over_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* const rank = std::getenv(variable);
     if (!rank) continue;
-    constexpr int kMost = 64;  // a bound, because /proc may change meanwhile
+    constexpr int kMost = 64;  // a bound, because /proc may change in the meantime
     int pid = ::getppid();
     for (int i = 0; i < kMost && pid > 0; ++i) {
       const auto above = ancestor(pid);

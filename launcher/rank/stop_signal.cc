@@ -16,9 +16,9 @@ void request_stop(int) {
 StopSignal::StopSignal() {
   stop_requested = 0;
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
-  // SIGHUP says that the terminal is gone; under nohup it stays ignored.
+  // SIGHUP means that the terminal is gone. Under nohup it stays ignored.
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
-  // The first Ctrl-C asks for a stop, the second one ends the process at once. Background jobs of a shell ignore it.
+  // The first Ctrl-C asks for a stop, the second one ends the process immediately. A shell's background jobs ignore it.
   if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) {
     struct sigaction once {};
     once.sa_handler = request_stop;
@@ -27,8 +27,8 @@ StopSignal::StopSignal() {
   }
 }
 
-// The handler stays installed: mpirun sends SIGTERM to ranks that are still leaving after the first has left with an
-// error, and their own exit codes must stand.
+// The handler stays installed, because mpirun sends SIGTERM to ranks that are still leaving after the first one has
+// left with an error, and their own exit codes must not change.
 StopSignal::~StopSignal() = default;
 
 bool StopSignal::requested() const {

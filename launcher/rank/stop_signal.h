@@ -3,8 +3,8 @@
 
 namespace strata::launcher {
 
-// During its lifetime, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step and do not end the process. At most
-// one may exist at a time: a handler can reach only a global flag, which this object owns.
+// While this object exists, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the current step and do not end the
+// process. At most one may exist at a time, because a handler can reach only a global flag, which this object owns.
 class StopSignal {
  public:
   StopSignal();

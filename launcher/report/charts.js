@@ -1,6 +1,6 @@
 "use strict";
-// Drawing functions of both pages: canvases that follow the width and colour scheme, a tip at the pointer, lines, a
-// timeline of tasks by lane, a map of memory. They use no library and load nothing from a network.
+// Drawing functions of both pages: canvases that follow the width and colour scheme, a tooltip at the pointer, lines, a
+// timeline of tasks by lane, and a map of memory. They use no library and load nothing from a network.
 const data = JSON.parse(document.getElementById("data").textContent);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (i) => css("--c" + (i % 9));
@@ -58,7 +58,7 @@ function showTip(event, html) {
 }
 const lines = (...texts) => texts.filter((t) => t !== null).map((t) => el("div", {}, t));
 
-// Calls draw(context, width, height), in CSS pixels, whenever size or colours change.
+// Calls draw(context, width, height), in CSS pixels, whenever the size or the colours change.
 function canvasOf(height, draw) {
   const canvas = el("canvas", { style: `height:${height}px` });
   canvas.redraw = () => {
@@ -95,7 +95,7 @@ function lineChart(title, series, { height = 220, marks = [], unit = "", zero = 
   const used = series.filter((s) => s.x.length);
   const xs = used.flatMap((s) => [s.x[0], s.x[s.x.length - 1]]);
   const x0 = Math.min(...xs), x1 = Math.max(...xs, x0 + 1);
-  // Values outside the middle 99% of a noisy start would flatten the rest.
+  // Values outside the middle 99%, as in a noisy start, would flatten the rest.
   const all = used.flatMap((s) => s.y.filter((y) => y !== null)).sort((a, b) => a - b);
   let y0 = zero ? 0 : all[0], y1 = all[all.length - 1];
   if (!(y1 > y0)) [y0, y1] = [y0 - Math.abs(y0) * 0.1 - 1e-12, y1 + Math.abs(y1) * 0.1 + 1e-12];
@@ -214,7 +214,7 @@ const legend = (entries) =>
 // Bytes by kind as one bar in a row, relative to `whole` bytes.
 function stackedBar(label, kinds, whole, total, note) {
   const bar = el("div", { class: "bar" });
-  // Kinds peak at different times and add up to more than the peak, so the bar shows shares of the peak.
+  // Kinds peak at different times and add up to more than the peak, so the bar shows their shares of the peak.
   const sum = kinds.reduce((a, b) => a + b, 0) || 1;
   kinds.forEach((n, i) => {
     if (!n) return;

@@ -1,5 +1,5 @@
 "use strict";
-// The page of a plan: the recipe's stage next to the others.
+// The page of a plan: the recipe's ZeRO stage next to the others.
 function data_kinds() {
   return ["parameters", "gradients", "optimizer", "activations", "workspace", "staging"];
 }
@@ -28,13 +28,13 @@ function show(stage) {
   plan.tiers.forEach((tier, i) => {
     if (!tier.peak) return;
     detail.append(el("section", {}, el("h2", {}, `${tier.name}: ${bytes(tier.peak)}${tier.capacity ? " of " + bytes(tier.capacity) : ""}`),
-      el("p", { class: "soft" }, "Every buffer where it lies and while it lives: tasks from left to right, addresses from bottom to top."),
+      el("p", { class: "soft" }, "Every buffer with its place and lifetime: tasks from left to right, addresses from bottom to top."),
       legend(data_kinds().map((k, j) => [k, j]).filter(([, j]) => tier.kinds[j])), ...memoryMap(plan, i)));
   });
   detail.append(el("section", {}, el("h2", {}, `The step, simulated: ${span(plan.step_ms)}`), el("p", { class: "soft" }, data.speeds),
     ...timeline(plan, [{ name: "planned", begin: plan.tasks.begin, end: plan.tasks.end }])));
   if (Object.keys(plan.path).length)
-    detail.append(el("section", {}, el("h2", {}, "What the step goes to, along its critical path"), ...boundBars([{ name: `ZeRO-${stage}`, values: plan.path }])));
+    detail.append(el("section", {}, el("h2", {}, "Where the step's time goes, along its critical path"), ...boundBars([{ name: `ZeRO-${stage}`, values: plan.path }])));
 }
 for (const s of data.stages) tools.append(el("button", { "data-stage": s.stage, onclick: () => show(s.stage) }, `ZeRO-${s.stage}`));
 show(data.stage);

@@ -10,7 +10,7 @@
 namespace strata::launcher {
 namespace {
 
-// Stores each name once, and gives tasks and buffers its index.
+// Stores each name once, and gives each task and buffer the index of its name.
 class Names {
  public:
   std::size_t of(const std::string& name) {
@@ -25,7 +25,7 @@ class Names {
   JsonArray all_;
 };
 
-// The list of f(i) for i in 0 .. n-1.
+// The list of f(i) for i in [0, n).
 template <typename F>
 JsonArray list(std::size_t n, F&& f) {
   JsonArray out;
@@ -69,7 +69,7 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
   Names names;
   const JsonArray task_names =
       list(tasks.size(), [&](std::size_t t) { return names.of(name_of(tasks[t], *job.model)); });
-  // Only training lanes have a row. The tasks of the host's and checkpoint lanes have none, but stay in the list.
+  // Only training lanes have a row. The tasks of the host's and checkpoint lanes have no row, but stay in the list.
   const auto lane = [&](std::size_t t) {
     const auto at = static_cast<std::size_t>(tasks[t].lane);
     return at < runtime::kTrainingLanes ? static_cast<int>(at) : -1;

@@ -26,7 +26,7 @@ main.append(el("div", { class: "tiles" },
   tile("peak of a rank", summary ? bytes(summary.memory.device.measured_peak_bytes) : null)));
 
 if (last >= 0) {
-  // The mean of equally many points before and after, so that the curve does not lag and ends where the run does.
+  // The mean of the same number of points before and after, so that the curve does not lag and ends with the run.
   const reach = Math.floor(steps.step.length / 40);
   const smooth = (ys) => {
     const sums = [0], counts = [0];
@@ -70,7 +70,7 @@ if (summary) {
     whole[tier] = Math.max(capacity, m.planned_peak_bytes, m.measured_peak_bytes);
     const kinds = (of) => data_kinds().map((k) => of[k] || 0);
     const against = capacity ? ` of ${bytes(capacity)}` : "";
-    // A model that takes little of a large machine would be invisible, so bars are then drawn relative to the peak.
+    // A model that takes little of a large machine would be invisible, so its bars are drawn relative to the peak.
     const base = capacity && m.planned_peak_bytes < capacity / 20 ? Math.max(m.planned_peak_bytes, m.measured_peak_bytes) : whole[tier];
     box.append(...stackedBar(`${label}, planned`, kinds(m.planned_by_kind), base, m.planned_peak_bytes, bytes(m.planned_peak_bytes) + against),
       ...stackedBar(`${label}, measured`, kinds(m.by_kind), base, m.measured_peak_bytes, bytes(m.measured_peak_bytes) + against));
@@ -94,14 +94,14 @@ if (plan) {
   if (Object.keys(plan.path).length) rows.push({ name: "planned", values: plan.path });
   if (summary?.critical_path_ms) {
     const values = Object.fromEntries(Object.keys(plan.path).map((w, i) => [w, Object.values(summary.critical_path_ms)[i] || 0]));
-    // Time between tasks, waiting for cores that other processes use, and before and after the step. An older summary
-    // does not have it.
+    // Time between tasks, waits for cores that other processes use, and the time before and after the step. Older
+    // summaries do not have it.
     values["in no task"] = summary.in_no_task_ms ??
       Math.max(0, (data.exposed_step_ms ?? 0) - Object.values(values).reduce((a, b) => a + b, 0));
     if (rows.length) rows[0].values = { ...plan.path, "in no task": 0 };
     rows.push({ name: `step ${summary.exposed_step}, measured`, values });
   }
-  if (rows.length) section("What the step goes to, along its critical path", ...boundBars(rows));
+  if (rows.length) section("Where the step's time goes, along its critical path", ...boundBars(rows));
 }
 
 if (data.events.length) {

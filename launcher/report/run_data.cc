@@ -45,7 +45,7 @@ struct RunEvent {
   std::string what, more;
 };
 
-// NaN if the key is null or missing: the number was not finite, or an older run did not write it.
+// NaN if the key is null or missing, because the number was not finite or an older version did not write it.
 double number(const element& object, const char* key) {
   double value = kNone;
   return object[key].get(value) == simdjson::SUCCESS ? value : kNone;
@@ -56,7 +56,7 @@ std::string read_text(const fs::path& path) {
   return read_input(path, path.string(), kMaxBytes);
 }
 
-// Calls use(element) for each line. If the run is still in progress, the last line may be incomplete.
+// Calls use(element) for each line. While the run is in progress, the last line may be incomplete.
 template <typename Use>
 void for_lines(const fs::path& path, Use&& use) {
   const std::string text = read_text(path);
@@ -93,7 +93,7 @@ Lines steps_of(const fs::path& path) {
       lines.evaluations.push_back({number(line, "step"), loss});
       return;
     }
-    if (line["prompt"].error() == simdjson::SUCCESS) return;  // an answer in an evaluation
+    if (line["prompt"].error() == simdjson::SUCCESS) return;  // the answer to a prompt in an evaluation
     Step& step = lines.steps.emplace_back();
     for (std::size_t i = 0; i < kStepColumns.size(); ++i) step[i] = number(line, kStepColumns[i]);
     bool skipped = false;
@@ -147,7 +147,7 @@ JsonArray column(const std::vector<Row>& rows, F&& f) {
   return out;
 }
 
-// When a rank's tasks ran, by task, in us; 0: the task did not run.
+// When a rank's tasks ran, by task, in us; 0 if a task did not run.
 struct Timing {
   std::vector<double> begin, end;
   double step_begin = -std::numeric_limits<double>::infinity();  // when the rank's newest step began
@@ -167,7 +167,7 @@ std::map<std::uint64_t, Timing> timings_of(const simdjson::dom::array& events, s
       timing.begin[task] = number(event, "ts");
       timing.end[task] = timing.begin[task] + number(event, "dur");
     } else if (event["name"].get(name) == simdjson::SUCCESS && name.starts_with("step ") &&
-               number(event, "ts") > timing.step_begin) {  // the step's own row says where it begins
+               number(event, "ts") > timing.step_begin) {  // the step's own row tells where it begins
       timing.step_begin = number(event, "ts");
       timing.step = name.substr(5);
     }
@@ -181,7 +181,7 @@ void parse_object(const fs::path& path, element& root, simdjson::dom::parser& pa
     fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), found_in_json(text));
 }
 
-// The newest step of a measured trace, for as many ranks as fit on a page, in us from each rank's own beginning.
+// The newest step of a measured trace, for as many ranks as fit on a page, in us from its beginning on each rank.
 std::string measured(const fs::path& path, std::size_t tasks) {
   constexpr std::size_t kMaxTasks = 100'000;  // for all ranks together: some 2 MB
   simdjson::dom::parser parser;
@@ -210,7 +210,7 @@ std::string measured(const fs::path& path, std::size_t tasks) {
   return JsonObject().add("step", JsonText{step}).add("ranks", ranks).text();
 }
 
-// Requires `keys` (JSON pointers), which the page's script takes for granted.
+// Requires `keys` (JSON pointers), which the page's script relies on.
 void require_keys(const fs::path& path, const element& root, std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys)
     if (root.at_pointer(key).error())
@@ -261,11 +261,10 @@ SummaryPart summary_of(const fs::path& path) {
   return {simdjson::minify(root), number(root, "exposed_step")};
 }
 
-// Reads a page's parts. A part whose file is truncated or damaged is left out; when all are read, the user is told why.
+// Reads the parts of a page. A part whose file is truncated or damaged is left out, and the user is told why.
 class Parts {
  public:
-  // The result of read(path); an empty value of its type if the part is left out. A file is empty until the run writes
-  // it.
+  // The result of read(path), or an empty value if the part is left out. Files are empty until the run writes them.
   template <typename Read>
   auto read(const fs::path& path, Read&& read) {
     decltype(read(path)) part{};
@@ -282,7 +281,7 @@ class Parts {
   void report_left_out() const {
     for (const Error& why : left_out_) say("left out of the page: {}", why.what());
   }
-  // Throws the error of the first part that was left out: there is no page.
+  // Throws the error of the first part that was left out, because there is no page.
   void refuse() const {
     if (!left_out_.empty()) throw left_out_.front();
   }
@@ -298,8 +297,8 @@ RunFiles files_of_run(const fs::path& from) {
   RunFiles files;
   fs::path folder = from;
   if (!fs::is_directory(from, error)) {
-    if (!fs::exists(from, error)) fail(Exit::usage, "{} is not there", from.string());
-    if (!fs::is_regular_file(from, error))  // a device might never end
+    if (!fs::exists(from, error)) fail(Exit::usage, "{} does not exist", from.string());
+    if (!fs::is_regular_file(from, error))  // reading a device might never end
       fail(Exit::usage,
            "{} is neither a file nor a folder: strata report takes a run's report.dir, or its report.jsonl",
            from.string());
@@ -348,7 +347,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
                           : files.steps.filename().string();
   std::string subtitle = plan.subtitle;
   if (!lines.steps.empty()) subtitle += (subtitle.empty() ? "" : ", ") + counted(lines.steps.size(), "step");
-  double exposed_ms = kNone;  // in the step whose critical path the summary has; the curves may leave that step out
+  double exposed_ms = kNone;  // of the step whose critical path is in the summary, which the curves may leave out
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
   JsonArray events;

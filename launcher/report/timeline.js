@@ -1,4 +1,5 @@
-// The task that kept a task's lane idle: of those it awaits in this step the last to end, if the lane was free by then.
+// The task that kept the lane of task t idle: the last to end of those that t waits for in this step, if the lane was
+// free by then.
 function waitsOf(plan, times, t) {
   let best = -1;
   for (const w of plan.tasks.waits[t]) if (w < t && times.end[w] > 0 && (best < 0 || times.end[w] > times.end[best])) best = w;
@@ -27,7 +28,7 @@ function timeline(plan, timings) {
   let from = 0, to = end, pointed = null, frame = null;
   const rowHeight = 17, gap = 12, group = timings.length * rowHeight + gap + 13;
   const height = used.length * group + 30;
-  const said = el("div", { class: "said" }, "Point at a task, or tap it: its time, and what it waited for.");
+  const said = el("div", { class: "said" }, "Point at or tap a task to see its time and what it waited for.");
   const canvas = canvasOf(height, (c, width, tall) => {
     const left = 2, right = 4;
     const px = (us) => left + ((us - from) / (to - from)) * (width - left - right);
@@ -109,7 +110,7 @@ function timeline(plan, timings) {
         el("b", {}, nameOf(plan, t)),
         `${plan.lanes[plan.tasks.lane[t]]}${timings.length > 1 ? ", " + times.name : ""}: ` +
           `${span((times.end[t] - times.begin[t]) / 1000)} from ${span(times.begin[t] / 1000)} on`,
-        wait ? `its lane stood still for ${span(wait.idle / 1000)}, until ${nameOf(plan, wait.task)} was done` : "waited for nothing but its lane",
+        wait ? `its lane was idle for ${span(wait.idle / 1000)}, until ${nameOf(plan, wait.task)} was done` : "waited only for its lane",
       ];
       said.replaceChildren(...lines(...texts));
       showTip(event, lines(...texts.map((x) => (x instanceof Node ? x.cloneNode(true) : x))));
@@ -161,7 +162,7 @@ function memoryMap(plan, tier) {
   const buffers = plan.buffers.filter((b) => b[1] === tier), height = buffers.length < 5 ? 70 + 20 * buffers.length : 340;
   const peak = plan.tiers[tier].peak, count = plan.tasks.lane.length;
   let frame = null, pointed = null;
-  const said = el("div", { class: "said" }, "Point at a buffer, or tap it: its name, its bytes, and the tasks between which it lives.");
+  const said = el("div", { class: "said" }, "Point at or tap a buffer to see its name, its bytes, and the tasks between which it lives.");
   const canvas = canvasOf(height, (c, width, tall) => {
     const left = 2, right = 2, bottom = 20, top = 2;
     const px = (t) => left + (t / count) * (width - left - right), py = (b) => top + (1 - b / peak) * (tall - top - bottom);
@@ -226,7 +227,7 @@ function memoryMap(plan, tier) {
   return [canvas, said];
 }
 
-// Where milliseconds went, as rows of bars: [{name, values: {word: ms}}].
+// Where the milliseconds went, as rows of bars: [{name, values: {word: ms}}].
 function boundBars(rows) {
   const words = [...new Set(rows.flatMap((r) => Object.keys(r.values)))].filter((w) => rows.some((r) => (r.values[w] || 0) > 0));
   const most = Math.max(...rows.map((r) => Object.values(r.values).reduce((a, b) => a + b, 0)), 1e-9);

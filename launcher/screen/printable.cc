@@ -23,7 +23,7 @@ std::string printable(std::string_view text, bool lines) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto byte = static_cast<unsigned char>(out[i]);
     if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) out[i] = '?';
-    // U+0080 to U+009F, which some terminals also obey.
+    // U+0080 to U+009F, which some terminals obey too.
     if (byte == 0xc2 && i + 1 < out.size() && (static_cast<unsigned char>(out[i + 1]) & 0xe0) == 0x80) {
       out[i] = '?';
       out.erase(i + 1, 1);
@@ -46,7 +46,7 @@ std::string failure_end(Exit code, EndReason reason) {
 }
 
 void print_failure(std::string_view text, Exit code, EndReason reason) {
-  // Only texts of the program have lines of their own: a name with a line break stays on one line.
+  // Only the program's own texts have several lines. A name with a line break stays on one line.
   const bool lines = code == Exit::does_not_fit || text.find(runtime::kBeforeUnknownKeys) != text.npos;
   std::string line = "strata: " + printable(text, lines);
   if (std::getenv("STRATA_LAUNCH")) line += failure_end(code, reason);

@@ -21,11 +21,11 @@ namespace {
 
 // Nobody can read faster than this.
 constexpr std::chrono::milliseconds kRedraw{50};
-// The width assumed for a terminal that cannot be asked: most are at least this wide. A line that is longer than the
-// terminal would leave its first half on the screen after every step.
+// The width assumed for a terminal that cannot be asked, because most are at least this wide. A line that is longer
+// than the terminal would leave its first half on the screen after every step.
 constexpr std::size_t kNarrow = 80;
 
-// The width of the terminal at `fd`; 0 if `fd` is no terminal or the width is unknown.
+// The width of the terminal at `fd`; 0 if `fd` is not a terminal or the width is unknown.
 std::size_t columns_at(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -42,8 +42,8 @@ bool shows_live_line(std::FILE* out) {
   return style == "live";
 }
 
-// mpirun puts a pipe between the ranks and the terminal, but ranks on this machine still belong to it. The width is
-// read again for each line, because windows are resized.
+// mpirun puts a pipe between the ranks and the terminal, but ranks on this machine still belong to that terminal. The
+// width is read again for each line, because windows can be resized.
 std::size_t terminal_columns(std::FILE* out) {
   if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
   const char* given = std::getenv("COLUMNS");
@@ -66,7 +66,7 @@ void Progress::print_note(std::string_view text) {
 }
 
 void Progress::show(const runtime::StepReport& r) {
-  // The first step is left out of the mean: it touches every page for the first time, so its time does not represent
+  // Leave the first step out of the mean: it touches every page for the first time, so its time does not represent
   // later steps.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
@@ -94,7 +94,7 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   drawn_ = now;
   const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
-  // If the terminal is narrow, leaves out the norm, then the epoch, then the learning rate.
+  // If the terminal is too narrow, leave out the norm, then the epoch, then the learning rate.
   for (const std::size_t field : {3, 4, 2}) {
     if (line.size() < columns) break;
     fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));
@@ -129,7 +129,7 @@ void Activity::show(std::uint64_t done, std::uint64_t all, const std::string& mo
   if (now < next_) return;
   next_ = now + (live_ ? Clock::duration(kActivityRedraw) : Clock::duration(kLine));
   const std::string line = text(done, all, more, std::chrono::duration<double>(now - start_).count());
-  // If stderr cannot be written, this line is lost and nothing else.
+  // If stderr cannot be written, only this line is lost.
   std::fprintf(out_, live_ ? "\r\033[K%s" : "strata: %s\n", line.c_str());
   std::fflush(out_);
   open_ = live_;

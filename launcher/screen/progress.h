@@ -13,17 +13,17 @@
 
 namespace strata::launcher {
 
-// Whether `out` gets one live line rather than a line per step: it is a terminal, or STRATA_PROGRESS says so. Throws
-// Error{usage} if that is neither live nor lines.
+// Whether `out` gets one live line instead of a line per step, because it is a terminal or STRATA_PROGRESS says so.
+// Throws Error{usage} if STRATA_PROGRESS is neither "live" nor "lines".
 bool shows_live_line(std::FILE* out);
-// The width of the terminal that `out` or this process has; if unknown, COLUMNS, otherwise 80.
+// The width of the terminal of `out` or of this process; if unknown, COLUMNS, otherwise 80.
 std::size_t terminal_columns(std::FILE* out);
 
-// The output during a run, on rank 0's stderr: one live line on a terminal; elsewhere a line for the first step, every
-// report.every-th, the last, and each skipped step, without control codes. mpirun puts a pipe between the ranks and the
-// terminal: STRATA_PROGRESS=live in the environment says that the output ends at a terminal (its width is COLUMNS,
-// otherwise the width of the process's own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step.
-// Throws Error{usage} for another value.
+// The output during a run, on rank 0's stderr. On a terminal, this is one live line; elsewhere, it is a line without
+// control codes for the first step, every report.every-th, the last, and each skipped step. mpirun puts a pipe between
+// the ranks and the terminal, so STRATA_PROGRESS=live in the environment says that the output ends at a terminal (whose
+// width is COLUMNS, otherwise the width of the process's own terminal, otherwise 80), and STRATA_PROGRESS=lines asks
+// for a line per step. Throws Error{usage} for any other value.
 class Progress {
  public:
   Progress(const runtime::Job& job, std::FILE* out);
@@ -32,7 +32,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const runtime::StepReport& report);
-  // Prints a sentence for the user on a line of its own.
+  // Prints a sentence for the user on a separate line.
   void print_note(std::string_view text);
 
  private:
@@ -41,15 +41,15 @@ class Progress {
   const runtime::Job& job_;
   std::FILE* out_;
   bool live_;
-  bool open_ = false;  // the live line has not been ended by a line break
+  bool open_ = false;  // the live line has not been ended by a line break yet
   std::int64_t shown_ = 0;
   double smooth_ms_ = 0;
   std::chrono::steady_clock::time_point drawn_;
 };
 
-// Shows on stderr the progress of work that takes more than two seconds, and how long it will still take: on a terminal
-// in one line that disappears at the end, elsewhere in one line per ten seconds. Quicker work shows nothing. Any thread
-// may call show(). Under mpirun, stderr is a pipe and does not count as a terminal.
+// Shows on stderr the progress of work that takes more than two seconds, and the time left: on a terminal in one line
+// that disappears at the end, elsewhere in one line per ten seconds. Shows nothing for quicker work. Any thread may
+// call show(). Under mpirun, stderr is a pipe and does not count as a terminal.
 class Activity {
  public:
   enum class Unit : std::uint8_t { count, bytes };
@@ -65,7 +65,7 @@ class Activity {
   Advance advance() {
     return [this](std::uint64_t done, std::uint64_t all) { show(done, all); };
   }
-  // Removes the line before something else is printed.
+  // Removes the line, before something else is printed.
   void clear();
 
  private:

@@ -48,7 +48,7 @@ std::string schedule_text(const runtime::Recipe& recipe) {
   return text;
 }
 
-// The places of checkpoints and reports: "report.jsonl runs/a.jsonl".
+// Where checkpoints and reports go: "report.jsonl runs/a.jsonl".
 std::vector<std::string> places(const runtime::Recipe& recipe) {
   std::vector<std::string> out;
   const auto& [dir, jsonl, csv, tensorboard, summary, trace, machine, steps, every] = recipe.report;
@@ -67,7 +67,7 @@ struct StepPart {
   double measured, predicted;
 };
 
-// All parts of a step's time, the largest first: the parts of its critical path, and the time outside of all its tasks.
+// All parts of a step's time, largest first: the parts of its critical path, and the time outside all its tasks.
 std::vector<StepPart> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
   std::vector<StepPart> out;
   for (std::size_t b = 0; b < summary.path.size(); ++b)
@@ -79,7 +79,7 @@ std::vector<StepPart> parts_of_step(const runtime::Summary& summary, const std::
   return out;
 }
 
-// The facts that `strata tokenize` recorded about the training data; skips files that no longer exist.
+// The facts about the training data that `strata tokenize` recorded. Skips files that no longer exist.
 std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
   std::vector<runtime::TokenSidecar> out;
   try {
@@ -91,14 +91,14 @@ std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
   return out;
 }
 
-// The tokenizer option for a model that comes without a tokenizer, as its tokens name it.
+// The tokenizer option for a model without its own tokenizer: the one that made its tokens.
 std::string tokenizer_option(const runtime::Recipe& recipe, const std::vector<runtime::TokenSidecar>& sidecars) {
   if (recipe.model.path) return "";
   const bool bytes = std::ranges::any_of(sidecars, [](const auto& sidecar) { return sidecar.tokenizer == "byte"; });
   return bytes ? " --tokenizer byte" : " --tokenizer FOLDER";
 }
 
-// The command that asks the model: with its chat template if that was used for the data.
+// The command for asking the model, with its chat template if that was used for the data.
 std::string generate_command(const runtime::Recipe& recipe) {
   const auto sidecars = sidecars_of(recipe);
   const bool chats =
@@ -107,7 +107,7 @@ std::string generate_command(const runtime::Recipe& recipe) {
                      tokenizer_option(recipe, sidecars), chats ? "--chat -" : "--prompt TEXT");
 }
 
-// The command that classifies texts of the same form as in the training.
+// The command for classifying texts of the same form as in training.
 std::string predict_command(const runtime::Recipe& recipe) {
   const auto sidecars = sidecars_of(recipe);
   const auto labelled = std::ranges::find_if(sidecars, [](const auto& sidecar) { return sidecar.labels.has_value(); });
@@ -116,7 +116,7 @@ std::string predict_command(const runtime::Recipe& recipe) {
     const runtime::TokenSidecar::Labels& labels = *labelled->labels;
     if (!labels.field.empty() && labels.field != "text") options += " --field " + shell_word(labels.field);
     if (!labels.pair.empty()) options += " --pair " + shell_word(labels.pair);
-    if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // its texts are lists of words
+    if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // texts for this objective are lists of words
   }
   return fmt::format("strata predict {} {}{}{} -o OUT.jsonl", shell_word(recipe.checkpoint.dir->string()), texts,
                      options, tokenizer_option(recipe, sidecars));
@@ -311,7 +311,7 @@ constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or 
 }  // namespace
 
 std::string skipped_text(const SkippedSteps& skipped, float scale) {
-  // Up to this share, skipped steps are the normal price of trying larger loss scales.
+  // Up to this share, skipped steps are the normal price for trying larger loss scales.
   constexpr double kFew = 0.02;
   const std::string what = fmt::format("{} of {} {} {}", grouped(static_cast<std::uint64_t>(skipped.skipped)),
                                        plural(static_cast<std::uint64_t>(skipped.steps), "step", "steps"),
@@ -330,7 +330,7 @@ std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSte
                          : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(skipped.steps))),
       skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
-  // A scale of more than the default may need many more steps to fall to where gradients are finite.
+  // A scale above the default may need many more steps to fall to a value at which gradients are finite.
   const double advised = std::min<double>(scale, runtime::Recipe{}.fp16.initial_scale);
   return fmt::format(
       "{}, and the loss scale has fallen to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16", what,
@@ -366,7 +366,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));
   say_wrapped("memory", memory);
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
-  // The next commands use the best checkpoint if it is kept and is not the newest.
+  // The next commands use the best checkpoint if it is kept and is not the newest one.
   runtime::Recipe of_best = recipe;
   if (recipe.checkpoint.dir && recipe.checkpoint.keep_best && summary.best) {
     const std::filesystem::path best = runtime::step_folder(*recipe.checkpoint.dir, summary.best->step);
@@ -385,7 +385,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   }
   if (recipe.report.dir)
     next.push_back(fmt::format("strata report {} -o report.html", shell_word(recipe.report.dir->string())));
-  // Each command is printed on one line, unwrapped and without a comma, so that it can be pasted.
+  // Print each command on one line, unwrapped and without a comma, so that it can be pasted.
   for (std::size_t i = 0; i < next.size(); ++i) say("{:<{}}{}", i == 0 ? "next" : "", kLabel, next[i]);
 }
 

@@ -18,52 +18,52 @@
 
 namespace strata::launcher {
 
-// The text that `train` prints at the start and end of a run, on rank 0's stderr, in lines of at most 100 columns.
+// The text that `train` prints at the start and end of a run, to rank 0's stderr, in lines of at most 100 columns.
 
 // The model, its layout over ranks and memory, and where files go. Printed before anything is allocated.
 void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_device, const comm::World& world,
                   const std::string& threads);
 // "ZeRO-3 over 2 ranks"; "over 1 data rank" if several of the run's `ranks` hold the model together.
 std::string zero_text(std::uint64_t stage, int data_ranks, int ranks);
-// The data that the run trains on, and for how long. Printed when the step at which it resumes is known.
+// The data on which the run trains, and for how long. Printed when it is known at which step the run resumes.
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 
-// The steps of a run, summed up.
+// A summary of the steps of a run.
 struct RunEnd {
   double seconds;    // the time of all steps
   double median_ms;  // the median time of a step
   runtime::StepReport first, last;
 };
-// `typed`: the recipe as the user gave it, as words of a command. Prints loss, speed, where a step's time went (with
+// `typed`: the recipe as the user typed it, in words of a command. Prints loss, speed, where a step's time went (with
 // `machine`, next to the prediction), planned and measured memory, where the files are, and what to do next.
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,
                   const std::optional<runtime::Machine>& machine, int ranks_per_node);
-// fp16: how many of `steps` were skipped, and how many of these because the forward was not finite.
+// fp16: the number of steps, how many of them were skipped, and how many of these because the forward was not finite.
 struct SkippedSteps {
   std::int64_t steps, skipped, forwards;
 };
 // How many steps were skipped, and what to do about it. `scale`: the loss scale at the end.
 std::string skipped_text(const SkippedSteps& skipped, float scale);
-// The same for a run that skipped every step and so trained nothing: why it failed.
+// Why a run failed that skipped every step and so trained nothing.
 std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSteps& skipped, float scale);
-// "my.toml --set a=1": the words that name the same recipe in another command, without what this run resumed from.
+// "my.toml --set a=1": the words that name the same recipe in another command, except what this run resumed from.
 std::string typed_recipe(const std::optional<std::filesystem::path>& file, const std::vector<std::string>& sets);
 
-// Lines "LABEL  PART, PART, ..." of at most `columns`, broken between parts; later lines are indented to match.
+// Lines "LABEL  PART, PART, ..." of at most `columns`, broken between parts. Further lines are indented to match.
 std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,
                                  std::size_t columns = 91);
 
-// The variable in which `strata launch` passes its ranks the checkpoint.resume of the user's command line. At a restart
-// launch adds a value that the user did not type.
+// The variable in which `strata launch` passes to its ranks the checkpoint.resume of the user's command line. At a
+// restart, launch adds a value that the user did not type.
 inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 
-// The command that resumes a stopped run: "the same command", plus what must be added to it. `resume`:
+// The command that resumes a stopped run: "the same command", with what must be added to it. `resume`:
 // checkpoint.resume on this process's command line.
 std::string resume_command(std::string_view resume);
 
 // The output of `strata eval` for a classifier: its metrics, a table of classes, and the confusion matrix if there are
-// few classes. The matrix's columns have names if they fit, otherwise numbers. Lines are at most `columns` wide; what
-// does not fit is left to --json, and a line says so. of: what was judged, "texts" or "words".
+// few classes. The columns of the matrix have names if these fit, otherwise numbers. Lines are at most `columns` wide.
+// What does not fit is only in --json, and a line says so. of: what was judged, "texts" or "words".
 std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,
                        std::size_t columns);
 

@@ -36,10 +36,10 @@ TEST_F(StandingRank, AStoppedRankIsNamedAndRestarted) {
   signal_rank(cluster, "n2", 3, "STOP");
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors,
-              AllOf(HasSubstr("rank 3 on n2 is in '"), HasSubstr("(its process does not run); 5 ranks wait for it\n"),
-                    HasSubstr("5 ranks wait for it; the run ends, and the state of all ranks is in "),
-                    HasSubstr("restart 1 of 3: 6 ranks on n1 (2), n2 (2), n3 (2)")));
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("rank 3 on n2 has been in '"),
+                                    HasSubstr("(its process does not run); 5 ranks wait for it\n"),
+                                    HasSubstr("5 ranks wait for it; the run ends, and the state of all ranks is in "),
+                                    HasSubstr("restart 1 of 3: 6 ranks on n1 (2), n2 (2), n3 (2)")));
   EXPECT_THAT(states(), AllOf(HasSubstr("rank 3 on n2"), HasSubstr("Executor::step")));
   EXPECT_EQ(weights_hash(), bits);
 }
@@ -51,7 +51,7 @@ TEST_F(StandingRank, UnderBareMpirunAStoppedRankIsNamedAndAllRanksEnd) {
   signal_rank(cluster, "n2", 3, "STOP");
   const Outcome outcome = running.wait(120);
   EXPECT_NE(outcome.code, 0);
-  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("rank 3 on n2 is in '"), HasSubstr("(its process does not run)"),
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("rank 3 on n2 has been in '"), HasSubstr("(its process does not run)"),
                                     HasSubstr("the run ends, and the state of all ranks is in ")));
   EXPECT_THAT(states(), HasSubstr("rank 3 on n2"));
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
@@ -102,7 +102,7 @@ TEST_F(StandingRank, RanksContinueAfterADriveHangs) {
   const Outcome outcome = running.wait(240);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors,
-              AllOf(HasSubstr(" on n3 is in '"), HasSubstr("; the run ends, and the state of all ranks is in "),
+              AllOf(HasSubstr(" on n3 has been in '"), HasSubstr("; the run ends, and the state of all ranks is in "),
                     HasSubstr("left out: a rank on n3 cannot be ended, as it waits for a device"),
                     HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
   EXPECT_THAT(events(), HasSubstr(R"("event":"node_held","nodes":["n3"])"));
@@ -121,7 +121,7 @@ TEST_F(StandingRank, UnderBareMpirunRanksEndAfterADriveHangs) {
   EXPECT_TRUE(running.wait_until(
       [](const auto&, const std::string& errors) {
         const std::size_t end = errors.find("; the run ends, and the state of all ranks is in ");
-        return end != errors.npos && errors.rfind(" on n3 is in '", end) != errors.npos;
+        return end != errors.npos && errors.rfind(" on n3 has been in '", end) != errors.npos;
       },
       90));
   for (const char* node : {"n1", "n2"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;

@@ -92,7 +92,7 @@ TEST_F(ControlDist, ReportsItsStatusAndPlanAsTextAndJson) {
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
   EXPECT_THAT(outcome.errors, HasSubstr("\nstrata: control   unix:" + run_.file("s") + "\n"));
   EXPECT_THAT(run({"ls", run_.file("ck")}).output, Not(HasSubstr("control.json")));
-  EXPECT_THAT(run(ctl("status")).errors, HasSubstr("control.json is not there"));
+  EXPECT_THAT(run(ctl("status")).errors, HasSubstr("control.json does not exist"));
 }
 
 TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {

@@ -159,8 +159,8 @@ TEST_F(Outputs, MissingInputsAreListed) {
   EXPECT_THAT(missing_inputs(recipe),
               testing::ElementsAre(AllOf(HasSubstr("data.train"), HasSubstr("*.tok")),
                                    AllOf(HasSubstr("data.validation"), HasSubstr("held_out.bin")),
-                                   AllOf(HasSubstr("evaluation.prompts"), HasSubstr("prompts.txt is not there")),
-                                   AllOf(HasSubstr("checkpoint.resume"), HasSubstr("never is not there"))));
+                                   AllOf(HasSubstr("evaluation.prompts"), HasSubstr("prompts.txt does not exist")),
+                                   AllOf(HasSubstr("checkpoint.resume"), HasSubstr("never does not exist"))));
   recipe.checkpoint.resume = "auto";
   file("a.tok");
   file("held_out.bin");

@@ -52,10 +52,10 @@ for page in run plan large; do
   grep -q '<canvas' "$folder/$page.dom" || { echo "$page: no canvas"; exit 1; }
 done
 for words in 'Loss, in nats per token' 'Learning rate' 'Gradient norm' 'Tokens/s' 'evaluation at the end' 'Memory of a rank' \
-  'planned, and step 20 as ' 'What the step goes to' 'step 20, measured' 'in no task' 'Events' 'checkpoint' 'Recipe'; do
+  'planned, and step 20 as ' "Where the step's time goes" 'step 20, measured' 'in no task' 'Events' 'checkpoint' 'Recipe'; do
   grep -q "$words" "$folder/run.dom" || { echo "the page of a run lacks \"$words\""; exit 1; }
 done
-for words in 'ZeRO-0' "ZeRO-3 (the recipe's)" 'Every buffer where it lies' 'The step, simulated'; do
+for words in 'ZeRO-0' "ZeRO-3 (the recipe's)" 'Every buffer with its place' 'The step, simulated'; do
   grep -q "$words" "$folder/plan.dom" || { echo "the page of a plan lacks \"$words\""; exit 1; }
 done
 # The time until the page is loaded and drawn, without the browser's start, is two seconds on an idle machine.

@@ -50,7 +50,7 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-// Collects the texts that the folder's files call special tokens.
+// Collects the texts that the folder's files declare as special tokens.
 void add_special(const Value& from, std::vector<std::string>& out) {
   const auto add = [&](const Value& token) {
     const Value* content = token.is(Kind::dict) ? token.find("content") : &token;
@@ -71,11 +71,10 @@ void add_special(const Value& from, std::vector<std::string>& out) {
   }
 }
 
-// A folder's templates, as transformers finds them.
+// The templates of a folder, as transformers finds them.
 struct Sources {
   std::vector<std::pair<std::string, std::string>> all;  // name and template
-  bool by_name = false;  // several templates, or one that is not just the model's; otherwise the single template is for
-                         // all conversations
+  bool by_name = false;  // whether to choose by name; otherwise the single template is for all conversations
   std::string where;
 };
 
@@ -140,7 +139,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   const FolderFiles files = has_folder ? read_folder_files(folder) : FolderFiles{};
   const Value config = files.config.value_or(Value::dict({})), map = files.map.value_or(Value::dict({}));
   std::vector<std::pair<Value, Value>> tokens;
-  // The defaults of the transformers class that reads such a file.
+  // The defaults of the transformers class that reads this kind of file.
   for (auto& [name, token] : known.named_tokens()) tokens.emplace_back(Value(name), Value(token));
   const auto take = [&](const Value& from) {
     for (const auto& [key, value] : from.pairs()) {
@@ -198,7 +197,7 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
   templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
   source_ += fmt::format("{}\n{}\n", name, source);
   tokenizer_ = known.name();
-  if (known.name() == "byte") return;  // the byte tokenizer has no special tokens, and encodes their bytes
+  if (known.name() == "byte") return;  // the byte tokenizer has no special tokens, so it encodes their bytes
   for (const auto& [key, token] : special_tokens_)
     if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
       fail(Exit::usage,

@@ -14,14 +14,15 @@
 
 namespace strata::text {
 
-// A model's chat template, with the special tokens that its tokenizer's folder names. Immutable; copies share it.
+// A model's chat template, with the special tokens named in its tokenizer's folder. Immutable; copies share it.
 class ChatTemplate {
  public:
-  // Finds the template in the folder of `tokenizer`, a path as for load_tokenizer. It is chat_template.jinja with
+  // Finds the template in the folder of `tokenizer`, a path as for load_tokenizer: chat_template.jinja with
   // additional_chat_templates/NAME.jinja, otherwise `chat_template` in tokenizer_config.json (one text, or several with
   // names). If there are several, "tool_use" is for conversations with tools, and "default" for all others. `wanted`
-  // names one of them, or a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed,
-  // or that writes a special token of the folder's files that `known`, the tokenizer, does not have.
+  // selects one by name, or names a file. Returns nullopt if there is no template. Throws Error{usage} for a template
+  // that cannot be parsed, or that writes a special token of the folder's files that `known`, the tokenizer, does not
+  // have.
   static std::optional<ChatTemplate> find(const std::filesystem::path& tokenizer,
                                           const std::optional<std::filesystem::path>& wanted, const Tokenizer& known);
 
@@ -31,16 +32,16 @@ class ChatTemplate {
   std::string hash() const;
   // Whether the template chosen for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
-  // Whether the templates' texts contain that name: a template cannot write a field that it does not name.
+  // Whether the template texts contain this name. A template cannot write a field that it does not name.
   bool names(std::string_view field) const;
-  // The text of eos_token; empty if the folder names none.
+  // The text of eos_token; empty if the folder does not name one.
   std::string_view end_token() const;
-  // Whether the conversation has tools, or calls them, and the template reads none.
+  // Whether the conversation has tools or tool calls, but the template reads no tools.
   bool leaves_out_tools(const Conversation& conversation) const;
-  // A note for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.
+  // A note for the user if the templates write text such as "<|user|>" that the tokenizer reads as plain text.
   std::vector<std::string> notes() const;
-  // Renders the first `turns` of a conversation. Throws Error{usage} as jinja::Template::render does, and if none of
-  // the templates fits the conversation.
+  // Renders the first `turns` turns of a conversation. Throws Error{usage} as jinja::Template::render does, and if no
+  // template fits the conversation.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;
 
  private:

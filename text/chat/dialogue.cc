@@ -18,7 +18,7 @@ using jinja::Value;
 
 namespace {
 
-// The number of non-blank lines, if the first of them is JSON by itself; otherwise 0.
+// The number of non-blank lines if the first of them is complete JSON; otherwise 0.
 std::size_t records_in(std::string_view text) {
   std::size_t lines = 0;
   while (!text.empty()) {
@@ -49,8 +49,8 @@ Value with(const Value& record, const char* key, Value value) {
   return Value::dict(std::move(fields));
 }
 
-// Turns a list of messages, one message, or a prompt without an answer into a record of messages. Anything else stays
-// as it is.
+// Turns a list of messages, a single message, or a prompt without an answer into a record of messages. Leaves anything
+// else unchanged.
 Value with_messages(Value given) {
   if (given.is(Kind::list)) return Value::dict({{literal_text("messages"), std::move(given)}});
   if (has(given, "role")) return Value::dict({{literal_text("messages"), Value::list({std::move(given)})}});
@@ -103,7 +103,7 @@ void Dialogue::look_at_contents(const std::string& name) {
     if (auto decoded = with_decoded_arguments(made_, conversation_)) conversation_ = std::move(*decoded);
     const std::string whole = made_.render(conversation_, conversation_.answers.size(), false).text;
     WrittenContents(made_).find_left_out(conversation_, whole, roles);
-  } catch (const Error&) {  // prompt() says what the template refuses
+  } catch (const Error&) {  // prompt() reports what the template refuses
   } catch (const RecordFault& fault) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
   }
@@ -128,13 +128,13 @@ std::vector<std::uint32_t> Dialogue::prompt() const {
 std::vector<std::uint32_t> Dialogue::turn_ends() const {
   constexpr std::string_view kAnswer = "StrataAnswer";
   Dialogue answered = *this;
-  // Templates refuse a conversation that an assistant begins.
+  // Templates refuse a conversation in which the assistant speaks first.
   if (conversation_.answers.empty()) answered.ask("StrataQuestion");
   answered.answered(std::string(kAnswer));
   std::string text;
   try {
     text = made_.render(answered.conversation_, answered.conversation_.answers.size(), false).text;
-  } catch (const Error&) {  // if the template refuses the answer, nothing ends it
+  } catch (const Error&) {  // if the template refuses the answer, no token ends it
     return {};
   }
   const std::size_t at = text.rfind(kAnswer);

@@ -10,7 +10,7 @@
 
 namespace strata::text {
 
-// A conversation that continues: turns become tokens for a model to answer. The tokenizer outlives it.
+// A conversation that continues: turns become tokens, and a model answers them. The tokenizer must outlive it.
 class Dialogue {
  public:
   Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
@@ -19,14 +19,14 @@ class Dialogue {
   // messages. Throws Error{corrupt} for anything else, and Error{usage} for several records, or if the last turn is an
   // assistant's.
   void read(std::string_view json, const std::string& name);
-  // Sentences for the user about turns that the template does not write.
+  // Sentences for the user about turns that the template leaves out.
   const std::vector<std::string>& notes() const { return notes_; }
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }
 
-  // The conversation up to the place at which the answer begins. Throws Error{usage} as the template does.
+  // The tokens of the conversation up to where the answer begins. Throws Error{usage} as the template does.
   std::vector<std::uint32_t> prompt() const;
-  // The token that the template ends an answer with: a special token, or the only token that it writes after the
+  // The token with which the template ends an answer: a special token, or the only token that it writes after the
   // answer. Empty if answers end in another way.
   std::vector<std::uint32_t> turn_ends() const;
 

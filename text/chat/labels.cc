@@ -29,7 +29,7 @@ constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kTrainOnNames = {{
 std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
   const std::size_t turns = conversation.answers.size();
   const auto last = std::find(conversation.answers.rbegin(), conversation.answers.rend(), true);
-  const auto last_answer = static_cast<std::size_t>(conversation.answers.rend() - last);  // numbered from 1; 0: none
+  const auto last_answer = static_cast<std::size_t>(conversation.answers.rend() - last);  // counted from 1; 0: none
   std::vector<bool> out(turns);
   for (std::size_t i = 0; i < turns; ++i) {
     const bool answer = conversation.answers[i], is_last = i + 1 == last_answer;
@@ -43,13 +43,13 @@ std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
   return out;
 }
 
-// Finds the turns in the rendering of the whole conversation.
+// Finds the place of each turn in the rendering of the whole conversation.
 class Turns {
  public:
   Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
       : made_(made), conversation_(conversation), whole_(whole) {}
 
-  // Renders the turns before it, and the turns up to and including it. Asked for turns in order.
+  // Finds a turn from the rendering of the turns before it and the one that includes it. Call it for turns in order.
   TextSpan by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
     std::erase_if(prefixes_, [&](const auto& known) { return known.first.first < turn; });
@@ -72,10 +72,9 @@ class Turns {
           turn + 1, made_.name())};
     return {*begin, *end};
   }
-  // The number of answers that by_prefixes found although the template writes them otherwise when they are the last
-  // turn.
+  // The number of answers found by by_prefixes() that the template writes differently when they are the last turn.
   std::size_t written_differently() const { return written_differently_; }
-  // The spans that {% generation %} marks in the turns `wanted`.
+  // The spans that {% generation %} marks in the turns for which `wanted` is true.
   std::vector<TextSpan> by_marks(const std::vector<bool>& wanted) const {
     const auto& marks = whole_.generated;
     const auto& answers = conversation_.answers;
@@ -96,13 +95,13 @@ class Turns {
   }
 
  private:
-  // The text of the first `turns`; nullptr if the template refuses them.
+  // The text of the first `turns` turns; nullptr if the template refuses them.
   const std::string* prefix(std::size_t turns, bool add_generation_prompt) {
     if (turns == conversation_.answers.size() && !add_generation_prompt) return &whole_.text;
     return rendered_once(prefixes_, {turns, add_generation_prompt},
                          [&] { return made_.render(conversation_, turns, add_generation_prompt).text; });
   }
-  // The same if `turn` has another text.
+  // Like prefix() without the prompt, but `turn` has another text.
   const std::string* changed(std::size_t turn, std::size_t turns) {
     return rendered_once(changed_, {turn, turns}, [&] {
       return made_.render(with_content(conversation_, turn, jinja::Value(std::string(kOtherText))), turns, false).text;
@@ -121,18 +120,18 @@ class Turns {
     }
     return known->second ? &*known->second : nullptr;
   }
-  // The number of bytes of the first `turns` in the whole rendering, if their own rendering is its beginning.
+  // The length of the rendering of the first `turns` turns, if it is a prefix of the whole rendering.
   std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) {
     if (turns == conversation_.answers.size()) return whole_.text.size();
     const std::string* part = prefix(turns, add_generation_prompt);
     return part && whole_.text.starts_with(*part) ? std::optional(part->size()) : std::nullopt;
   }
-  // The end of a turn if the turns up to it are no beginning of the text.
+  // The end of a turn if the rendering of the turns up to it is not a prefix of the whole text.
   std::optional<std::size_t> end_of(std::size_t turn) {
     const auto end = end_by_content(turn);
     return end ? end : end_without_token(turn);
   }
-  // The end of a turn that an end-of-text token follows if it is the last (Phi-3 writes one after all turns).
+  // The end of a turn that is followed by an end-of-text token when it is the last (Phi-3 writes one after all turns).
   std::optional<std::size_t> end_without_token(std::size_t turn) {
     const std::string* part = prefix(turn + 1, false);
     const std::string_view token = made_.end_token();
@@ -141,8 +140,8 @@ class Turns {
     return whole_.text.starts_with(turns) ? std::optional(turns.size()) : std::nullopt;
   }
   // The end of a turn that the template writes differently when it is the last (Qwen3 puts an empty thought before its
-  // text). What follows a turn's text does not change, except for white space (which Qwen3.5 puts between a text and
-  // calls): it is the end of the rendering of the turns up to this one.
+  // text). The rendering that ends with this turn shows what the template writes after the turn's text. The same
+  // follows it in the whole rendering, except for white space (which Qwen3.5 puts between a text and calls).
   std::optional<std::size_t> end_by_content(std::size_t turn) {
     const std::size_t turns = conversation_.answers.size();
     const auto after = bytes_after_content(turn, turns), ending = bytes_after_content(turn, turn + 1);
@@ -156,15 +155,15 @@ class Turns {
     if (last_word.empty() || !rest_word.starts_with(last_word)) return std::nullopt;
     return whole_.text.size() - rest_word.size() + last_word.size();
   }
-  // The generation prompt of this turn; empty if there is none, or if the template writes the turns before it
-  // differently.
+  // The generation prompt for this turn; empty if there is none, or if it changes how the earlier turns are written.
   std::string_view prompt_for(std::size_t turn) {
     const std::string *before = prefix(turn, false), *asked = prefix(turn, true);
     return before && asked && asked->starts_with(*before) ? std::string_view(*asked).substr(before->size())
                                                           : std::string_view();
   }
-  // The beginning of the answer in the turn that begins at `at`: after the prompt for it or, if the text continues
-  // differently (without the thought that the prompt begins), after what both have in common before the answer's text.
+  // Where the answer begins in the turn that begins at `at`: after the prompt for it. If the text continues differently
+  // from the prompt (without the thought that the prompt begins), after the part that both have in common, but not
+  // inside the answer's text.
   std::size_t after_prompt(std::size_t turn, std::size_t at) {
     const std::string_view prompt = prompt_for(turn), rest = std::string_view(whole_.text).substr(at);
     const std::size_t same = common_beginning(prompt, rest);
@@ -173,21 +172,21 @@ class Turns {
     const auto text = content_begin(turn);
     return text && *text >= at ? std::min(at + same, *text) : at;
   }
-  // Where the text of the turn begins, if that follows the prompt for an answer.
+  // Where the text of the turn begins, if it follows the prompt for an answer.
   std::optional<std::size_t> begin_by_content(std::size_t turn) {
-    // Some templates do not write a conversation without a turn.
+    // Some templates refuse a conversation without turns.
     const bool none = turn == 0 && !prefix(turn, false) && !prefix(turn, true);
     const std::string_view prompt = prompt_for(none ? conversation_.answers.size() : turn);
     const auto text = jinja::strip(prompt, jinja::Side::both).empty() ? std::nullopt : content_begin(turn);
     return text && std::string_view(whole_.text).substr(0, *text).ends_with(prompt) ? text : std::nullopt;
   }
-  // The number of bytes before the text of the turn: those that stay if it has another text. Nullopt if the template
-  // does not write the text.
+  // The number of bytes before the text of the turn, which stay the same if the turn has another text. Nullopt if the
+  // template does not write the text.
   std::optional<std::size_t> content_begin(std::size_t turn) {
     const std::string* other = changed(turn, conversation_.answers.size());
     return other && *other != whole_.text ? std::optional(common_beginning(*other, whole_.text)) : std::nullopt;
   }
-  // The number of bytes that follow the text of the turn in the rendering of the first `turns`. Nullopt as above.
+  // The number of bytes after the text of the turn in the rendering of the first `turns` turns. Nullopt as above.
   std::optional<std::size_t> bytes_after_content(std::size_t turn, std::size_t turns) {
     const std::string *rendered = prefix(turns, false), *other = rendered ? changed(turn, turns) : nullptr;
     if (!other || *other == *rendered) return std::nullopt;
@@ -197,7 +196,7 @@ class Turns {
   static std::size_t common_beginning(std::string_view a, std::string_view b) {
     return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
   }
-  // The number of marks in the first `turns`.
+  // The number of marks in the first `turns` turns.
   std::size_t marks_before(std::size_t turns) const {
     std::optional<std::size_t> out;
     if (turns == conversation_.answers.size()) return whole_.generated.size();
@@ -217,7 +216,7 @@ class Turns {
   const Conversation& conversation_;
   const Rendered& whole_;
   std::size_t written_differently_ = 0;
-  // By the number of turns, and whether an answer is asked for; by the turn with another text, and the number of turns.
+  // Keys: the number of turns, and whether a prompt is added; the turn with another text, and the number of turns.
   std::map<std::pair<std::size_t, bool>, std::optional<std::string>> prefixes_;
   std::map<std::pair<std::size_t, std::size_t>, std::optional<std::string>> changed_;
 };
@@ -236,7 +235,7 @@ std::vector<TextSpan> joined(std::vector<TextSpan> spans) {
   return out;
 }
 
-// Whether the last turn is an answer, and the rendering ends with its text.
+// Whether the last turn is an answer and nothing follows its text in the rendering.
 bool ends_openly(const Conversation& conversation, std::string_view rendered) {
   const jinja::Value* content =
       conversation.answers.back() ? conversation.messages.items().back().find("content") : nullptr;
@@ -279,7 +278,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
     labels = complement(joined(std::move(labels)), whole.text.size());
   } else {
     const bool marked = made.marks_answers(conversation) && !whole.lost;
-    // No template marks turns other than an assistant's.
+    // Templates mark only the assistant's turns.
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (wanted[i] && (!marked || !conversation.answers[i])) labels.push_back(turns.by_prefixes(i));
     if (marked) {
@@ -297,10 +296,10 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
 namespace {
 
 using jinja::TextSpan;
-constexpr std::size_t kMaxCharacterTokens = 8;  // the most tokens of one character, with their neighbours
+constexpr std::size_t kMaxCharacterTokens = 8;  // the most tokens that one character, with its neighbours, may take
 
-// The place in the text after `surface`, which begins at `at`. The surface may have, or lack, the space that a
-// tokenizer puts before a word, and may follow white space that the tokenizer drops. npos if it is not there.
+// The place in the text after `surface`, which begins at `at`. The surface may have or lack the space that a tokenizer
+// puts before a word, and may follow white space that the tokenizer drops. npos if it does not occur at this place.
 std::size_t end_of(std::string_view text, std::size_t at, std::string_view surface) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with(surface)) return at + surface.size();

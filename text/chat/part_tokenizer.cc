@@ -21,7 +21,7 @@ using jinja::Value;
 
 namespace {
 
-// Most templates accept only text as content, and their own errors for anything else do not name the turn.
+// Most templates accept only text as content, and do not name the turn in their own errors.
 std::string content_that_is_no_text(const Conversation& conversation) {
   std::size_t turn = 0;
   for (const Value& message : conversation.messages.items()) {
@@ -60,7 +60,7 @@ PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rule
       places_(tokenizer, *workspace_),
       parser_(std::make_unique<simdjson::dom::parser>()) {
   if (rules.made) written_.emplace(*rules.made);
-  // Numbers matter only in these fields, because a template may write them.
+  // Numbers in these fields must be exact, because a template may write them.
   if (rules.format == DataFormat::text)
     read_ = {rules.field};
   else
@@ -129,7 +129,9 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields&
     if (key == rules_.field) value = field;
   }
   std::sort(names_.begin(), names_.end());
-  if (std::adjacent_find(names_.begin(), names_.end()) != names_.end()) (void)value_of(place, {});  // names the column
+  if (std::adjacent_find(names_.begin(), names_.end()) != names_.end())
+    (void)value_of(place, {});  // throws, and names
+                                // the column
   std::string_view text;
   if (!value || value->get_string().get(text) != simdjson::SUCCESS) return slow_field_of(place, unread);
   const auto has = [&](std::string_view name) { return std::binary_search(names_.begin(), names_.end(), name); };
@@ -141,7 +143,7 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields&
   return text;
 }
 
-// Slower, for a line with numbers that are too large for simdjson, or with a field that is not a text.
+// The slower way, for a line with numbers that are too large for simdjson, or with a field that is not text.
 std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFields& unread) {
   record_ = value_of(place, {}, read_);
   const Value* value = record_.find(rules_.field);
@@ -153,7 +155,7 @@ std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFi
   return value->text();
 }
 
-// If a record has the fields of a second format as well, half of it would be ignored.
+// Without this check, half of a record that also has the fields of a second format would be ignored.
 void PartTokenizer::refuse_two_formats(const Value& record, const RecordPlace& place) {
   try {
     refuse_formats_of_two(record);
@@ -206,7 +208,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
   }
 }
 
-// Finds the fields of turns that the template does not name. Tool calls have a message of their own.
+// Finds the fields of turns that the template does not name. Tool calls have their own message.
 void PartTokenizer::find_unread_in_turns(const Conversation& conversation, UnreadFields& out) {
   constexpr std::array<std::string_view, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
   const auto names = [&](std::string_view field) { return rules_.made->names(field); };

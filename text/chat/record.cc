@@ -30,7 +30,7 @@ template <typename... Args>
 Value text_value(std::string_view text) {
   return Value(std::string(text));
 }
-// A field that is present and not null.
+// Finds a field that is present and not null.
 const Value* find(const Value& record, std::string_view key) {
   const Value* found = record.find(key);
   return found && !found->is(Kind::none) ? found : nullptr;
@@ -42,7 +42,7 @@ std::string text_or_empty(const Value& record, std::string_view key) {
   return found->text();
 }
 
-// A record's field names, for messages.
+// The names of a record's fields, for messages.
 std::string keys_of(const Value& record) {
   constexpr std::size_t kMost = 100;
   std::string keys;
@@ -55,7 +55,7 @@ Value turn(std::string_view role, std::string content) {
   return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
 }
 
-// A value that some data sets store as JSON inside a text.
+// Decodes a value that some data sets store as JSON in a text.
 Value stored(const Value& value, std::string_view what) {
   if (!value.is(Kind::text) || value.text().empty()) return value;
   try {
@@ -80,7 +80,7 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-// Copies reasoning to every name that templates read, whatever its own name, as transformers does.
+// Copies reasoning to every name that templates read, whatever name it has, as transformers does.
 Value with_reasoning(const Value& message) {
   const Value* thought = nullptr;
   for (const char* key : {"reasoning_content", "thinking", "reasoning"})
@@ -92,8 +92,8 @@ Value with_reasoning(const Value& message) {
   return Value::dict(std::move(fields));
 }
 
-// Adds a turn. The template sees neither fields that only say whether the turn is trained on nor, as in transformers,
-// fields that are null: OpenAI's turns with calls have no content, and tables write all fields of all turns.
+// Adds a turn. The template does not see fields that only say whether the turn is trained on. As in transformers, it
+// does not see null fields either: OpenAI's turns with calls have no content, and tables write all fields of all turns.
 void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
   const Value* role = find(message, "role");
@@ -115,7 +115,7 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   turns.push_back(with_reasoning(Value::dict(std::move(fields))));
 }
 
-// ShareGPT's calls of functions: one or a list of {"name": ..., "arguments": ...} as JSON in a text, which may begin
+// Reads ShareGPT's function calls: one or a list of {"name": ..., "arguments": ...} as JSON in a text, which may begin
 // with a thought.
 Fields function_calls(std::string text, std::size_t turn) {
   constexpr std::string_view kThought = "<think>", kEnd = "</think>";
@@ -166,7 +166,7 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     wrong("expected a list of turns in \"conversations\", found {}", kind_text(conversations));
   for (const Value& message : conversations.items()) {
     if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
-    if (find(message, "role")) {  // the messages are stored under ShareGPT's key
+    if (find(message, "role")) {  // the messages are in OpenAI's format, but under ShareGPT's key
       add(message, out, turns);
       continue;
     }
@@ -232,7 +232,7 @@ std::optional<DataFormat> data_format(std::string_view name) {
 
 namespace {
 
-// The only format whose fields are present, if there is exactly one.
+// The format whose fields are present, if there is exactly one.
 std::optional<DataFormat> the_format_of(const Value& record) {
   const auto has = [&](std::string_view key) { return find(record, key) != nullptr; };
   std::vector<std::pair<std::string_view, DataFormat>> found;
@@ -248,7 +248,7 @@ std::optional<DataFormat> the_format_of(const Value& record) {
   return found.empty() ? std::nullopt : std::optional(found.front().second);
 }
 
-// The renaming that would make a record fit a format; empty if there is none.
+// The renaming of a field that would make a record fit a format; empty if there is none.
 std::string other_names(const Value& record) {
   for (const auto& [key, value] : record.pairs()) {
     if (!value.is(Kind::list) || value.items().empty() || !value.items()[0].is(Kind::dict)) continue;

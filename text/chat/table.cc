@@ -5,7 +5,7 @@
 namespace strata::text {
 
 std::size_t record_end(std::string_view text, std::size_t at, char separator) {
-  bool begins = true, quoted = false;  // a field begins here; in quotes
+  bool begins = true, quoted = false;  // at the start of a field; inside quotes
   for (std::size_t i = at; i < text.size(); ++i) {
     const char c = text[i];
     if (quoted) {

@@ -36,20 +36,20 @@ Conversation with_messages(const Conversation& conversation, std::vector<Value> 
   return out;
 }
 
-// The arguments of a call: of its function, or its own.
+// The arguments of a call: those of its function, or its own.
 const Value* arguments_of(const Value& call) {
   if (!call.is(Kind::dict)) return nullptr;
   const Value* function = call.find("function");
   return function && function->is(Kind::dict) ? function->find("arguments") : call.find("arguments");
 }
 
-// The object that a call's arguments hold as JSON. fault: how the object differs from the text; empty if it does not.
+// The object that a call's arguments contain as JSON. fault: how the object differs from the text; may be empty.
 struct DecodedArguments {
   Value object;
   std::string fault;
 };
 
-// nullopt if the arguments are not a text with an object.
+// nullopt if the arguments are not a text that contains an object.
 std::optional<DecodedArguments> decoded(const Value& call) {
   const Value* arguments = arguments_of(call);
   if (!arguments || !arguments->is(Kind::text)) return std::nullopt;
@@ -58,14 +58,14 @@ std::optional<DecodedArguments> decoded(const Value& call) {
     std::vector<UnrepresentableNumber> odd;
     out.object = parse_json(arguments->text(), RepeatedKeys::last_counts, &odd);
     (void)exact_json(arguments->text());
-  } catch (const JsonFault& fault) {  // a text of another kind stays one
+  } catch (const JsonFault& fault) {  // any other text is left as it is
     out.fault = fault.message;
   }
   if (!out.object.is(Kind::dict)) return std::nullopt;
   return out;
 }
 
-// How a JSON text begins inside another: up to its second quotation mark, escaped.
+// How a JSON text begins if it is encoded as JSON again: up to its second quotation mark, with escapes.
 std::string beginning_in_json(const std::string& text) {
   const std::size_t first = text.find('"'), second = first == std::string::npos ? first : text.find('"', first + 1);
   if (second == std::string::npos) return jinja::json_text(Value(text), {});
@@ -88,7 +88,7 @@ std::optional<std::string> text_with(const ChatTemplate& made, const Conversatio
   }
 }
 
-// The text of a part of a content; nullptr if it is none (an image).
+// The text of one part of a content; nullptr if the part is not text (an image, for example).
 const std::string* text_of_part(const Value& part) {
   if (part.is(Kind::text)) return &part.text();
   const Value *type = part.is(Kind::dict) ? part.find("type") : nullptr,
@@ -130,7 +130,7 @@ bool WrittenContents::writes(const Conversation& conversation, std::size_t turn,
                              const Value& other) const {
   try {
     return whole != made_.render(with_content(conversation, turn, other), conversation.answers.size(), false).text;
-  } catch (const Error&) {  // a template that looks at contents reads them
+  } catch (const Error&) {  // a template that inspects contents reads them
     return true;
   }
 }
@@ -152,7 +152,7 @@ bool WrittenContents::writes_parts(const Conversation& conversation, std::size_t
 }
 
 void WrittenContents::find_left_out(const Conversation& conversation, std::string_view whole, UnreadFields& roles) {
-  // A template may write some turns of a role and leave out others.
+  // A template may write some turns of a role and leave out others, so several turns are tested.
   constexpr int kSure = 3, kSureLeftOut = 16;
   const auto& messages = conversation.messages.items();
   for (std::size_t turn = 0; turn < messages.size(); ++turn) {
@@ -227,7 +227,7 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
-// A boolean, as JSON and tables write it.
+// Whether the value is a boolean, as JSON and tables write it.
 bool is_flag(const Value& value) {
   if (value.is_number()) return value.real() == 0 || value.real() == 1;
   constexpr std::array<std::string_view, 8> kWords = {"true", "false", "True", "False", "TRUE", "FALSE", "0", "1"};

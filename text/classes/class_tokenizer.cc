@@ -35,7 +35,7 @@ void ClassTokens::clear() {
 ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules)
     : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()), pair_(tokenizer.text_template().pair) {
   const TextTemplate& made = tokenizer.text_template();
-  // Without a template, a second text follows the first with token types of its own, as in transformers.
+  // Without a template, the second text follows the first with its own token types, as in transformers.
   if (pair_.empty() && TextTemplate::added(made.single) == 0)
     pair_ = {{TextTemplate::Kind::first}, {TextTemplate::Kind::second, 0, 1}};
   if (rules.record.pair && pair_.empty())
@@ -69,14 +69,13 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
 }
 
 void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::optional<LabelValue>>& labels) {
-  // Each word is encoded as a text of its own, so that the tokenizer's add_prefix_space decides whether a space
-  // precedes it.
+  // Encode each word as a separate text, so that the tokenizer's add_prefix_space decides whether a space precedes it.
   for (std::size_t i = 0; i < record.words.size(); ++i) {
     const std::size_t begin = first_.size();
     tokenizer_.encode(record.words[i], false, *workspace_, first_);
     labels.resize(first_.size());
     if (first_.size() == begin) continue;
-    // Without labels, the word's number marks its first token.
+    // Without labels, the number of each word marks its first token.
     labels[begin] = record.labels.values.empty() ? LabelValue(static_cast<std::int64_t>(i)) : record.labels.values[i];
   }
 }

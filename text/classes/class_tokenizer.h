@@ -12,16 +12,16 @@
 
 namespace strata::text {
 
-// Which of two texts loses tokens if both together are too long, with the names of Hugging Face's tokenizers.
+// Which of two texts is truncated if both together are too long, with the names used by Hugging Face's tokenizers.
 enum class Truncation {
   longest_first,  // the longer one, until both have the same length
   only_first,
   only_second,
-  none,  // do_not_truncate: text that is too long is refused
+  none,  // do_not_truncate: refuse text that is too long
 };
 std::optional<Truncation> truncation(std::string_view name);
 std::string_view name_of(Truncation truncation);
-// Throws Error{usage} if the strategy truncates a second text and there is none.
+// Throws Error{usage} if the strategy truncates a second text but there is none.
 void require_possible(Truncation truncation, bool pairs);
 
 // The token counts of a text, and of the second one of a pair.
@@ -30,8 +30,7 @@ struct TextLengths {
 
   std::size_t sum() const { return first + second; }
 };
-// Shortens `lengths` so that their sum is at most `most`, as the tokenizers library does. nullopt if the strategy
-// cannot do that.
+// Shortens `lengths` to a sum of at most `most`, as the tokenizers library does. nullopt if the strategy cannot.
 std::optional<TextLengths> truncated(const TextLengths& lengths, std::size_t most, Truncation truncation);
 
 // How each text is tokenized.
@@ -49,14 +48,15 @@ struct ClassTokens {
   std::vector<std::size_t> begins;
   std::vector<DocumentLabels> labels;
   std::string name;                // the file's name
-  std::vector<std::size_t> words;  // the words of each document, including those without tokens; 0 for a text
+  std::vector<std::size_t> words;  // the number of words in each document, including words without tokens; 0 for a text
   std::uint64_t cut = 0;           // documents that were truncated
 
   void clear();
 };
 
-// Tokenizes records within the tokenizer's template; one per thread. The first token of a word has its label. The
-// word's other tokens and the template's have none. Throws Error{corrupt} with file, line, and what is wrong.
+// Tokenizes records and adds the tokenizer's template. One per thread. The first token of each word has the word's
+// label; the other tokens of the word and those of the template have none. Throws Error{corrupt} with file, line, and
+// what is wrong.
 class ClassTokenizer {
  public:
   // Throws Error{usage} if the tokenizer has no template for what `rules` require.
@@ -73,7 +73,7 @@ class ClassTokenizer {
   const Tokenizer& tokenizer_;
   const ClassRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: the tokenizer has no such template
+  std::vector<TextTemplate::Piece> pair_;  // the layout of two texts; empty: the tokenizer has no template for pairs
   std::vector<std::uint32_t> first_, second_;
 };
 

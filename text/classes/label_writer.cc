@@ -20,7 +20,7 @@ namespace strata::text {
 
 namespace {
 
-// A sidecar file names them all, and is at most 1 MiB.
+// A sidecar file lists all names, and is at most 1 MiB.
 constexpr std::size_t kMaxClasses = 16384;
 constexpr std::size_t kMaxNameBytes = std::size_t{1} << 19;
 // Hugging Face's number for "no label".
@@ -32,7 +32,7 @@ std::string json_of(const std::optional<LabelValue>& value) {
   return text_of(*value);
 }
 
-// How tables write a missing number. As the only such label it may well be a name.
+// Whether this is how tables write a missing number. If it is the only such label, it may well be a name.
 bool is_not_finite(const std::string& text) {
   double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -114,7 +114,7 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
          "are of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", "
          "\"b\")",
          fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
-  // [0, 1] and [1, 0] take one bit each, because there may be many.
+  // Keep [0, 1] and [1, 0] as one bit each, because there may be many.
   if (lists_ == Lists::open && columns_ == 2) return open_.push_back(labels.flags[1] == 1);
   add_values(labels, place);
 }
@@ -164,7 +164,7 @@ void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
   write(line + (kind_ == Kind::one ? "}\n" : "]}\n"));
 }
 
-// Refuses labels that are lists of classes rather than long names.
+// Refuses labels that look like lists of classes rather than long names.
 void LabelWriter::refuse_joined(const std::string& named) const {
   constexpr std::string_view kWords =
       "write JSONL with a list of words and a list of labels, one per word (--field for the words)";
@@ -193,7 +193,7 @@ void LabelWriter::refuse_joined(const std::string& named) const {
 
 LabelSummary LabelWriter::finish() {
   using Kind = DocumentLabels::Kind;
-  if (lists_ == Lists::open && !open_.empty()) {  // all of one length, and only 0 and 1
+  if (lists_ == Lists::open && !open_.empty()) {  // all have one length, and contain only 0 and 1
     lists_ = Lists::vectors;
     of_column_.resize(columns_);
     for (const bool rising : std::exchange(open_, {}))
@@ -256,7 +256,7 @@ LabelSummary LabelWriter::finish() {
     classes.clear();
     for (const std::string& field : fields_) classes.emplace_back(field, classes_[field]);
   }
-  std::size_t bytes = 0;  // in the sidecar's form: in quotes, with ", "
+  std::size_t bytes = 0;  // in the form of the sidecar: in quotes, with ", "
   for (const auto& [name, count] : classes) bytes += json_of(name).size() + 2;
   if (bytes > kMaxNameBytes)
     fail(Exit::usage, "{}: the names of the {} classes have {} bytes, above {}: is it a label?", named, classes.size(),
@@ -301,7 +301,7 @@ bool are_tags(const std::vector<std::string>& parts) {
 
 std::optional<JoinedLabel> joined_label(const std::map<std::string, std::uint64_t>& classes) {
   constexpr std::string_view kSeparators = ",;| /+&";
-  constexpr std::uint64_t kOfNames = 3;  // how many labels must use a separator that also occurs in names
+  constexpr std::uint64_t kOfNames = 3;  // how many labels must use a separator that also occurs in ordinary names
   for (const char separator : kSeparators) {
     const bool of_lists = separator == ',' || separator == ';' || separator == '|';
     std::map<std::string, std::set<std::string_view>> within;  // for each part, the labels that contain it

@@ -30,9 +30,9 @@ template <typename... Args>
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Whether programs write numbers like this. Excluded are leading zeros ("007"), an integer with "+", and an exponent
-// without a sign ("+49", "1e5"), because codes look like that. A number with a decimal point may lack digits on one
-// side of it, as C and pandas accept it.
+// Whether programs write numbers like this. Leading zeros ("007"), an integer with "+" ("+49"), and an exponent without
+// a sign ("1e5") are excluded, because codes look like that. A number with a decimal point may lack the digits on one
+// side of it, as in C and pandas.
 bool is_written_number(std::string_view text) {
   const auto take_digits = [&] {
     const std::size_t n = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -61,14 +61,14 @@ bool is_written_number(std::string_view text) {
   return text.empty();
 }
 
-// The value of a table's field: a number if all of it is one.
+// The value of a table's field: a number if the whole field is one.
 LabelValue from_text(const std::string& text, std::string_view field) {
   if (!is_written_number(text)) return text;
   const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::int64_t whole = 0;
   const auto [stop, fault] = std::from_chars(begin, end, whole);
   if (fault == std::errc() && stop == end) return whole;
-  if (stop == end)  // as a double, it could equal another class
+  if (stop == end)  // as a double, it could be equal to another class
     throw RecordFault{fmt::format("the label \"{}\" is {}, which does not fit 64 bits: if it names a "
                                   "class, write it with a letter (id{}), and with a decimal point if it is a number",
                                   field, text, text),
@@ -115,7 +115,7 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   for (const auto& [key, value] : record.pairs()) {
     const std::string field = key.to_text();
     if (names.size() < 100) names += (names.empty() ? "" : ", ") + excerpt(field, 100);
-    // A header "text, label" has a space after the comma.
+    // In a header "text, label", the second name begins with a space.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
       throw RecordFault{fmt::format("there is no field \"{}\" ({}), but \"{}\" with a space: write names without", name,
@@ -135,7 +135,7 @@ std::string_view text_of_field(const Value& record, std::string_view name, const
   return found.text();
 }
 
-// An element of a list. A number with a decimal point cannot be a class.
+// An element of a list. A class cannot be a number with a decimal point.
 LabelValue class_of(const Value& value, std::string_view field) {
   LabelValue out = value_of(value, field, false);
   if (std::holds_alternative<double>(out))
@@ -144,7 +144,7 @@ LabelValue class_of(const Value& value, std::string_view field) {
   return out;
 }
 
-// Notes the flags of a list that may be a vector, that is, contains only 0 and 1.
+// Records the flags of a list that may be a vector, that is, one that contains only 0 and 1.
 void find_flags(const std::vector<Value>& items, std::string_view field, DocumentLabels& out) {
   bool numbers = true, whole = true, digits = true;  // all are 0 or 1; all are integers; all are "0" or "1" in quotes
   for (const Value& item : items) {
@@ -182,7 +182,7 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
   }
 }
 
-// The number of words, separated by spaces.
+// The number of words that are separated by spaces.
 std::size_t words_of(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   std::size_t words = 0;
@@ -191,7 +191,7 @@ std::size_t words_of(std::string_view text) {
   return words;
 }
 
-// Reads one field per class, which says whether the text belongs to it.
+// Reads one field per class. Each field says whether the text belongs to that class.
 void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
   out.labels.kind = DocumentLabels::Kind::many;
   for (const std::string& name : rules.labels) {
@@ -224,7 +224,7 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
   out.labels.kind = DocumentLabels::Kind::many;
   find_flags(found.items(), name, out.labels);
   if (out.labels.is_vector) return;
-  std::set<LabelValue> seen;  // a text has each class once
+  std::set<LabelValue> seen;  // a text has each class at most once
   for (const Value& label : found.items())
     if (LabelValue one = class_of(label, name); seen.insert(one).second) out.labels.values.emplace_back(std::move(one));
   out.labels.one_per_word = !found.items().empty() && found.items().size() == words_of(out.text);

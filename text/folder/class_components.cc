@@ -35,7 +35,7 @@ bool has_byte_level(const std::optional<Json>& pre_tokenizer) {
   return std::any_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "ByteLevel"; });
 }
 
-// The components' effect on a text, in a form that does not depend on how their JSON is written.
+// What the components do to a text, in a form that does not depend on how their JSON is written.
 std::string meaning_of(const std::optional<Json>& component) {
   std::string out;
   for (const Json& one : parts_of(component)) {
@@ -98,7 +98,7 @@ std::optional<std::string> note_on_components(const FolderSettings& settings, co
     return meaning_of(document.root().is_null() ? std::nullopt : std::optional(document.root())) != own;
   };
   const std::string own = meaning_of(normalizer), splits = meaning_of(pre_tokenizer);
-  // Replacing spaces without a split is a Metaspace that adds no space in front.
+  // Replacing spaces without splitting is the same as a Metaspace that adds no space in front.
   const bool replaced =
       settings.is_llama() && settings.prefix_space == false && splits.empty() &&
       own == fmt::format(R"({{"type":"Replace","pattern":{{"String":" "}},"content":"{}"}};)", kSpaceMark);

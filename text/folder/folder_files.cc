@@ -18,7 +18,7 @@ std::optional<Value> read_object(const fs::path& path) {
   if (!fs::is_regular_file(path, ignored)) return std::nullopt;
   const MappedFile file(path);
   try {
-    std::vector<UnrepresentableNumber> odd;  // as Python writes them (Infinity), in fields that nothing here reads
+    std::vector<UnrepresentableNumber> odd;  // in Python's notation (Infinity), in fields that nothing here reads
     Value out = parse_json(text_of(file), RepeatedKeys::last_counts, &odd);
     if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
     return out;
@@ -45,7 +45,7 @@ FolderFiles read_folder_files(const fs::path& folder) {
   try {
     out.model = read_object(folder / "config.json");
   } catch (const Error&) {
-    // Ignored here: loading the model reports the fault.
+    // Ignored here, because loading the model reports the fault.
   }
   return out;
 }

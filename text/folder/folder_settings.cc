@@ -34,7 +34,7 @@ std::string text_or(const Value* object, std::string_view key, std::string_view 
   return std::string(found && found->is(Kind::text) ? found->text() : std::string(otherwise));
 }
 
-// A token in these files is a text or an object. special: the default if the object does not say.
+// A token in these files is a text or an object. special: the default if the object does not have the flag.
 std::optional<AddedToken> token_of(const Value& value, bool special) {
   AddedToken out{.id = kNextId, .content = {}, .special = special};
   if (value.is(Kind::text)) {
@@ -61,7 +61,7 @@ std::uint32_t id_of_text(std::string_view text, const fs::path& path) {
   return static_cast<std::uint32_t>(id);
 }
 
-// Maps names of classes that are aliases of another (ElectraTokenizer), or behave like it.
+// Maps the names of classes that are aliases of another class (ElectraTokenizer), or behave like it, to that class.
 std::string_view plain_class(std::string_view name) {
   if (name.ends_with("Fast")) name.remove_suffix(4);
   for (const std::string_view bert : {"DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
@@ -75,7 +75,7 @@ std::string_view plain_class(std::string_view name) {
   return name;
 }
 
-// The tokenizer's class that transformers registers for a model type.
+// The tokenizer class that transformers registers for a model type.
 struct TypeClass {
   std::string_view type, name;
 };
@@ -93,13 +93,13 @@ std::string_view class_of_type(std::string_view type) {
   return "";
 }
 
-// model_type of config.json, or without one the type of the class that `architectures` names: "bert" of
+// The model_type in config.json. If there is none, the type of the class that `architectures` names: "bert" for
 // BertForMaskedLM.
 std::string type_of(const Value* model) {
   std::string type = text_or(model, "model_type", "");
   const Value* architectures = model ? model->find("architectures") : nullptr;
   if (!type.empty() || !architectures || !architectures->is(Kind::list)) return type;
-  const auto plain = [](std::string_view name) {  // without case and separators
+  const auto plain = [](std::string_view name) {  // ignores case and separators
     std::string out;
     for (const char c : name)
       if (c != '-' && c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -127,7 +127,7 @@ std::string class_of(const Value* config, const Value* model, const std::string&
   std::string given = text_or(config, "tokenizer_class", "");
   if (given.empty()) given = text_or(model, "tokenizer_class", "");
   const std::string_view registered = class_of_type(type);
-  // For these types, published folders name a wrong class.
+  // Published folders of these types name a wrong class.
   if (type == "modernbert" || type == "mistral" || type == "ministral" || type == "mixtral") return "";
   if (type == "qwen2" || given.empty()) return std::string(registered);
   return std::string(plain_class(given));
@@ -278,7 +278,7 @@ FolderSettings settings_of(const FolderFiles& files) {
   // The order in which transformers adds them.
   const auto rank = [](const auto& one) { return std::find(kNames.begin(), kNames.end(), one.first) - kNames.begin(); };
   std::stable_sort(out.named.begin(), out.named.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  // A name refers to the listed token with that text, and takes its flags.
+  // A name refers to the listed token with the same text, and takes its flags.
   for (auto& [key, token] : out.named)
     for (const AddedToken& listed : out.listed)
       if (listed.content == token.content) token = listed;
@@ -295,8 +295,8 @@ std::string save_command(const fs::path& folder) {
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
                                           std::uint32_t size, std::vector<std::string>& notes) {
-  // The folder's flags replace the file's. A token that is special in the file stays special unless the class rebuilds
-  // all tokens.
+  // The folder's flags replace those of the file. A token that is special in the file stays special unless the class
+  // rebuilds all tokens.
   const bool rebuilds = settings.is_bert() || settings.is_byte_level();
   std::uint32_t next = size;
   for (AddedToken& token : own) {
@@ -336,8 +336,8 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     if (const AddedToken* named = settings.token(key)) {
       add_named(*named);
     } else if (const std::string text = settings.token_text(key); rebuilds && !text.empty()) {
-      // The class's own token. transformers adds it to a vocabulary that lacks it. Texts contain such a token only by
-      // accident, and no model was trained on it, so here its id stays free.
+      // The class's default token. transformers adds it to a vocabulary that lacks it. Texts contain such a token only
+      // by accident, and no model was trained on it, so its id stays unused here.
       const auto there = [&](const AddedToken& one) { return one.content == text; };
       if (id_of(text))
         add_named({.content = text});

@@ -62,7 +62,7 @@ std::string merges_of(const fs::path& file) {
   return out;
 }
 
-// Lines in order. Of two equal lines, the last counts.
+// The lines in order. If two lines are equal, the last one counts.
 std::string words_of(const fs::path& file, std::string_view text) {
   if (!is_valid_utf8(text)) fail(Exit::corrupt, "{}: expected text in UTF-8", file.string());
   std::map<std::string_view, std::size_t> ids;

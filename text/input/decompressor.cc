@@ -14,7 +14,7 @@
 namespace strata::text {
 namespace {
 
-// The libraries take at most this much at a time: their lengths have 32 bits.
+// The most that is passed to the libraries at a time, because their lengths have 32 bits.
 constexpr std::size_t kMost = std::size_t{1} << 30;
 
 constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6}, kZstd = "\x28\xb5\x2f\xfd",
@@ -26,14 +26,12 @@ constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6
 [[noreturn]] void damaged(std::string_view what) {
   throw StreamFault{fmt::format("it is damaged ({})", what)};
 }
-// The bytes after a stream must begin another one. The libraries wait for more bytes before they report that they do
-// not.
+// Requires that the bytes after a stream begin another one. The libraries report other bytes only later.
 void require_magic(std::string_view in, std::string_view magic) {
   if (!magic.starts_with(in.substr(0, magic.size()))) damaged("other data follows its end");
 }
 
-// Streams that the library decompresses one at a time. Zeros after the last one are padding, as tapes and gzip write
-// it.
+// Streams that the library decompresses one at a time. Zeros after the last one are padding, as on tapes.
 class MemberDecompressor : public Decompressor {
  public:
   std::size_t run(std::string_view& in, std::span<char> out, bool last) final {
@@ -63,7 +61,7 @@ class MemberDecompressor : public Decompressor {
   virtual std::string_view magic() const = 0;
   // Begins the next member.
   virtual void begin() = 0;
-  // Returns whether the member ends.
+  // Returns true if the member ends.
   virtual bool step(std::string_view& in, std::span<char> out, std::size_t& written) = 0;
 
  private:
@@ -159,7 +157,7 @@ class Xz final : public Decompressor {
     const std::size_t written = out.size() - stream_.avail_out;
     between_ = result == LZMA_STREAM_END;
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
-    // The first call without progress is not an error yet.
+    // The first call that makes no progress is not an error yet.
     if ((result == LZMA_OK || result == LZMA_BUF_ERROR) && nothing_more && written == 0) truncated();
     if (result != LZMA_OK && !between_ && result != LZMA_BUF_ERROR)
       damaged(result == LZMA_FORMAT_ERROR    ? "other data follows its end"
@@ -176,7 +174,7 @@ class Xz final : public Decompressor {
   }
 
   lzma_stream stream_ = LZMA_STREAM_INIT;
-  bool between_ = false;  // between two streams; each may be followed by zeros
+  bool between_ = false;  // between two streams, where padding with zeros is allowed
   std::size_t padding_ = 0;
 };
 
@@ -184,7 +182,7 @@ class Zstd final : public Decompressor {
  public:
   Zstd() : context_(ZSTD_createDCtx()) {
     if (!context_) throw std::bad_alloc();
-    // The limit of `zstd --long=31`, an option used for large archives.
+    // The limit of `zstd --long=31`, an option for large archives.
     ZSTD_DCtx_setParameter(context_, ZSTD_d_windowLogMax, 31);
   }
   ~Zstd() override { ZSTD_freeDCtx(context_); }
@@ -194,7 +192,7 @@ class Zstd final : public Decompressor {
   std::size_t run(std::string_view& in, std::span<char> out, bool last) override {
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
-    // Without input, only the rest of a frame may be requested: a finished frame would begin again.
+    // Without input, request only the rest of a frame, because a finished frame would begin again.
     if (in.empty() && wants_ == 0) return 0;
     if (wants_ == 0 && (in[0] & '\xf0') == '\x50')
       require_magic(in.substr(1), kSkippable);
@@ -237,7 +235,7 @@ Compression compression_of(std::string_view head) {
   if (head.starts_with(kZstd)) return Compression::zstd;
   // A file that zstd wrote in parts may begin with a skippable frame, 0x184D2A50 to 5F.
   if (head.size() > 3 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == kSkippable) return Compression::zstd;
-  // A plain text may begin with "BZh9", but not with what follows.
+  // A plain text may begin with "BZh9", but not with these bytes after it.
   if (head.size() >= 6 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9' &&
       (head.substr(4, 2) == "1A" || head.substr(4, 2) == "\x17\x72"))
     return Compression::bzip2;

@@ -28,8 +28,7 @@ std::string conversion(std::string_view code, std::string_view name, std::string
   return python_command(code, {name, without_extension(name) + std::string(extension)}) + " converts it";
 }
 
-// Nulls are left out: a table writes all fields of all records, and the arguments of one tool would appear in the calls
-// of another.
+// Leaves out nulls: a table writes all fields of all records, so calls of one tool would have the arguments of another.
 std::string to_lines(std::string_view module, std::string_view table, std::string_view name) {
   return conversion(
       fmt::format("import json, {}; full = lambda v: {{k: full(x) for k, x in v.items() if x is not None}} if "
@@ -62,7 +61,7 @@ std::string workbook(std::string_view what, std::string_view name) {
 
 constexpr std::string_view kDocx = "is a Word document: save it as plain text (pandoc -t plain does)";
 
-// The kind of a zip, by the names of its contents.
+// The kind of a zip file, from the names of its contents.
 std::string zip(std::string_view head, std::string_view name) {
   const auto has = [&](std::string_view part) { return head.find(part) != head.npos; };
   if (has("xl/")) return workbook("an Excel workbook", name);
@@ -79,8 +78,8 @@ std::string zip(std::string_view head, std::string_view name) {
   return "is a zip archive: unzip it, and give the files in it";
 }
 
-// Bytes that identify a kind of file. A text may begin with the same letters, so `binary` requires a byte in the rest
-// of the head that no text has, and `begins` requires certain bytes at the start if `bytes` are at another place.
+// Bytes that identify a kind of file. Because a text may begin with the same letters, `binary` requires a byte
+// elsewhere in the head that no text has. If `bytes` is not at the start, `begins` gives bytes that must be there.
 struct Signature {
   std::string_view bytes;
   std::string_view is;
@@ -128,13 +127,13 @@ constexpr auto kSignatures = std::to_array<Signature>({
     {"wOFF"sv, "is a font, not text", true},
 });
 
-// Whether there is a byte below the tab, which no text contains.
+// Whether the head has a byte below the tab character, which no text contains.
 bool has_binary(std::string_view head) {
   return std::ranges::any_of(head, [](char c) { return static_cast<unsigned char>(c) < 0x09; });
 }
 
 bool is_pickle(std::string_view head) {
-  // PROTO, then the start of a pickle of protocol 2 to 5: a frame, a collection, a class.
+  // PROTO, followed by the start of a pickle of protocol 2 to 5: a frame, a collection, or a class.
   return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5 &&
          "\x95}](c\x8c\x8a)KX"sv.find(head[2]) != std::string_view::npos;
 }
@@ -196,7 +195,7 @@ std::uint32_t unit_at(Encoding encoding, std::string_view in, std::size_t at) {
   return out;
 }
 
-// The start of the last character if `text` may contain only part of it, otherwise the end.
+// The start of the last character if `text` may contain only part of that character, otherwise the end of the text.
 std::size_t end_of_whole(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const char byte = text[text.size() - back];
@@ -230,7 +229,7 @@ std::string_view name_of(Encoding encoding) {
 
 Mark byte_order_mark(std::string_view head) {
   using namespace std::string_view_literals;
-  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // UTF-16 begins with the same bytes
+  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // UTF-16's mark is a prefix of it
   if (head.starts_with("\0\0\xfe\xff"sv)) return {Encoding::utf32_big, 4};
   if (head.starts_with("\xff\xfe"sv)) return {Encoding::utf16_little, 2};
   if (head.starts_with("\xfe\xff"sv)) return {Encoding::utf16_big, 2};
@@ -279,7 +278,7 @@ bool decode(Encoding encoding, std::string_view& in, bool last, std::string& out
 void Utf8Count::add(std::string_view piece) {
   bytes_ += piece.size();
   if (!held_.empty()) {
-    // Add as many bytes of the piece as a character may need.
+    // Append as many bytes of the piece as one character may need.
     const std::size_t size = held_.size(), most = std::min<std::size_t>(piece.size(), 3);
     held_ += piece.substr(0, most);
     std::size_t at = 0;

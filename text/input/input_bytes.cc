@@ -71,7 +71,7 @@ InputBytes::InputBytes(const std::string& name)
   file_ = std::move(input.file);
 }
 
-// Reads bytes as stored; 0 at the end.
+// Reads bytes as they are stored; 0 at the end.
 std::size_t InputBytes::raw(char* out, std::size_t size) {
   if (raw_ended_) return 0;
   for (;;) {
@@ -88,7 +88,7 @@ std::size_t InputBytes::raw(char* out, std::size_t size) {
 // Reads decompressed bytes; 0 at the end.
 std::size_t InputBytes::plain(char* out, std::size_t size) {
   if (!decompressor_) {
-    // First the bytes that were read to identify the compression.
+    // Start with the bytes that were read to identify the compression.
     if (compressed_at_ == compressed_.size()) return raw(out, size);
     const std::size_t n = std::min(size, compressed_.size() - compressed_at_);
     std::memcpy(out, compressed_.data() + compressed_at_, n);
@@ -150,7 +150,7 @@ void InputBytes::look_at_head() {
     fail(Exit::usage, "{}{}", inside, what);
   };
   const Mark mark = byte_order_mark(head_);
-  // Some audio and video formats begin like a UTF-16 mark, but a text has its first character there.
+  // Some audio and video formats begin like a UTF-16 mark, but a text continues with its first character.
   if (mark.bytes == 0) {
     std::string kind = file_kind(head_, name_);
     if (kind.empty()) kind = kind_of_extension(extension_, name_);

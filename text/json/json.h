@@ -1,6 +1,6 @@
 #pragma once
-// text/json/ reads JSON, either as a document in which messages can name each place (here), or as the values that
-// Python's json.loads makes (json_value.h).
+// text/json/ reads JSON: as a document whose places messages can name (here), or as the values that Python's json.loads
+// makes (json_value.h).
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,14 +16,14 @@ namespace simdjson::dom {
 class parser;
 }
 
-// This header does not include simdjson.h, which most tokenizer sources would then have to parse.
+// This header does not include simdjson.h, because most of the tokenizer's sources would then have to parse it.
 namespace strata::text {
 
-// A value in a JSON file with its place, for messages such as "FILE: model.merges[7]: expected a string". Lives as long
-// as the parser. Getters throw Error{corrupt} if the value has another type.
+// A value in a JSON file with its place, for messages such as "FILE: model.merges[7]: expected a string". It lives as
+// long as the parser. Getters throw Error{corrupt} if the value has another type.
 class Json {
  public:
-  // The words of simdjson's element.
+  // The words that make up simdjson's element.
   struct Node {
     const void* document;
     std::size_t place;
@@ -39,7 +39,7 @@ class Json {
   bool is_object() const;
   bool is_array() const;
 
-  // The value of a key in this object; nullopt if it is missing or null.
+  // The value of a key in this object; nullopt if the key is missing or its value is null.
   std::optional<Json> find(std::string_view key) const;
   Json at(std::string_view key) const;
   // The key's value, or `otherwise` if it is missing or null.
@@ -49,7 +49,7 @@ class Json {
   // The "type" of a component.
   std::string_view type() const { return at("type").text(); }
 
-  // Calls `use` for each element of this array, or with the key for each field of this object.
+  // Calls `use` for each element of this array, or for each field of this object with its key.
   void each(const std::function<void(const Json&)>& use) const;
   void each_field(const std::function<void(std::string_view key, const Json&)>& use) const;
 
@@ -66,11 +66,11 @@ class Json {
   std::string place_;
 };
 
-// A long text as messages show it: its first bytes, and its length.
+// A long text as shown in messages: its first bytes and its length.
 std::string shortened(std::string_view text, std::size_t most = 200);
 
-// A parsed text. The text need not outlive the parse, but `file` must. Throws Error{corrupt} if it is not JSON:
-// "expected EXPECTED, found: ...".
+// A parsed text. The text need not outlive the constructor, but `file` must outlive the document. Throws Error{corrupt}
+// if the text is not JSON: "expected EXPECTED, found: ...".
 class JsonDocument {
  public:
   JsonDocument(std::string_view text, const std::string& file, std::string_view expected);

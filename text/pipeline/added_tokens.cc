@@ -26,9 +26,9 @@ std::vector<AddedToken> read_added_tokens(const Json& json) {
 
 AddedTokenFinder::AddedTokenFinder(const std::vector<Pattern>& patterns) {
   for (const Pattern& pattern : patterns) {
-    if (pattern.text.empty()) continue;  // the normalizer made it empty: it is never found
+    if (pattern.text.empty()) continue;  // the normalizer made it empty, so it is never found
     std::uint32_t& number = texts_.number_of(pattern.text);
-    if (number != ByteTrie::kNone) continue;  // the first of equal texts counts
+    if (number != ByteTrie::kNone) continue;  // of equal texts, the first counts
     number = static_cast<std::uint32_t>(tokens_.size());
     tokens_.push_back(pattern.token);
   }

@@ -10,10 +10,10 @@
 
 namespace strata::text {
 
-// Reads "added_tokens" of a tokenizer.json.
+// Reads "added_tokens" from a tokenizer.json.
 std::vector<AddedToken> read_added_tokens(const Json& json);
 
-// Finds added tokens in a text, from left to right, the longest at each place. Immutable.
+// Finds added tokens in a text from left to right; the longest one at a place counts. Immutable.
 class AddedTokenFinder {
  public:
   struct Pattern {
@@ -23,7 +23,7 @@ class AddedTokenFinder {
   explicit AddedTokenFinder(const std::vector<Pattern>& patterns);
 
   bool empty() const { return texts_.empty(); }
-  // Splits `text` and calls part(text, token) in order: for each token, and with nullptr for the text between tokens.
+  // Splits `text` and calls part(text, token) in order: for each token, and with nullptr for each text between tokens.
   template <typename Part>
   void split(std::string_view text, Part&& part) const {
     std::size_t done = 0;
@@ -31,8 +31,7 @@ class AddedTokenFinder {
       Occurrence found = find(text, at);
       if (found.token == nullptr) break;
       at = found.end;
-      // The library continues its search in spaces that the previous token has taken, and drops matches that are then
-      // empty.
+      // The library also searches the spaces that the previous token has taken, and drops matches that become empty.
       if (!widen(text, done, found) || found.begin >= found.end) continue;
       if (done < found.begin) part(text.substr(done, found.begin - done), nullptr);
       part(text.substr(found.begin, found.end - found.begin), found.token);
@@ -47,10 +46,10 @@ class AddedTokenFinder {
     const AddedToken* token;
   };
   Occurrence find(std::string_view text, std::size_t from) const;
-  // Extends the match by adjacent spaces, as the token's flags say. False if the token must be a whole word and is not.
+  // Extends the match by adjacent spaces, as the token's flags say. False if it must be a whole word and is not.
   static bool widen(std::string_view text, std::size_t done, Occurrence& found);
 
-  ByteTrie texts_;  // the tokens' texts, each with its index in tokens_
+  ByteTrie texts_;  // the texts of the tokens, with indices in tokens_
   std::vector<const AddedToken*> tokens_;
 };
 

@@ -32,7 +32,7 @@ void fuse(Tokens& tokens) {
 
 void decode_bytes(Tokens& tokens) {
   std::string bytes, text;
-  // An added token may contain characters that encode no byte. It is then its own text.
+  // An added token may contain characters that encode no byte. Then it stands for its own text.
   for (const std::string& token : tokens) bytes += bytes_of(token).value_or(token);
   append_repaired(bytes, text);
   tokens = {std::move(text)};

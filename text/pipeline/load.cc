@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tokenizer `byte`: each byte is its own id, 256 in all. It adds nothing and accepts any bytes.
+// The tokenizer `byte`: each byte is its own id, so there are 256. It adds nothing and accepts any bytes.
 class Byte final : public Tokenizer {
  public:
   Byte() : Tokenizer("byte", fmt::format("{:016x}", XXH3_64bits("byte", 4))) {}
@@ -91,7 +91,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     name = fs::absolute(where).lexically_normal().parent_path().filename();
   for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
-    refuse_broken_link(where / file);  // the next candidate may have other ids
+    refuse_broken_link(where / file);  // the next candidate may give other ids
   }
   if (fs::exists(where / "adapter_config.json", ignored))
     fail(Exit::usage,

@@ -17,7 +17,7 @@ namespace strata::text {
 namespace {
 
 // Tokenizer files before version 0.9 do not name the type. The library then tries the types in this order and takes the
-// first that fits the keys.
+// first whose keys match.
 std::string type_of_model(const Json& json) {
   const auto has = [&](std::initializer_list<const char*> keys) {
     return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return json.find(key).has_value(); });
@@ -48,7 +48,7 @@ struct Pipeline::Buffers final : Tokenizer::Workspace {
   std::string repaired, text, other;
 };
 
-// Passes pieces from stage to stage, and from the last one to the model.
+// Passes pieces from one stage to the next, and from the last stage to the model.
 class Pipeline::StageSink final : public PieceSink {
  public:
   StageSink(const Pipeline& pipeline, std::size_t stage, Buffers& buffers, std::vector<std::uint32_t>& out)
@@ -85,7 +85,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
   const bool pairs = type_of_model(model) == "BPE";
-  // The components that the class derives from the settings replace the file's.
+  // The components that the class derives from the settings replace those of the file.
   static const std::string kPlace = "tokenizer_config.json";
   std::optional<JsonDocument> of_class[2];
   const auto component = [&](const char* key, auto&& made_of, std::optional<JsonDocument>& kept) {
@@ -113,7 +113,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
                         ? fmt::format("\"{}\"", shortened(*twice))
                         : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
   if (const std::string* sharing = vocabulary.sharing()) {
-    // A token that occurs twice may share only the id that does not count.
+    // If a token occurs twice, possibly only the id that does not count is shared.
     const auto id = vocabulary.find(*sharing);
     if (const auto* earlier = id ? vocabulary.token(*id) : nullptr)
       notes_.push_back(fmt::format(
@@ -133,7 +133,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   if (const AddedToken* eos = settings.token("eos_token")) {
     end_of_text_ = id_of(eos->content);
   } else if (!settings.is_null("eos_token")) {
-    // The class's own token comes first, because RoBERTa's vocabulary has <|endoftext|> as a word.
+    // Try the class's own token first, because RoBERTa's vocabulary has <|endoftext|> as a word.
     if (const std::string own = settings.token_text("eos_token"); !own.empty()) end_of_text_ = id_of(own);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
       if (!end_of_text_) end_of_text_ = id_of(known);
@@ -150,7 +150,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
   for (AddedToken& token : added_) {
     const auto of_model = model_->vocabulary().find(token.content);
-    // If the vocabulary has the token twice, this is the earlier id. The library takes the last, too.
+    // If the vocabulary has the token twice, this is the earlier id. The library takes the last id here, too.
     if (const std::string* same = model_->vocabulary().token(token.id); of_model && same && *same == token.content)
       token.id = *of_model;
     if (of_model && *of_model != token.id)
@@ -161,7 +161,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
       static_cast<std::uint32_t>(model_->vocabulary().count()), notes_);
   std::vector<AddedTokenFinder::Pattern> raw, normalized;
   RegexMatcher matcher;
-  for (const bool special : {true, false}) {  // the order in which the first of two equal ones is found
+  for (const bool special : {true, false}) {  // the order in which the first of two equal tokens is found
     for (const AddedToken& token : added_) {
       if (token.special != special) continue;
       if (!added_vocabulary_.add(token.content, token.id)) continue;
@@ -182,7 +182,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   normalized_.emplace(normalized);
 }
 
-// For other classes, transformers keeps the template of a tokenizer.json, whatever add_bos_token and add_eos_token say.
+// For other classes, transformers keeps tokenizer.json's template and ignores add_bos_token and add_eos_token.
 void Pipeline::compare_template(const FolderSettings& settings) {
   const auto compare = [&](const char* name, std::optional<bool> wanted, const char* key, const auto& piece) {
     const auto id = id_of(settings.token_text(key));
@@ -201,7 +201,7 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     });
   };
   if (settings.makes_template()) {
-    // These classes put a template of their own around a text, with the tokens that the folder names.
+    // These classes put their own template around a text, with the tokens that the folder names.
     if (TextTemplate::added(of_class.single) == 0 ||
         (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
       return;
@@ -298,7 +298,7 @@ std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_speci
 bool Pipeline::may_cut_at(char separator) const {
   CutSafety safety = CutSafety::keeps;
   for (const auto& normalizer : normalizers_) safety = combined(safety, normalizer->cut_safety(separator));
-  bool hidden = false;  // later stages see another character instead of the separator
+  bool hidden = false;  // whether later stages see another character in place of the separator
   for (const auto& stage : pre_tokenizers_.stages) {
     const CutSafety its = stage->cut_safety(separator);
     safety = combined(safety, hidden && its == CutSafety::makes ? CutSafety::keeps : its);
@@ -310,8 +310,8 @@ bool Pipeline::may_cut_at(char separator) const {
   return safety == CutSafety::makes && !across;
 }
 
-// Recognizes pipelines like Llama 2's and Gemma's: (Prepend and) Replace of spaces without a pre-tokenizer, or with one
-// that looks only for spaces, when none are left; or Metaspace without splitting.
+// Recognizes pipelines like those of Llama 2 and Gemma: a Replace of spaces, with or without Prepend, and no
+// pre-tokenizer (or one that looks only for spaces, of which none are left); or Metaspace without splitting.
 void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& normalizer,
                                const std::optional<Json>& pre_tokenizer) {
   std::vector<Json> rewrites;
@@ -338,7 +338,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
              (pre_tokenizer->type() != "Split" || pre_tokenizer->at("pattern").text_or("String", "") != " ")) {
     return;
   }
-  // Otherwise, what the model does at the ends of a text would also happen at a cut.
+  // These options make the model treat the ends of a text differently, and so the ends of its parts after a cut.
   if (model.flag_or("ignore_merges", false) || !model.text_or("end_of_word_suffix", "").empty() ||
       !model.text_or("continuing_subword_prefix", "").empty())
     return;
@@ -346,7 +346,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
         const std::string& text = token.content;
-        // Next to an added token that is a word, the text continues as if it began there, with a mark of its own.
+        // Next to an added token that is a word, the text continues as if it began there, with its own mark.
         const bool word = !text.empty() && (is_letter(text.front()) || is_letter(text.back()));
         return token.right_strip || (prepended && word) || text == mark || reaches_over(text, mark) ||
                text.find(' ') != std::string::npos;

@@ -68,7 +68,7 @@ TextTemplate from_template(const Json& json) {
   return out;
 }
 
-// Puts `inner` where `outer` has its one text.
+// Inserts `inner` where `outer` has its single text.
 Pieces nested(const Pieces& outer, const Pieces& inner) {
   Pieces out;
   for (const auto& piece : outer) {
@@ -102,8 +102,8 @@ TextTemplate make_text_template(const Json& json) {
   }
   if (type != "Sequence") json.unsupported(fmt::format("the post-processor {}", shortened(type)));
   TextTemplate out{.pair = kPlainPair};
-  // Each one works on the result of those before it. Two templates for a pair cannot be combined: the library does not
-  // define it.
+  // Each one works on the result of the previous ones. Two templates for a pair cannot be combined: the library does
+  // not define the result.
   json.at("processors").each([&](const Json& one) {
     TextTemplate outer = make_text_template(one);
     if (adds_nothing(out))

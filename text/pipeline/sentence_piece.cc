@@ -16,18 +16,17 @@
 namespace strata::text {
 namespace {
 
-// The library adds up the scores of unigrams in fp32 from the start of a text. Rounding therefore decides between
-// pieces of nearly equal score, increasingly so in longer texts. Texts shorter than this are not cut.
+// The library adds up the scores of unigrams in fp32 from the start of a text, so in long texts rounding increasingly
+// decides between pieces of nearly equal score. Texts shorter than this are not cut.
 constexpr std::size_t kLeastPartOfUnigrams = std::size_t{1} << 20;
 
-// Properties of a model that the library does not expose: fields of its ModelProto (sentencepiece_model.proto), with
-// the defaults of that file. The library has already parsed the model. A field that is malformed here keeps its
-// default.
+// Properties of a model that the library does not expose: fields of its ModelProto, with the defaults in
+// sentencepiece_model.proto. The library has already parsed the model. Here, a malformed field keeps its default.
 struct PieceSpec {
   bool unigrams = true, pairs = false;  // the kind of model; there are others
-  bool known_rules = false;             // the rules are the library's, and leave spaces between letters alone
+  bool known_rules = false;             // the rules are the library's, and do not change spaces between letters
   bool dummy_prefix = true;             // put a space before every text
-  bool removes_spaces = true;           // remove spaces at the ends, and all but one of several
+  bool removes_spaces = true;           // remove spaces at the ends, and all but one of consecutive spaces
   bool escapes_spaces = true;           // spaces become U+2581
   bool space_as_suffix = false;
   std::vector<int> of_user;  // user-defined pieces
@@ -60,8 +59,7 @@ struct PieceSpec {
     constexpr std::string_view kRules[] = {"identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"};
     return std::find(std::begin(kRules), std::end(kRules), rules) != std::end(kRules);
   }
-  // Calls use(number, value of a varint, bytes of a string or message) for each field of a message in protobuf's wire
-  // format.
+  // Calls use(number, value of a varint, bytes of a string or message) for each field of a protobuf message.
   template <typename Use>
   static void each_field(std::string_view message, Use&& use) {
     const auto varint = [&] {
@@ -89,10 +87,10 @@ struct PieceSpec {
   }
 };
 
-// How transformers' classes that renumber pieces change the numbering of the file.
+// How those of transformers' classes that renumber pieces change the file's numbers.
 struct Numbering {
-  std::vector<std::string> before;  // pieces put first, with the ids 0, 1, ...
-  std::uint32_t dropped = 0;        // the number of pieces of the file that these replace
+  std::vector<std::string> before;  // pieces put first, with the ids 0, 1, and so on
+  std::uint32_t dropped = 0;        // the number of the file's pieces that `before` replaces
   bool mask_after = false;          // "<mask>" follows all pieces
 
   std::uint32_t id_of(int piece, int unknown) const {
@@ -133,7 +131,7 @@ class SentencePiece final : public Tokenizer {
       plain_.emplace();
       load(*plain_, std::string(model) + changed_rules(false, llama_), path);
     }
-    // transformers' classes other than Llama's behave as in their first versions: a space before each part.
+    // transformers' classes other than Llama's behave as in their first versions: they put a space before each part.
     legacy_ = settings.legacy.value_or(!llama_);
     if (const AddedToken* eos = settings.token("eos_token")) {
       end_of_text_ = id_of(eos->content);
@@ -159,7 +157,7 @@ class SentencePiece final : public Tokenizer {
   std::optional<std::uint32_t> id_of(std::string_view token) const override {
     if (const auto other = others_.find(token)) return other;
     const int id = processor_.PieceToId({token.data(), token.size()});
-    // An unknown piece has the id of <unk>. Other pieces may replace the first ones.
+    // An unknown piece has the id of <unk>. The first pieces may have been replaced by others.
     if (id < 0 || processor_.IdToPiece(id) != token) return std::nullopt;
     if (!numbering_.before.empty() && id < static_cast<int>(numbering_.dropped)) return std::nullopt;
     return numbering_.id_of(id, processor_.unk_id());
@@ -201,7 +199,7 @@ class SentencePiece final : public Tokenizer {
       const bool marked = llama_ && (part.starts_with(' ') || part.starts_with(kSpaceMark));
       encode_part(!plain_ || (begins && !marked) ? processor_ : *plain_, part, buffers, out);
     });
-    // A template without a place for the text precedes the text as a whole.
+    // A template without a place for the text is written before the text.
     if (text_at != template_.single.end()) add(text_at + 1, template_.single.end());
   }
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const override {
@@ -247,9 +245,9 @@ class SentencePiece final : public Tokenizer {
       fail(Exit::corrupt, "{}: expected a SentencePiece model, found: {}", path.string(), status.ToString());
   }
 
-  // Appended to a serialized model, this changes its rules, because protobuf merges the fields of a message that occurs
-  // twice. The normalizer_spec (3) gets add_dummy_prefix (3) and, if `none`, an empty precompiled_charsmap (2) and no
-  // remove_extra_whitespaces (4).
+  // When appended to a serialized model, this changes the model's rules, because protobuf merges the fields of a
+  // message that occurs twice. The normalizer_spec (3) gets add_dummy_prefix (3) and, if `none`, an empty
+  // precompiled_charsmap (2) and no remove_extra_whitespaces (4).
   static std::string changed_rules(bool dummy_prefix, bool none) {
     std::string spec{'\x18', dummy_prefix ? '\x01' : '\x00'};
     if (none) spec.append(std::string("\x12\x00\x20\x00", 4));
@@ -280,7 +278,7 @@ class SentencePiece final : public Tokenizer {
 
   // Adds the pieces that the file marks as control symbols or user-defined, and those that the folder adds.
   void add_tokens(const FolderSettings& settings, const std::vector<int>& of_user) {
-    // The library finds user-defined pieces by itself. Llama's class treats them as added tokens.
+    // The library finds user-defined pieces itself. Llama's class treats them as added tokens.
     const auto is_own = [&](int piece) {
       return llama_ && std::find(of_user.begin(), of_user.end(), piece) != of_user.end();
     };
@@ -314,8 +312,8 @@ class SentencePiece final : public Tokenizer {
     for (const int id : buffers.ids) out.push_back(numbering_.id_of(id, processor_.unk_id()));
   }
 
-  // True if the space is a piece, no piece spans two words, and no added token involves spaces or may adjoin one, as a
-  // word does.
+  // True if the space is a piece, no piece spans two words, and no added token involves spaces or may touch one, as a
+  // word may.
   bool words_stay_apart() const {
     const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
     for (const AddedToken& token : added_) {

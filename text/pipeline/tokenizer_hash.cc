@@ -20,7 +20,7 @@ std::string hash_of(std::string_view bytes) {
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-// Whether a token is special changes masks and decoding, but not the ids of a text.
+// Whether a token is special affects masks and decoding, but not the ids of a text.
 bool same_ids(const AddedToken& a, const AddedToken& b) {
   return a.id == b.id && a.content == b.content && a.normalized == b.normalized && a.left_strip == b.left_strip &&
          a.right_strip == b.right_strip && a.single_word == b.single_word;
@@ -34,14 +34,14 @@ std::string listed(const std::vector<AddedToken>& tokens) {
   return out;
 }
 
-// Nothing is looked up in the vocabulary: it is in the same file, so it does not distinguish two folders.
+// Needs no look-up in the vocabulary, which is in the same file and so cannot distinguish two folders.
 std::vector<AddedToken> with_folder(std::vector<AddedToken> own, const FolderSettings& settings) {
   std::vector<std::string> ignored;
   return with_added_tokens(
       std::move(own), settings, [](std::string_view) { return std::nullopt; }, 0, ignored);
 }
 
-// The settings of the folder that override a tokenizer.json.
+// The settings in the folder that override a tokenizer.json.
 std::string changes(const Json& json, const FolderSettings& settings) {
   std::string out;
   std::vector<std::string> ignored;
@@ -65,7 +65,7 @@ std::string class_template(const FolderSettings& settings) {
 }
 
 // Whether `text` is a piece of the SentencePiece model that is matched only as a whole: a control piece, the unknown
-// piece, or a user-defined one. A piece is a message with its text (1), its score (2) and, unless it is a normal one,
+// piece, or a user-defined one. A piece is a message with its text (1), its score (2) and, except for normal pieces,
 // its kind (3).
 bool is_marked_piece(std::string_view model, const std::string& text) {
   constexpr std::size_t kScore = 5;
@@ -116,7 +116,7 @@ std::string tokenizer_hash(const std::filesystem::path& file) {
   try {
     return tokenizer_hash(file, bytes, read_folder_settings(file.parent_path()));
   } catch (const Error&) {
-    return hash_of(bytes);  // no tokens were made with it
+    return hash_of(bytes);  // no tokens were made with this tokenizer
   }
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Patterns known to end a match between a letter and a single space or newline that a letter follows: no alternative
-// has a letter followed by either, and none that ends with a letter has a lookahead.
+// Patterns known to end a match between a letter and a single space or newline that is followed by a letter: no
+// alternative matches a letter followed by either, and no alternative that ends with a letter has a lookahead.
 constexpr std::string_view kEndBeforeSeparator[] = {
     kGpt2,
     // Llama 3, and cl100k
@@ -30,14 +30,14 @@ constexpr std::string_view kEndBeforeSeparator[] = {
     // DeepSeek V3
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
-// Patterns known to match no separator and to look at nothing outside the match: pieces between letters do not change.
+// Patterns known to match no separator and to look at nothing outside the match: pieces between letters stay the same.
 constexpr std::string_view kApartFromSeparator[] = {
     "[0-9][0-9][0-9]",           // Falcon
     R"(\p{N}{1,3})",             // DeepSeek V3
     "[一-龥぀-ゟ゠-ヿ]+",  // DeepSeek V3
 };
 
-// How a splitting pattern's matches are divided among the pieces (SplitDelimiterBehavior in the tokenizers library).
+// How the matches of a splitting pattern are divided into pieces (SplitDelimiterBehavior in the tokenizers library).
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behavior behavior_of(const Json& json) {
   const std::string_view name = json.text();
@@ -49,7 +49,7 @@ Behavior behavior_of(const Json& json) {
   json.unsupported(fmt::format("the behavior {}", shortened(name)));
 }
 
-// Takes the matches of a pattern in a piece, from front to back, and passes on the parts that the behavior makes of
+// Takes the matches of a pattern in a piece from front to back, and passes on the parts that the behavior makes of
 // them. inverted: matches and the text between them swap roles.
 class BehaviorSplitter {
  public:
@@ -81,7 +81,7 @@ class BehaviorSplitter {
   bool inverted_;
   PieceSink& sink_;
   std::size_t at_ = 0;
-  std::optional<Match> held_;  // has begun and may still grow
+  std::optional<Match> held_;  // a part that has begun and may still grow
   bool previous_ = false;      // the last part was a match
 };
 
@@ -109,7 +109,7 @@ void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {
       }
       break;
     case Behavior::merged_with_next:
-      // Only a match is ever held back.
+      // Only matches are held back.
       if (is_match) {
         flush();
         held_ = Match{begin, end};
@@ -151,7 +151,7 @@ class PatternSplit final : public PreTokenizer {
   CutSafety cut_safety_;
 };
 
-// "Split": a regular expression or a string, its behavior, inverted or not.
+// "Split": a regular expression or a string, a behavior, and whether it is inverted.
 std::unique_ptr<PreTokenizer> make_split(const Json& json) {
   const Json pattern = json.at("pattern");
   const Behavior behavior = behavior_of(json.at("behavior"));
@@ -164,7 +164,7 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
   const Json regex = pattern.at("Regex");
   CutSafety cut = CutSafety::unsafe;
   if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = CutSafety::keeps;
-  // Such a pattern puts all letters and separators into matches.
+  // Such a pattern has all letters and separators in its matches.
   const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
   if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = CutSafety::makes;
   return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted, cut);
@@ -177,9 +177,9 @@ std::unique_ptr<PreTokenizer> gpt2_split() {
                                         CutSafety::makes);
 }
 
-// "Whitespace": words, and sequences of other characters that are not white space.
+// "Whitespace": words, and sequences of other characters except white space.
 std::unique_ptr<PreTokenizer> whitespace_split() {
-  // \w in the Rust crate `regex`, which includes joiners.
+  // \w of the Rust crate `regex`, which includes joiners.
   static constexpr std::string_view kPattern = R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)";
   std::string unsupported;
   return std::make_unique<PatternSplit>(Regex(from_oniguruma(kPattern, unsupported)), Behavior::removed, true,
@@ -203,7 +203,7 @@ class CharacterSplit final : public PreTokenizer {
     splitter.finish();
   }
   CutSafety cut_safety(char separator) const override {
-    // With a letter on both sides, a match can only be the separator itself.
+    // If both neighbours are letters, a match can only be the separator itself.
     if (!test_(static_cast<char32_t>(separator))) return CutSafety::keeps;
     return behavior_ == Behavior::merged_with_previous ? CutSafety::unsafe : CutSafety::makes;
   }
@@ -238,7 +238,7 @@ class ByteLevel final : public PreTokenizer {
  public:
   ByteLevel(bool prefix_space, bool maps) : prefix_space_(prefix_space), maps_(maps) {}
 
-  // Its pattern is a separate stage, between adding the space and mapping the bytes.
+  // The pattern is a separate stage between adding the space and mapping the bytes.
   void split(Piece piece, RegexMatcher&, std::string& buffer, PieceSink& sink) const override {
     const bool space = prefix_space_ && !piece.text.starts_with(' ');
     if (!space && !maps_) return sink.take(piece);
@@ -301,7 +301,7 @@ void add(const Json& json, PreTokenizers& out) {
   };
   const std::string_view type = json.type();
   if (out.bytes) {
-    // Stages after ByteLevel see its characters, not bytes.
+    // Stages after ByteLevel see its characters instead of bytes.
     stage(ByteLevel(false, true));
     out.bytes = false;
   }

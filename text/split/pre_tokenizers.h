@@ -1,5 +1,5 @@
 #pragma once
-// text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer, which also determines where an
+// text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer, which also says where an
 // incomplete text may be cut. Patterns run on PCRE2 (regex.h).
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace strata::text {
 
-// A part of a text on its way to the model. `first`: it begins where the whole text begins.
+// A part of a text on its way to the model. `first`: it begins at the start of the whole text.
 struct Piece {
   std::string_view text;
   bool first;
@@ -29,8 +29,8 @@ class PieceSink {
 // Whether a text may be cut before a single separator between two letters (Tokenizer::safe_cut).
 enum class CutSafety {
   unsafe,  // the pieces may change
-  keeps,   // the pieces stay the same, except that a piece that spans the cut is cut too
-  makes    // a piece always ends there, so the pieces stay the same
+  keeps,   // the pieces stay the same, except that a piece across the cut is cut too
+  makes    // a piece always ends at the cut, so the pieces stay the same
 };
 inline CutSafety combined(CutSafety first, CutSafety second) {
   if (first == CutSafety::unsafe || second == CutSafety::unsafe) return CutSafety::unsafe;
@@ -41,18 +41,18 @@ inline CutSafety combined(CutSafety first, CutSafety second) {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Passes the non-empty parts of `piece` to `sink`, in order. They are views into `piece` or `buffer`, and valid until
-  // this returns.
+  // Passes the non-empty parts of `piece` to `sink`, in order. They are views into `piece` or `buffer`, valid until
+  // this call returns.
   virtual void split(Piece piece, RegexMatcher& matcher, std::string& buffer, PieceSink& sink) const = 0;
   // separator: ' ' or '\n'.
   virtual CutSafety cut_safety(char separator) const = 0;
-  // Whether it replaces separators by other characters.
+  // Whether it replaces separators with other characters.
   virtual bool hides_separators() const { return false; }
 };
 
 struct PreTokenizers {
   std::vector<std::unique_ptr<PreTokenizer>> stages;
-  // The last stage is ByteLevel. It passes on plain bytes, which the model has to take as characters of GPT-2's
+  // The last stage is ByteLevel, and passes on plain bytes, which the model must take as characters of GPT-2's
   // alphabet.
   bool bytes = false;
 };
@@ -61,7 +61,7 @@ struct PreTokenizers {
 // plain bytes. Throws Error{usage} if a component is not supported, Error{corrupt} if it is malformed.
 PreTokenizers make_pre_tokenizers(const Json& json, bool bytes_wanted);
 
-// How Metaspace (as a pre-tokenizer and as a decoder) marks the beginning of a word.
+// How Metaspace marks the beginning of a word, as a pre-tokenizer and as a decoder.
 struct MetaspaceOptions {
   enum class Prepend { always, first, never };
   std::string replacement;

@@ -17,7 +17,7 @@ constexpr std::string_view kNoSpace =
     R"(\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
-// The ranges of a general category ("L", "Nd") that PCRE2's tables lack, as members of a bracket.
+// Ranges of a general category ("L", "Nd") that PCRE2's tables lack, as members of a bracket.
 std::string later_members(std::string_view category) {
   std::string out;
   for (const LaterRange& range : kLaterCharacters) {
@@ -100,7 +100,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
         case 'p':
         case 'P':
         case 'x': {
-          // Copied as a whole, so that its closing brace is not mistaken for a repetition's.
+          // Copy it as a whole, so that its closing brace is not mistaken for that of a repetition.
           const std::size_t end = pattern.substr(i + 1).starts_with('{') ? pattern.find('}', i) : i + 1;
           const std::string_view whole = pattern.substr(i - 1, std::min(end, pattern.size()) - i + 2);
           i = std::min(end, pattern.size() - 1);
@@ -122,7 +122,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
       continue;
     }
     if (inside) {
-      // Oniguruma allows nested and intersected brackets. PCRE2 reads both as characters.
+      // Oniguruma allows nested and intersected brackets. PCRE2 reads their syntax as characters.
       if (c == '[') unsupported = "a bracket inside a bracket";
       if (c == '&' && pattern.substr(i).starts_with("&&")) unsupported = "&& in a bracket";
       if (c == ']') inside = false;
@@ -135,7 +135,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
     } else if (c == '}' && i + 1 < pattern.size() && pattern[i + 1] == '+') {
       unsupported = "+ after {}";  // greedy in Oniguruma, possessive in PCRE2
     } else if (c == '(' && pattern.substr(i).starts_with("(?") && i + 2 < pattern.size()) {
-      // (?m) is another option in Oniguruma, and lookbehind would see across a cut.
+      // (?m) is another option in Oniguruma, and a lookbehind would see across a cut.
       std::size_t end = i + 2;
       while (end < pattern.size() && (pattern[end] == 'i' || pattern[end] == '-')) ++end;
       const bool known = end < pattern.size() && std::string_view(":=!>)").find(pattern[end]) != std::string_view::npos;
@@ -175,7 +175,7 @@ void Regex::compile(std::string_view pattern, std::string& error) {
     return;
   }
   const int compiled = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
-  // If there is no JIT for the machine, pcre2_match below interprets the pattern, with the same matches.
+  // If PCRE2 has no JIT for this machine, pcre2_match below interprets the pattern, with the same matches.
   if (compiled != 0 && compiled != PCRE2_ERROR_JIT_BADOPTION) error = message_of(compiled);
 }
 
@@ -193,7 +193,7 @@ Regex::Regex(std::string_view pattern) {
 }
 
 bool Regex::find(std::string_view text, std::size_t from, RegexMatcher& matcher, Match& match) const {
-  // pcre2_match runs the compiled code if there is any.
+  // pcre2_match runs the JIT-compiled code if it exists.
   const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, matcher.match_.get(), matcher.context_.get());
   if (found == PCRE2_ERROR_NOMATCH) return false;

@@ -15,7 +15,7 @@ struct Match {
   std::size_t begin, end;
 };
 
-// The buffers that one thread needs to run any Regex: PCRE2's match block and a stack for its compiled code.
+// The buffers that one thread needs to run any Regex: PCRE2's match block, and a stack for its compiled code.
 class RegexMatcher {
  public:
   RegexMatcher();
@@ -34,12 +34,12 @@ class RegexMatcher {
   std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>> stack_;
 };
 
-// A pattern of a tokenizer.json, in Oniguruma's (Ruby's) syntax, which the tokenizers library uses: \s, \w, \d follow
-// Unicode, ^ and $ match at lines, \h is a hexadecimal digit. PCRE2 compiles it to machine code. Constructs that the
-// two read differently are rewritten, or refused by name. Immutable.
+// A pattern in a tokenizer.json, in the syntax of Oniguruma (Ruby), which the tokenizers library uses: \s, \w and \d
+// follow Unicode, ^ and $ match at lines, and \h is a hexadecimal digit. PCRE2 compiles it to machine code. Constructs
+// that the two libraries read differently are rewritten, or refused by name. Immutable.
 class Regex {
  public:
-  // `place`: the pattern's place, for messages. Throws Error{usage} if the pattern is not supported.
+  // `place`: where the pattern is, for messages. Throws Error{usage} if the pattern is not supported.
   Regex(std::string_view pattern, const Json& place);
   // One of the program's own patterns, in PCRE2's syntax.
   explicit Regex(std::string_view pattern);
@@ -53,8 +53,7 @@ class Regex {
   std::unique_ptr<pcre2_code, RegexMatcher::Free<pcre2_code_free>> code_;
 };
 
-// Translates the pattern into PCRE2's syntax. `unsupported` names a construct that has no counterpart; empty if there
-// is none.
+// Translates the pattern into PCRE2's syntax. `unsupported` receives a construct without a counterpart.
 std::string from_oniguruma(std::string_view pattern, std::string& unsupported);
 
 // A pattern that matches `literal` itself.

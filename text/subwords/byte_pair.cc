@@ -16,14 +16,14 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 // Up to this length, scanning every pair for the first merge is faster than a heap.
 constexpr std::size_t kShort = 64;
 
-// The token that two neighbouring tokens become, and the merge's rank.
+// The token into which two neighbouring tokens merge, and the rank of the merge.
 struct Merge {
   std::uint32_t rank;
   std::uint32_t id;
 };
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 
-// Pairs of tokens and their merges: open addressing, at most half full.
+// A hash table from pairs of tokens to their merges: open addressing, at most half full.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t count) {
@@ -68,7 +68,7 @@ struct Symbol {
 };
 struct Candidate {
   std::uint32_t rank, at, id;
-  // The heap's top is the first merge: lowest rank, then leftmost.
+  // The top of the heap is the first merge: lowest rank, then leftmost.
   bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
 };
 
@@ -170,7 +170,7 @@ void BytePair::read_merges(const Json& json) {
 
 void BytePair::start(std::string_view piece, Buffers& buffers) const {
   buffers.ids.clear();
-  bool unknown = false;  // an unknown token that is not written yet, so that those after it can join it
+  bool unknown = false;  // an unknown token that is held back, so that the unknown tokens after it can join it
   const auto put_unknown = [&] {
     if (unknown) buffers.ids.push_back(*unknown_);
     unknown = false;
@@ -268,7 +268,7 @@ void BytePair::merge_long(Buffers& buffers) const {
     std::pop_heap(heap.begin(), heap.end());
     heap.pop_back();
     Symbol& left = symbols[top.at];
-    // An outdated pair: one of the two has been merged in the meantime.
+    // The pair is outdated: one of its two symbols has been merged in the meantime.
     if (left.id == kNone || left.next == kNone || candidate(top.at).rank != top.rank) continue;
     Symbol& right = symbols[left.next];
     left.id = top.id;

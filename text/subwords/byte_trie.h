@@ -7,13 +7,13 @@
 
 namespace strata::text {
 
-// Texts and a number for each, walked byte by byte to find all texts that are prefixes of another.
+// Texts with a number for each. Finds all texts that are prefixes of another one, byte by byte.
 class ByteTrie {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   bool empty() const { return nodes_.size() == 1; }
-  // The number of a text, which is not empty; kNone if it was not in the trie. Valid until the next call.
+  // The number of a text, which must not be empty; kNone if it was not in the trie. Valid until the next call.
   std::uint32_t& number_of(std::string_view text) {
     std::uint32_t at = 0;
     for (const char c : text) {
@@ -41,7 +41,7 @@ class ByteTrie {
   }
 
  private:
-  // The children of a node are a list: first child, then next siblings.
+  // The children of a node form a list: the first child, then its siblings.
   struct Node {
     std::uint32_t child, sibling, number;
     unsigned char byte;

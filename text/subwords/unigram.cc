@@ -17,12 +17,12 @@
 namespace strata::text {
 namespace {
 
-// A character that no token covers costs this much more than the worst token.
+// The score of a character that no token covers is this much below that of the worst token.
 constexpr double kUnknownPenalty = 10;
 
-// The score as the tokenizers library reads it. Its JSON reader first rounds the digits to a double and then divides by
-// a power of ten, so the last bit may be wrong. Sums of scores are compared, so a tie may depend on it. The file has
-// the shortest digits that give `exact`, as its writer and Python print them.
+// The score as the tokenizers library reads it. Its JSON reader rounds the digits to a double and then divides by a
+// power of ten, so the last bit may be wrong. Because sums of scores are compared, this bit may decide a tie. The file
+// has the shortest digits that give `exact`, as its writer and Python print them.
 double as_read_by_library(double exact) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.begin(), text.end(), std::abs(exact), std::chars_format::scientific).ptr;
@@ -40,20 +40,20 @@ double as_read_by_library(double exact) {
     digits = digits * 10 + static_cast<std::uint64_t>(*c - '0');
     if (c > text.data()) --exponent;
   }
-  // Only digits after the decimal point cause a division: 1500 is read as an integer, exactly.
+  // Only digits after the decimal point cause a division. 1500 is read exactly, as an integer.
   if (exponent >= 0 || exponent < -308) return exact;
   return std::copysign(static_cast<double>(digits) / std::pow(10.0, -exponent), exact);
 }
 
-// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): Viterbi's algorithm finds the way to cut a
-// piece into tokens that has the largest sum of scores; among equal ones, the first found from the left.
+// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959). Viterbi's algorithm finds the segmentation
+// of a piece into tokens with the largest sum of scores; of equal ones, the first from the left.
 class Unigram final : public Model {
  public:
   explicit Unigram(const Json& json);
 
   struct Node {
     double score;
-    std::uint32_t id, begin;  // the last token of the best way to this place
+    std::uint32_t id, begin;  // the last token of the best segmentation up to this place
     bool reached;
   };
   struct Buffers final : Workspace {
@@ -98,10 +98,10 @@ Unigram::Unigram(const Json& json) {
     });
     if (n != 2) entry.wrong("a token and its score");
     const auto id = static_cast<std::uint32_t>(scores_.size());
-    vocabulary_.add_last(token, id, true);  // CamemBERT's has <unk> twice: the library finds the last one
+    vocabulary_.add_last(token, id, true);  // CamemBERT's has <unk> twice; the library finds the last one
     scores_.push_back(score);
     worst_ = std::min(worst_, score);
-    if (!token.empty()) tokens_.number_of(token) = id;  // the last of equal tokens counts
+    if (!token.empty()) tokens_.number_of(token) = id;  // of equal tokens, the last counts
   });
   if (scores_.empty()) json.wrong("a vocabulary that is not empty");
   if (const auto unknown = json.find("unk_id")) {
@@ -138,7 +138,7 @@ void Unigram::search(std::string_view piece, Buffers& buffers) const {
 }
 
 void Unigram::write(std::string_view piece, Buffers& buffers, std::vector<std::uint32_t>& out) const {
-  auto& parts = buffers.parts;  // the parts of the best way, last one first
+  auto& parts = buffers.parts;  // the parts of the best segmentation, last one first
   parts.clear();
   for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = buffers.best[end].begin) {
     parts.emplace_back(buffers.best[end].begin, end);

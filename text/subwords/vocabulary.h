@@ -12,31 +12,32 @@ namespace strata::text {
 // Strings and their ids, in both directions. Ids need not be dense.
 class Vocabulary {
  public:
-  // Adds a string with its id. Changes nothing and returns false if either exists already.
+  // Adds a string with its id. If either exists already, changes nothing and returns false.
   bool add(std::string_view token, std::uint32_t id);
-  // Adds as the tokenizers library reads a file. If the string exists, `id` replaces its id; the earlier id still
-  // decodes to it if `keeps`. If `id` exists, the string gets it, but the id still decodes to its first string.
+  // Adds a string as the tokenizers library does when it reads a file. If the string exists, `id` replaces its id, and
+  // with `keeps` the earlier id still decodes to it. If `id` exists, the string gets it, but the id still decodes to
+  // its first string.
   void add_last(std::string_view token, std::uint32_t id, bool keeps);
 
   std::optional<std::uint32_t> find(std::string_view token) const {
     const auto found = entries_.find(token);
     return found == entries_.end() ? std::nullopt : std::optional(found->second.id);
   }
-  // nullptr if there is no such id.
+  // nullptr if the id does not exist.
   const std::string* token(std::uint32_t id) const { return id < tokens_.size() ? tokens_[id] : nullptr; }
   // One more than the largest id.
   std::uint32_t limit() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  // The number of entries: strings that share an id each count.
+  // The number of entries. Strings that share an id count separately.
   std::size_t count() const { return count_; }
   // f(string, id), in no order.
   template <typename F>
   void for_each(F&& f) const {
     for (const auto& [token, entry] : entries_) f(token, entry.id);
   }
-  // The first string that came again, and how often strings did; nullptr and 0 if none did.
+  // The first string that was added again, and the number of such repetitions; nullptr and 0 if there was none.
   const std::string* repeated() const { return repeated_; }
   std::size_t repetitions() const { return repetitions_; }
-  // The same for strings whose id another string has.
+  // Likewise for strings that got the id of another string.
   const std::string* sharing() const { return sharing_; }
   std::size_t shared_ids() const { return shared_ids_; }
 
@@ -52,7 +53,7 @@ class Vocabulary {
   std::size_t count_ = 0, repetitions_ = 0, shared_ids_ = 0;
 };
 
-// The largest allowed id in a tokenizer.json: it limits the memory that a broken file can make us allocate.
+// The largest id allowed in a tokenizer.json. It limits the memory that a broken file can make the program allocate.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 
 }  // namespace strata::text

@@ -11,8 +11,8 @@
 
 namespace strata::text {
 
-// The ids of words seen before. A word's hash selects one of a fixed number of slots, and a new word replaces the old
-// one. Long words, and words of many ids, are not stored. 2 MiB.
+// Caches the ids of words, in 2 MiB. A word's hash selects one of a fixed number of slots, and a new word replaces the
+// old one. Long words, and words with many ids, are not stored.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}

@@ -14,9 +14,9 @@ std::uint32_t unknown_of(const Json& json, const Vocabulary& vocabulary, std::st
   return *id;
 }
 
-// BERT's model: from the left, the longest string in the vocabulary; strings inside a word have a prefix (Wu et al.
-// 2016, https://arxiv.org/abs/1609.08144). A word with a part that is not in the vocabulary, and a very long word, is
-// unknown as a whole.
+// BERT's model: repeatedly takes the longest string in the vocabulary from the left; strings inside a word have a
+// prefix (Wu et al. 2016, https://arxiv.org/abs/1609.08144). A word is unknown as a whole if it is very long, or if one
+// of its parts is not in the vocabulary.
 class WordPiece final : public Model {
  public:
   explicit WordPiece(const Json& json) : prefix_(json.text_or("continuing_subword_prefix", "##")) {
@@ -48,7 +48,7 @@ class WordPiece final : public Model {
       return false;
     }
     for (std::size_t at = 0; at < piece.size();) {
-      // The prefix, and the rest of the word, shortened from its end until it is a token.
+      // The prefix and the rest of the word, which is shortened from its end until the text is a token.
       text.assign(at == 0 ? "" : prefix_).append(piece.substr(at, longest_));
       const std::size_t begin = at == 0 ? 0 : prefix_.size();
       std::optional<std::uint32_t> id;
@@ -66,7 +66,7 @@ class WordPiece final : public Model {
   std::uint32_t unknown_ = 0;
 };
 
-// A piece is a word in the vocabulary, or unknown.
+// A piece is either a word in the vocabulary, or unknown.
 class WordLevel final : public Model {
  public:
   explicit WordLevel(const Json& json) {

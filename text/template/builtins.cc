@@ -71,7 +71,7 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
 
 Value raise(Runtime& runtime, Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
-  constexpr std::size_t kMost = 1000;  // in bytes; longer texts are of no use
+  constexpr std::size_t kMost = 1000;  // in bytes; longer texts are useless
   throw Fault("the template refuses it: " + excerpt(given.at("message").to_text(runtime), kMost));
 }
 
@@ -81,7 +81,7 @@ Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {
   constexpr std::size_t kMost = 4096;
   if (format.size() > kMost / 16) throw Fault("strftime_now: the format is above 256 bytes");
   std::string out(kMost, '\0');
-  // A format such as "%p" may produce an empty text, which strftime does not distinguish from one that did not fit.
+  // A format such as "%p" may produce an empty text, for which strftime returns 0 as it does for one that does not fit.
   out.resize(std::strftime(out.data(), out.size(), format.c_str(), &now));
   return runtime.text(is_valid_utf8(out) ? std::move(out) : std::string());
 }

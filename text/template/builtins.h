@@ -10,10 +10,10 @@
 #include "text/template/runtime.h"
 #include "text/template/values/value.h"
 
-// The names that every template knows.
+// The names that exist in every template.
 namespace strata::text::jinja {
 
-// The variable `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja. Attributes that look
+// The variable `loop` of a {% for %}. As in Jinja, elements are tested when they are reached, but attributes that look
 // ahead (last, nextitem, length) test them earlier.
 class Loop : public Object {
  public:
@@ -40,8 +40,8 @@ class Loop : public Object {
   std::optional<Value> before_, current_, ahead_;
 };
 
-// The functions that every template can call: range, dict, namespace, raise_exception, strftime_now. Null for another
-// name; `runtime` owns the result.
+// The functions that every template can call: range, dict, namespace, raise_exception, strftime_now. Null for any other
+// name. `runtime` owns the result.
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now);
 
 }  // namespace strata::text::jinja

@@ -14,7 +14,7 @@ namespace strata::text::jinja {
 using E = Expression::Kind;
 
 Value Interpreter::evaluate(const Expression& node, Scope& scope) {
-  runtime_.enter();  // left below; a Fault ends the whole rendering
+  runtime_.enter();  // left below; after a Fault, the whole rendering ends
   runtime_.step();
   line_ = node.line;
   Value out;

@@ -12,7 +12,7 @@
 namespace strata::text::jinja {
 namespace {
 
-// How one value is written. `align`: '<', '>', '^', or '=' for padding between the sign and the digits.
+// How a value is formatted. `align`: '<', '>', '^', or '=' for padding between the sign and the digits.
 struct Spec {
   std::string fill = " ";
   char align = 0, type = 0;
@@ -128,7 +128,7 @@ Spec field_spec(std::string_view text) {
   return out;
 }
 
-// The value of {}, {0} or {name}. `next`: how many {} there were before.
+// The value of {}, {0} or {name}. `next`: the number of {} so far.
 const Value& field_value(std::string_view name, const Arguments& arguments, std::size_t& next) {
   std::size_t at = 0;
   const std::size_t number = name.empty() ? next++ : number_at(name, at, kMaxWidth);

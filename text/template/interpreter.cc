@@ -12,7 +12,7 @@ namespace strata::text::jinja {
 
 using K = Statement::Kind;
 
-// Enters one more level of blocks or expressions, and leaves it in the destructor.
+// Enters one more level of blocks or expressions; the destructor leaves it.
 class Interpreter::Deeper {
  public:
   explicit Deeper(Runtime& runtime) : runtime_(runtime) { runtime_.enter(); }

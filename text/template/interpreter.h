@@ -14,13 +14,12 @@
 
 namespace strata::text::jinja {
 
-// The names set in one block, nested in the scopes of the blocks around it. A macro keeps the scope in which it was
-// defined.
+// The names set in one block, inside the scopes of the blocks around it. A macro keeps the scope of its definition.
 class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
 
-  // Null if no block has set it. `name` and the names passed to set() live as long as the template.
+  // Null if no block has set the name. `name` and the names passed to set() must live as long as the template.
   const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope; scope = scope->outer_.get())
       for (const auto& [known, value] : scope->names_)
@@ -43,10 +42,10 @@ class Scope {
 
 using ScopePtr = std::shared_ptr<Scope>;
 
-// One rendering of a template: walks its tree. Throws Fault; line() then gives the place.
+// One rendering of a template, by walking its tree. Throws Fault; line() then returns the place.
 class Interpreter {
  public:
-  // `variables`, a dict, outlives it.
+  // `variables`, a dict, must outlive it.
   Interpreter(const Value& variables, const Limits& limits, const std::tm& now);
 
   Rendered run(const Block& block);
@@ -77,7 +76,7 @@ class Interpreter {
   Value unary(const Expression& node, Scope& scope);
   Value compared(const Expression& node, Scope& scope);
   Value concatenated(const Expression& node, Scope& scope);
-  // Applies a chain of filters to `value`, which replaces the innermost filter's operand.
+  // Applies a chain of filters to `value`, which takes the place of the innermost filter's operand.
   Value filtered(const Expression* chain, Value value, Scope& scope);
   Arguments arguments(const CallArguments& given, Scope& scope);
   Value* global(std::string_view name);

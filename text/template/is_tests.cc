@@ -41,7 +41,7 @@ bool is_false(const Value& value) {
 bool is_number(const Value& value) {
   return value.is_number();
 }
-// Whether it has a length and elements by number or key, as Jinja tests it: an undefined value passes.
+// Whether the value has a length and elements by number or key, as Jinja tests it. An undefined value passes.
 bool is_sequence(const Value& value) {
   return value.is(Kind::text) || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::dict) ||
          value.is(Kind::undefined);

@@ -28,7 +28,7 @@ Value texts(Runtime& runtime, const std::vector<std::string_view>& parts) {
   return runtime.list(std::move(out));
 }
 
-// Counts the parts that a text may fall into at a character, before the list is made. A short text does not need it.
+// Charges for the parts into which a character may split a text, before the list is made. Short texts are not worth it.
 void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at = std::nullopt) {
   constexpr std::size_t kShort = 1 << 20;
   constexpr std::uint64_t kPart = sizeof(std::string_view) + sizeof(Value) + sizeof(Value::Text);
@@ -36,7 +36,7 @@ void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at 
   runtime.take(at ? static_cast<std::uint64_t>(std::count(text.begin(), text.end(), *at)) : text.size() / 2, kPart);
 }
 
-// Null if the argument is missing or None.
+// Null if the argument is missing or is None.
 const Value* given_text(const Parameters& given, std::string_view name) {
   const Value* found = given.find(name);
   return found && !found->is(Kind::none) ? found : nullptr;

@@ -12,7 +12,7 @@ namespace {
 [[noreturn]] void no_operator(const std::string& sign, const Value& a, const Value& b) {
   if (a.is(Kind::undefined)) throw Fault(a.why());
   if (b.is(Kind::undefined)) throw Fault(b.why());
-  throw Fault(fmt::format("a {} and a {} have no {}", a.type_name(), b.type_name(), sign));
+  throw Fault(fmt::format("'{2}' does not work on a {0} and a {1}", a.type_name(), b.type_name(), sign));
 }
 [[noreturn]] void too_large() {
   throw Fault("an integer leaves the range from -2^63 to 2^63 - 1");
@@ -27,7 +27,7 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
   }
 }
 
-// Python's division: rounded down, and the remainder has the divisor's sign.
+// Python's division: the quotient is rounded down, and the remainder has the divisor's sign.
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (b == -1) {
     if (a == std::numeric_limits<std::int64_t>::min()) too_large();

@@ -14,7 +14,7 @@ struct TextSpan {
 struct Rendered {
   std::string text;
   std::vector<TextSpan> generated;  // what {% generation %} blocks wrote, in order
-  bool lost = false;                // a block was in a macro or in a stored block, so its place is unknown
+  bool lost = false;                // a block was in a macro or in a stored block, so its place in the text is unknown
 };
 
 }  // namespace strata::text::jinja

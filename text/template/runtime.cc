@@ -11,10 +11,10 @@
 namespace strata::text::jinja {
 namespace {
 
-// The cost of a one-character text as a value.
+// The memory that a one-character text takes as a value.
 constexpr std::uint64_t kCharacter = sizeof(Value) + sizeof(Value::Text) + sizeof(std::string_view);
 
-// Names of methods that modify their object, which the sandbox does not provide.
+// Whether a method would modify its object. The sandbox does not provide these methods.
 bool is_forbidden(const Value& value, std::string_view name) {
   constexpr std::string_view kOfDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   constexpr std::string_view kOfList[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
@@ -28,7 +28,7 @@ std::string missing(const Value& value, std::string_view name) {
   return fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
 }
 
-// A method, or an undefined value for methods that modify their object; kind none if there is neither.
+// A method; an undefined value for a method that would modify its object; otherwise of kind none.
 Value method_or_none(const Value& value, const std::string& name) {
   if (is_forbidden(value, name))
     return Value::undefined(
@@ -36,7 +36,7 @@ Value method_or_none(const Value& value, const std::string& name) {
   return has_method(value, name) ? Value::method(value, name) : Value();
 }
 
-// The place of element `index`, counted from the end if negative; false if there is none.
+// The place of element `index`, counted from the end if it is negative. False if there is none.
 bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
   const auto length = static_cast<std::int64_t>(size);
   if (index < -length || index >= length) return false;
@@ -44,7 +44,7 @@ bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
   return true;
 }
 
-// Python's slice.indices(): the places from first to last by step.
+// Python's slice.indices(): every `step`-th place from first to last.
 struct Places {
   Places(std::size_t size, const Value* first, const Value* last, const Value* step) {
     const auto length = static_cast<std::int64_t>(size);

@@ -11,7 +11,7 @@
 
 namespace strata::text::jinja {
 
-// State shared by expressions, filters and methods: the limits, the objects made, and Python's protocols.
+// State shared by expressions, filters and methods: the limits, the objects created, and Python's protocols.
 class Runtime : public Meter {
  public:
   explicit Runtime(const Limits& limits) : Meter(limits) {}
@@ -19,7 +19,7 @@ class Runtime : public Meter {
   Value text(std::string text, bool safe = false);
   Value list(std::vector<Value> items);
   Value tuple(std::vector<Value> items);
-  // An iterator over the items, which can be used once.
+  // An iterator over the items, which can be used only once.
   Value iterator(std::vector<Value> items);
   // Creates an object that the runtime owns until the rendering is over.
   template <typename T>
@@ -43,7 +43,7 @@ class Runtime : public Meter {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-// Filters and tests by name; null if there is none.
+// Finds a filter or a test by name; null if there is none.
 using Filter = Value (*)(Runtime&, const Value&, Arguments&);
 using Test = bool (*)(Runtime&, const Value&, Arguments&);
 Filter text_filter(std::string_view name);
@@ -54,16 +54,16 @@ Test find_test(std::string_view name);
 bool has_method(const Value& value, std::string_view name);
 Value call_method(Runtime& runtime, const Value& self, const std::string& name, Arguments& arguments);
 
-// Operators. `sign` of binary() is one of + - * / // % **, of compare() one of == != < <= > >= in, not in.
+// Operators. `sign` is one of + - * / // % ** for binary(), and one of == != < <= > >= in, not in for compare().
 Value binary(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
 bool compare(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
 Value negative(const Value& value);
 bool contains(Runtime& runtime, const Value& container, const Value& item);
 
-// pattern % value: %s, %d, %f, %x and %%, with `-`, `0`, a width and a precision. Other formats throw Fault.
+// pattern % value: %s, %d, %f, %x and %%, with `-`, `0`, a width and a precision. Throws Fault for other formats.
 std::string format_percent(Runtime& runtime, std::string_view pattern, const Value& value);
-// pattern.format(...): {}, {0} and {name}, with an alignment, a width, a precision and s, d, f or x. Other fields throw
-// Fault.
+// pattern.format(...): {}, {0} and {name}, with an alignment, a width, a precision and s, d, f or x. Throws Fault for
+// other fields.
 std::string format_braces(Runtime& runtime, std::string_view pattern, const Arguments& arguments);
 
 }  // namespace strata::text::jinja

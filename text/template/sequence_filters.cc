@@ -8,7 +8,7 @@
 #include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 
-// Filters of lists, dicts and other iterables; and `default`.
+// Filters on lists, dicts and other iterables; and `default`.
 namespace strata::text::jinja {
 namespace {
 
@@ -50,7 +50,7 @@ Value by_path(Runtime& runtime, Value value, const Value& path) {
   return value;
 }
 
-// The comparison key: the attribute, if one is given, in lower case unless case counts.
+// The key for comparisons: the value or its attribute, in lower case unless case counts.
 Value key_of(Runtime& runtime, const Value& value, const Value* path, bool case_sensitive) {
   Value out = path && !path->is(Kind::none) ? by_path(runtime, value, *path) : value;
   return !case_sensitive && out.is(Kind::text) ? runtime.text(lower(out.text())) : out;
@@ -135,7 +135,7 @@ Value first(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (value.is(Kind::object))
     if (auto* iterator = dynamic_cast<Iterator*>(&value.object()))
       if (const Value* next = iterator->next()) return *next;
-  if (value.is(Kind::text))  // without a list of all its characters
+  if (value.is(Kind::text))  // avoids a list of all its characters
     return value.text().empty() ? Value::undefined("the text is empty: it has no first element")
                                 : runtime.item(value, Value(std::int64_t{0}));
   const std::vector<Value> all = runtime.items_of(value);
@@ -200,7 +200,7 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.iterator(std::move(out));
 }
 
-// The items for `map` and `select`. A false value (none, for example) has no items, as in Jinja.
+// The items for `map` and `select`. As in Jinja, a false value (none, for example) has no items.
 std::vector<Value> items_if_true(Runtime& runtime, const Value& value) {
   return value.truthy() ? runtime.items_of(value) : std::vector<Value>();
 }

@@ -9,7 +9,7 @@
 #include "text/template/values/json_text.h"
 #include "text/template/values/python_text.h"
 
-// Filters of texts and numbers: one value in, one value out.
+// Filters on texts and numbers: one value in, one value out.
 namespace strata::text::jinja {
 namespace {
 
@@ -114,7 +114,7 @@ Value rounded(Runtime&, const Value& value, Arguments& arguments) {
   if (!value.is_number()) throw Fault(fmt::format("round needs a number, not a {}", value.type_name()));
   if (precision < 0 || precision > 300) throw Fault("round: the precision is from 0 to 300");
   if (method == "common") {
-    // Rounds the exact value, as Python does: the decimal text of a double is exact.
+    // Rounds the exact value, as Python does, because the decimal text of a double is exact.
     double out = 0;
     const std::string text = fmt::format("{:.{}f}", value.real(), precision);
     std::from_chars(text.data(), text.data() + text.size(), out);
@@ -126,7 +126,7 @@ Value rounded(Runtime&, const Value& value, Arguments& arguments) {
   throw Fault("round: the method is common, ceil or floor");
 }
 
-// Parses a text, ignoring white space around it.
+// Parses a text, ignoring surrounding white space.
 template <typename T>
 bool parsed(std::string_view text, T& out) {
   text = strip(text, Side::both);

@@ -11,7 +11,7 @@
 namespace strata::text {
 namespace {
 
-// Maps each character by itself to none, one or more.
+// Maps each character separately to zero or more characters.
 template <typename Rule>
 class ByCharacter final : public Normalizer {
  public:
@@ -37,7 +37,7 @@ class ByCharacter final : public Normalizer {
 };
 
 void lowercase(char32_t code, std::string& out) {
-  // The only character whose lower case has two.
+  // The only character whose lower case has two characters.
   if (code == 0x130) {
     out += "i\xcc\x87";
   } else {
@@ -122,7 +122,7 @@ class ByteLevelNormalizer final : public Normalizer {
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
     append_byte_characters(text, out);
   }
-  // The separator is not visible to later stages.
+  // Later stages do not see the separator.
   CutSafety cut_safety(char) const override { return CutSafety::unsafe; }
 };
 
@@ -130,14 +130,14 @@ std::unique_ptr<Normalizer> make_replace(const Json& json) {
   const Json pattern = json.at("pattern");
   const std::string content(json.at("content").text());
   if (const auto regex = pattern.find("Regex")) {
-    // Sequences of spaces; a single space between letters does not match.
+    // Sequences of at least two spaces; a single space between letters does not match.
     const bool runs = regex->text() == " {2,}";
     return std::make_unique<Replace>(Regex(regex->text(), *regex), content,
                                      runs ? CutSafety::keeps : CutSafety::unsafe);
   }
   const Json literal = pattern.at("String");
   if (literal.text().empty()) literal.wrong("a string that is not empty");
-  // Punctuation such as `` for ", which contains no letter or separator.
+  // Punctuation such as `` for ", without letters or separators.
   const bool apart = literal.text().find_first_not_of("`'\"") == std::string_view::npos;
   return std::make_unique<Replace>(Regex(escaped_for_regex(literal.text())), content,
                                    apart ? CutSafety::keeps : CutSafety::unsafe);
@@ -176,7 +176,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
       out.push_back(by_character(
           [](char32_t code, std::string& text) {
             if (code == '\t' || code == '\n' || code == '\r') {
-              text += ' ';  // controls, but they become spaces
+              text += ' ';  // control characters, but they become spaces
             } else if (code != 0xfffd && !is_other(code)) {
               append_character(is_whitespace(code) ? ' ' : code, text);
             }

@@ -1,6 +1,6 @@
 #pragma once
-// text/unicode/ implements Unicode: normal forms and a tokenizer's normalizers (here), character classes
-// (characters.h), UTF-8 (utf8.h), and GPT-2's alphabet of bytes (byte_level.h).
+// text/unicode/ handles Unicode: normal forms and a tokenizer's normalizers (here), character classes (characters.h),
+// UTF-8 (utf8.h), and GPT-2's alphabet of bytes (byte_level.h).
 
 #include <memory>
 #include <string>
@@ -19,10 +19,10 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Appends the normalized `text` (valid UTF-8) to `out`.
   virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
-  // Whether the first character is dropped, so that the text begins later.
+  // Whether it drops the first character, so that the text begins later.
   virtual bool drops_beginning(std::string_view) const { return false; }
-  // `keeps` if a text that is cut before a single ' ' or '\n' between letters has the same normalized parts, separator
-  // included, as the whole text.
+  // `keeps` if cutting a text before a single ' ' or '\n' between letters leaves the normalized text, including the
+  // separator, unchanged.
   virtual CutSafety cut_safety(char separator) const = 0;
 };
 

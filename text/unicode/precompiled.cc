@@ -35,9 +35,9 @@ std::string from_base64(const Json& json) {
 }
 
 // SentencePiece's precompiled table: a double-array trie (darts-clone) from strings to places in a buffer of
-// replacements, each ended by a zero byte. It is applied to whole grapheme clusters of less than 6 bytes, and otherwise
-// to each character. If several strings of the table are prefixes, the shortest counts and replaces the whole cluster
-// or character. The tokenizers library behaves like this.
+// replacements, each of which ends with a zero byte. Like the tokenizers library, applies it to whole grapheme clusters
+// of less than 6 bytes, and otherwise to each character. If several strings of the table are prefixes, the shortest
+// counts and replaces the whole cluster or character.
 class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(const Json& json) {
@@ -89,7 +89,7 @@ class Precompiled final : public Normalizer {
     utf8proc_int32_t state = 0;
     for (at += bytes; at < text.size(); at += bytes) {
       const char32_t before = code;
-      // Two ASCII characters are two clusters, except CR LF.
+      // Two ASCII characters are two clusters, unless they are CR LF.
       const auto next = character_at(text, at);
       if (before < 0x80 && next.code < 0x80 && !(before == '\r' && next.code == '\n')) break;
       if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before),

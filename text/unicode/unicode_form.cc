@@ -16,8 +16,8 @@ class UnicodeForm final : public Normalizer {
   explicit UnicodeForm(utf8proc_option_t options) : options_(options) {}
 
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
-    // Sequences that every form leaves unchanged are copied. Others are normalized from the plain character before them
-    // on, because a mark may combine with it.
+    // Copies sequences that no form changes. Normalizes others from the plain character before them on, because a mark
+    // may combine with it.
     for (std::size_t at = 0; at < text.size();) {
       std::size_t plain = at, last = at;
       while (plain < text.size()) {
@@ -50,7 +50,7 @@ class UnicodeForm final : public Normalizer {
            (code >= 0x10781 && code <= 0x107ba) || code == 0x11938 || (code >= 0x1e030 && code <= 0x1e06d) ||
            code == 0x1f16c || (code >= 0x1fbf0 && code <= 0x1fbf9);
   }
-  // No form changes it, and it never combines with a plain character before it.
+  // Whether no form changes the character, and it never combines with a plain character before it.
   static bool is_plain(char32_t code) {
     if (code < 0x80 || is_later(code)) return true;
     if (code >= 0x4e00 && code < 0x9fff) return true;
@@ -62,7 +62,7 @@ class UnicodeForm final : public Normalizer {
     utf8proc_uint8_t* made = nullptr;
     const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                 static_cast<utf8proc_ssize_t>(text.size()), &made, options_);
-    if (n < 0) throw std::bad_alloc();  // the text is valid UTF-8, so there is no other reason
+    if (n < 0) throw std::bad_alloc();  // the text is valid UTF-8, so there is no other reason for an error
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
     out.append(reinterpret_cast<const char*>(made), static_cast<std::size_t>(n));
   }

@@ -2,8 +2,8 @@
 
 namespace strata::text {
 
-// The ranges in which the tables of the tokenizers library (0.23) differ from the tables of PCRE2 10.42 and utf8proc
-// 2.8, because they follow different Unicode versions. Determined by running the library on every character.
+// The ranges in which the tables of the tokenizers library (0.23) differ from those of PCRE2 10.42 and utf8proc 2.8,
+// because they follow different Unicode versions. Determined by running the library on every character.
 struct CharacterRange {
   char32_t first, last;
 };
@@ -41,7 +41,7 @@ inline constexpr LaterRange kLaterCharacters[] = {
     {0x1e5f1, 0x1e5fa, "Nd"}, {0x1e5ff, 0x1e5ff, "Po"}, {0x2b739, 0x2b739, "Lo"}, {0x2ebf0, 0x2ee5d, "Lo"},
     {0x31350, 0x323af, "Lo"}};
 
-// Punctuation since Unicode 8, which the library's Punctuation and BertPreTokenizer do not know.
+// Punctuation added since Unicode 8, which the library's Punctuation and BertPreTokenizer do not know.
 inline constexpr CharacterRange kLaterPunctuation[] = {
     {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
     {0x1b4e, 0x1b4f},   {0x1b7d, 0x1b7f},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10d6e, 0x10d6e},
@@ -73,7 +73,7 @@ inline constexpr CharacterRange kLaterMarks[] = {
     {0x1cf30, 0x1cf46}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
     {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}};
 
-// Nonspacing marks that its BertNormalizer does not know.
+// Nonspacing marks that the library's BertNormalizer does not know.
 inline constexpr CharacterRange kLaterNonspacingMarks[] = {
     {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8e1},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
     {0xb55, 0xb55},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xd00, 0xd00},     {0xd3b, 0xd3c},

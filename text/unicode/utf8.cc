@@ -5,7 +5,7 @@
 namespace strata::text {
 namespace {
 
-// The length of the longest valid beginning of a character at text[0], at least 1. `whole`: the character is complete.
+// The length of the longest valid prefix of a character at text[0], at least 1. `whole`: the character is complete.
 std::size_t longest_part(std::string_view text, bool& whole) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

@@ -12,13 +12,13 @@ struct Character {
   std::uint32_t bytes;
 };
 
-// The length in bytes of the character that begins with this byte; of a byte that begins none, a number from 2 to 4.
+// The length in bytes of the character that begins with this byte; from 2 to 4 if it cannot begin one.
 inline std::uint32_t character_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// The character at text[at]. The text is valid UTF-8, and at < text.size().
+// The character at text[at]. The text must be valid UTF-8, and at < text.size().
 inline Character character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t first = byte(0);

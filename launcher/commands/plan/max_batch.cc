@@ -16,10 +16,10 @@ namespace {
 
 using runtime::Recipe;
 
-// A step with more micro-batches than this takes long to simulate, and splitting it so finely makes it no faster.
+// A step with more micro-batches takes long to simulate, and such a fine split does not make it faster.
 constexpr int kMaxMicroBatches = 256;
 
-// The sizes, up to the largest, whose speeds are predicted.
+// The sizes up to the largest whose speeds are predicted.
 std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
   std::vector<std::int64_t> sizes;
   Recipe of_size = recipe;
@@ -39,7 +39,7 @@ BatchSpeed speed_of(const runtime::Job& job, const runtime::Memory& memory, cons
   return speed;
 }
 
-// Empty if it does not fit. Of a pipeline, the memory of the largest stage and the path of the slowest.
+// Empty if the setup does not fit. For a pipeline, the memory of the largest stage and the path of the slowest.
 std::optional<BatchSpeed> find_speed(const PlanSetup& setup) {
   const auto fits = [&](const runtime::Job& job) { return runtime::fits(job.plan, setup.capacity); };
   if (setup.workload.recipe.parallel.stages == 1) {
@@ -54,8 +54,8 @@ std::optional<BatchSpeed> find_speed(const PlanSetup& setup) {
                   forecast(slowest, *setup.machine, setup.ranks_per_node, simulated(stages)));
 }
 
-// The part of a step that accounts for most of the difference between two speeds: "mostly optimizer (0.21 and 0.01
-// ms)".
+// The part of a step that accounts for most of the difference between two speeds, for example "mostly optimizer (0.21
+// and 0.01 ms)".
 std::string reason(const BatchSpeed& fast, const BatchSpeed& slow) {
   std::size_t most = 0;
   const auto gained = [&](std::size_t b) { return slow.path_per_token[b] - fast.path_per_token[b]; };
@@ -113,7 +113,7 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
 
 namespace {
 
-// Why no larger micro-batch is possible, if memory is not the reason.
+// Why a larger micro-batch is impossible, if memory is not the reason.
 std::string no_larger(const MaxBatch& found) {
   if (found.part == 0) return "that is as many tokens as a micro-batch may have\n";
   const std::string part = "a rank's part of training.global_batch_size";
@@ -130,7 +130,7 @@ std::string max_batch_text(const MaxBatch& found) {
   if (!fits) return "no micro-batch fits, not even of one sequence\n";
   std::string of_fits = runtime::memory_text(fits->memory), of_larger;
   if (too_large) of_larger = runtime::memory_text(too_large->memory);
-  if (of_fits == of_larger) {  // exact figures, so that the two look different
+  if (of_fits == of_larger) {  // exact figures, so that the two differ
     of_fits = exact_text(fits->memory);
     of_larger = exact_text(too_large->memory);
   }

@@ -131,7 +131,7 @@ std::vector<std::int64_t> split_of(const runtime::Job& job) {
 
 namespace {
 
-// Says which split "auto" is, or how much faster it would be than a list of parallel.split; empty if it is not.
+// Says which split "auto" stands for, or how much faster it would be than a list in parallel.split; empty if it is not.
 std::string split_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   runtime::Recipe recipe = setup.workload.recipe;
   if (std::exchange(recipe.parallel.split, {}).empty()) {

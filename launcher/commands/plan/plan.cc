@@ -38,7 +38,7 @@
 namespace strata::launcher {
 namespace {
 
-// [{"zero.stage":3}, ...]: for each suggestion the keys to change, with their values.
+// [{"zero.stage":3}, ...]: for each suggestion, the keys to change and their values.
 JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   JsonArray out;
   for (const runtime::Suggestion& s : nearest) {
@@ -49,8 +49,8 @@ JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   return out;
 }
 
-// Prints the free space in the recipe's folders that exist here. Too little of it is no reason to refuse, because the
-// run may be for another day.
+// Prints the free space in the recipe's folders that exist here. Too little space is not a reason to refuse, because
+// the run may be planned for another day.
 void print_drives(const runtime::Job& job) {
   const std::size_t needed = job.plan.memory[static_cast<std::size_t>(runtime::Tier::nvme)].peak;
   std::size_t free = 0;
@@ -64,8 +64,7 @@ void print_drives(const runtime::Job& job) {
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", bytes_text(free));
 }
 
-// The number of tasks of each kind that belong to training; tasks of the host between steps and for checkpoints do not
-// count.
+// The number of training tasks of each kind. The host's tasks between steps and tasks for checkpoints do not count.
 using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
 TaskCounts count_tasks(const runtime::StepPlan& plan) {
   TaskCounts counts{};
@@ -74,8 +73,8 @@ TaskCounts count_tasks(const runtime::StepPlan& plan) {
   return counts;
 }
 
-// How many of the run's ranks share one machine like this one, or like the machine file's: as many as it has cores, or
-// GPUs if the run uses them; as many as the file says, if the file has a network.
+// How many of the run's ranks share one machine like this one, or like that of the machine file: the number of its
+// cores, or of its GPUs if the run uses them; the number of ranks in the file if the file has a network.
 int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
                     runtime::RankDevice& rank_device) {
   const auto found = device::find_gpus().gpus;
@@ -112,7 +111,7 @@ std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
   return ram ? "RAM (device)" : std::string(runtime::kTierNames[tier]);
 }
 
-// Whether two tiers of this plan share one physical memory that is counted for each of them.
+// Whether two tiers of this plan share one physical memory, which is then counted for each of them.
 bool same_memory(const runtime::StepPlan& plan, const runtime::Capacity& capacity) {
   const std::size_t ram = capacity[runtime::Tier::device], host = capacity[runtime::Tier::host];
   return plan.device.kind == device::Kind::cpu && plan.memory[0].peak > 0 && plan.memory[1].peak > 0 &&
@@ -137,7 +136,7 @@ std::string sent_text(const runtime::StepPlan& plan) {
   return text;
 }
 
-// The state that groups of ranks hold copies of (zero.*_group); empty if there are no groups.
+// Describes the state of which groups of ranks hold copies (zero.*_group); empty if there are no groups.
 std::string copies_text(const runtime::StepPlan& plan) {
   const runtime::Mesh& mesh = plan.mesh();
   std::string text;
@@ -170,7 +169,7 @@ void add_row(Rows& rows, std::string what, const runtime::TierMemory& memory, st
   for (const std::size_t bytes : memory.by_kind) row.push_back(bytes_text(bytes));
 }
 
-// Adds a row for what runs between two steps while the state stays in memory; its peak counts towards the plan's.
+// Adds a row for work between two steps, during which the state stays in memory. Its peak counts towards the plan's.
 void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, std::size_t tier) {
   if (job == nullptr || job->plan.memory[tier].peak == 0) return;
   add_row(rows, what, job->plan.memory[tier], "");
@@ -218,7 +217,7 @@ void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOpti
                  bytes_text(written[tier]));
 }
 
-// Prints facts about the data of a training if they are on this machine.
+// Prints facts about the training data if it is on this machine.
 void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
   const auto sequences =
       runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
@@ -229,7 +228,7 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
              counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }
 
-// Writes one page with the recipe's stage and the other stages for comparison.
+// Writes one page with the recipe's stage and, for comparison, the other stages.
 void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<ZeroStage>& stages,
                 const PlanSetup& setup) {
   const auto& machine = setup.machine;
@@ -260,7 +259,7 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
   file.commit();
 }
 
-// Takes keys that the recipe leaves open from a machine file of another machine.
+// Sets keys that the recipe leaves open from the machine file of another machine.
 void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& recipe) {
   if (!machine) return;
   if (machine->gpu && recipe.device.kind == runtime::DeviceKind::automatic)
@@ -389,7 +388,7 @@ int plan(const PlanOptions& options) {
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);
-  // The stage with the largest peak on the device, unless another tier is what is too small.
+  // The stage with the largest peak on the device or, if that one fits, the first stage that does not.
   const runtime::Job& refused =
       runtime::fits(job.plan, capacity) ? std::ranges::find_if_not(pipeline, fits_stage)->job : job;
   print_failure(runtime::refusal(refused, capacity, nearest), Exit::does_not_fit);

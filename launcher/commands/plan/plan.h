@@ -1,7 +1,7 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). Here: the
-// stages of a pipeline, the prediction of a machine file, and comparisons with the ZeRO stages, with other settings,
-// and with other micro-batches.
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). This
+// header has the stages of a pipeline, the prediction from a machine file, and comparisons with the ZeRO stages, with
+// other settings, and with other micro-batches.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -20,7 +20,7 @@
 namespace strata::launcher {
 
 // The input of a plan: a workload on a number of ranks, each with `capacity`, on machines with ranks_per_node ranks
-// each. With a machine file, `machine` predicts times.
+// each. `machine` predicts times if there is a machine file.
 struct PlanSetup {
   const runtime::Workload& workload;
   int ranks;
@@ -33,33 +33,33 @@ struct PlanSetup {
 struct PlannedStage {
   runtime::Job job;                       // the job of the stage's first rank
   std::optional<double> step_ms;          // only with a machine file
-  double idle_share;                      // the share of the step in which the compute lane has nothing to do
+  double idle_share;                      // the share of the step in which the compute lane is idle
   std::vector<runtime::Span> spans = {};  // when its tasks run
 };
 
-// Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
+// Plans every stage. Without a machine, idle shares are based on nominal speeds. Throws what make_job throws.
 std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup);
-// A setup as one row of a table: the job with the largest peak on the device of all stages, whether all stages fit, and
-// with a machine file the time of the slowest.
+// A setup as one row of a table: the job of the stage with the largest device peak, whether all stages fit, and, with a
+// machine file, the time of the slowest stage.
 struct PlannedStep {
   runtime::Job job;
   bool fits;
   std::optional<double> step_ms, tokens_per_s;
 };
 PlannedStep plan_step(const PlanSetup& setup);
-// The stage of a rank; without a rank, the stage with the largest peak on the device.
+// The stage of a rank. Without a rank, the stage with the largest device peak.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
-// The rank whose memory is shown: the rank asked for, otherwise the first rank of the job's stage.
+// The rank whose memory is shown: the requested rank, otherwise the first rank of the job's stage.
 int rank_shown(const runtime::Job& job, std::optional<int> asked);
-// "rank 2's (stage 1)", or "a rank's" if all need the same and none is asked for.
+// "rank 2's (stage 1)", or "a rank's" if all need the same and no rank was requested.
 std::string whose_text(const runtime::Job& job, std::optional<int> asked);
-// The stage for which the step's end waits; of a rank, if one is given, its stage. Only with a machine file.
+// The stage that ends the step last; the stage of `rank` if it is given. Only with a machine file.
 std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
-// The stages as forecast() takes them, which points into `stages`.
+// The stages in the form that forecast() takes, pointing into `stages`.
 std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
-// The job's split as a list of parallel.split; empty if no list gives it.
+// The job's split as a list for parallel.split; empty if no list describes it.
 std::vector<std::int64_t> split_of(const runtime::Job& job);
-// A row per stage, and the split that parallel.split = "auto" is, or whether it would be faster than a list.
+// One row per stage, and the split that parallel.split = "auto" stands for, or whether it would be faster than a list.
 std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").
 std::string pipeline_trace(const std::vector<PlannedStage>& stages);
@@ -72,18 +72,18 @@ struct Prediction {
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
   std::string pieces;            // pieces_to_try()
-  int measured_ranks;            // ranks when the machine file was measured
-  bool measured;                 // false: computed from data sheets
+  int measured_ranks;            // the number of ranks when the machine file was measured
+  bool measured;                 // false: derived from data sheets
   std::optional<double> spread;  // between the measurements
-  std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
+  std::string scaling;           // how speeds were scaled to the job's ranks; empty: they were not
 };
-// Looks for gains in the recipe as the user gave it. `job`, `stages`: as for forecast().
+// Looks for gains in the recipe as the user wrote it. `job`, `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
                    int ranks_per_node, std::span<const runtime::SimulatedStage> stages);
-// The step of a job without stages (docs/formats.md, "Traces"), at nominal speeds if there is no prediction.
+// The step of a job without pipeline stages (docs/formats.md, "Traces"), at nominal speeds if there is no prediction.
 std::string step_trace(const runtime::Job& job, const std::optional<Prediction>& prediction);
-// Prints to stdout, for people.
+// Prints the prediction to stdout in human-readable form.
 void print_prediction(const Prediction& p);
 // Members of plan --json.
 JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan);
@@ -93,20 +93,20 @@ struct ZeroStage {
   runtime::Job job;
   bool fits;
   std::optional<double> step_ms;  // only with a machine file
-  std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
+  std::string groups = {};  // the key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
 };
 
-// Plans stages 0 to 3 for a number of ranks. Throws what make_job throws.
+// Plans stages 0 to 3 for this number of ranks. Throws what make_job throws.
 std::vector<ZeroStage> plan_stages(const PlanSetup& setup);
-// Adds stages with state in groups, if there are several nodes with several ranks each: a node's ranks together hold
-// the parameters, or everything that the stage shards. Adds nothing if the recipe sets groups itself.
+// Adds stages with state in groups if there are several nodes with several ranks each: the ranks of a node together
+// hold the parameters, or everything that the stage shards. Adds nothing if the recipe sets groups itself.
 void add_group_stages(std::vector<ZeroStage>& stages, const PlanSetup& setup);
-// Prints one row per stage next to the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
+// Prints one row per stage next to the figures of the ZeRO paper (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<ZeroStage>& stages);
 // The same as a member of plan --json.
 JsonArray stages_json(const std::vector<ZeroStage>& stages);
 
-// A row of `plan --table`: one setting of a recipe, the memory of its plan, and with a machine file the time of a step.
+// A row of `plan --table`: one setting of a recipe, the memory of its plan, and with a machine file its step time.
 struct PlannedSetting {
   int stage;
   device::DType precision;
@@ -116,7 +116,7 @@ struct PlannedSetting {
   std::optional<double> step_ms, tokens_per_s;
 };
 
-// Plans the recipe in each precision and with each recomputation, including the blocks that it lists itself, and with
+// Plans the recipe in each precision, with each recomputation (including the blocks that the recipe lists), and for
 // several ranks at each ZeRO stage. Skips settings that the recipe's other keys exclude. Runs nothing.
 std::vector<PlannedSetting> plan_settings(const PlanSetup& setup);
 std::string settings_text(const std::vector<PlannedSetting>& settings);
@@ -132,12 +132,12 @@ struct BatchSpeed {
   runtime::BoundSeconds path_per_token;
 };
 
-// The result of `plan --max-batch`: the largest micro-batch that fits and, with a machine, the speeds of it and of
-// smaller ones, in ascending order: powers of two, or divisors of training.global_batch_size.
+// The result of `plan --max-batch`: the largest micro-batch that fits and, with a machine, the speeds of this and of
+// smaller micro-batches in ascending order, whose sizes are powers of two, or divisors of training.global_batch_size.
 struct MaxBatch {
   runtime::LargestBatch largest;
   std::vector<BatchSpeed> speeds;
-  std::int64_t part = 0;     // a rank's sequences of training.global_batch_size, which sizes divide; 0: not given
+  std::int64_t part = 0;     // a rank's sequences of training.global_batch_size, a multiple of each size; 0: not set
   int multiple = 1;          // a divisor that the number of micro-batches must have
   bool interleaved = false;  // the multiple comes from the pipeline's schedule
 
@@ -147,7 +147,7 @@ struct MaxBatch {
 // Throws what largest_micro_batch() and forecast() throw.
 MaxBatch find_max_batch(const PlanSetup& setup);
 
-// Lines for people: the largest size, what the next larger size would need, and which size is fastest and why.
+// Human-readable lines: the largest size, what the next larger size would need, and which size is fastest and why.
 std::string max_batch_text(const MaxBatch& found);
 // {"size":8,"too_large":{...},"fastest":4,"speeds":[...]}; size is null if nothing fits.
 std::string max_batch_json(const MaxBatch& found);

@@ -31,7 +31,7 @@ std::string text_of(const runtime::Recompute& recompute) {
   return std::string(name_of(recompute.kind));
 }
 
-// Shortened to the width of a column.
+// Shortens the text to the width of a column.
 std::string cell_of(const runtime::Recompute& recompute) {
   constexpr std::size_t kWidest = 16;
   const std::string text = text_of(recompute);

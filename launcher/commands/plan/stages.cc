@@ -11,8 +11,8 @@
 namespace strata::launcher {
 namespace {
 
-// How many parameters the ranks that shard state among them hold together: the model's, a pipeline stage's, or their
-// part of each layer.
+// How many parameters the ranks that shard state among them hold together: those of the model, of a pipeline stage, or
+// of their part of each layer.
 double parameters_of(const runtime::Job& job) {
   std::size_t sum = 0;
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
@@ -21,8 +21,8 @@ double parameters_of(const runtime::Job& job) {
   return static_cast<double>(sum) / job.plan.mesh().tensor;
 }
 
-// Bytes of the state of a model with this many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et
-// al. 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
+// The bytes of state for this many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et al. 2020,
+// figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
 double paper_bytes(const runtime::StepPlan& plan, double parameters) {
   const auto part = [&](const runtime::StatePlacement& state, double bytes) {
     return bytes / static_cast<double>(state.pieces(plan.mesh()));
@@ -31,7 +31,7 @@ double paper_bytes(const runtime::StepPlan& plan, double parameters) {
   return (part(p.parameters, 2) + part(p.gradients, 2) + part(p.optimizer, 12)) * parameters;
 }
 
-// Plans the setup with another workload.
+// Plans the setup with a different workload.
 ZeroStage plan_stage(const runtime::Workload& workload, const PlanSetup& setup) {
   PlannedStep step = plan_step({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
   return {std::move(step.job), step.fits, step.step_ms};
@@ -105,7 +105,7 @@ void print_stages(const std::vector<ZeroStage>& stages) {
   for (const char* text :
        {"paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. "
         "Different here:",
-        "[0] Of all tiers together; the table above has them apart.",
+        "[0] All tiers together; the table above lists them separately.",
         "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
         "own on top, so that a loss has the same bits on any number of ranks.",
         "[2] At stage 3 a rank's shard and the units that are gathered at the time (memory.prefetch + 1, and a tied "
@@ -113,8 +113,9 @@ void print_stages(const std::vector<ZeroStage>& stages) {
         "[3] Activations, workspace and data in transit, which the paper's figures do not include."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
   if (!in_groups) return;
-  for (const char* text : {"[4] zero.parameters_group = \"node\": a node's ranks hold the parameters together.",
-                           "[5] zero.optimizer_group = \"node\": a node's ranks hold all that is sharded together."})
+  for (const char* text :
+       {"[4] zero.parameters_group = \"node\": a node's ranks together hold the parameters.",
+        "[5] zero.optimizer_group = \"node\": a node's ranks together hold everything that is sharded."})
     fmt::print("{}\n", folded(text, 4));
 }
 

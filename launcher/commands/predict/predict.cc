@@ -110,7 +110,7 @@ struct Classifier {
            models::name_of(objective),
            options.adapter ? fmt::format(", and {} has no layer of class scores", options.adapter->string()) : "");
     classes = models::read_classes(config, objective);
-    // The number of positions that the model has; the other sizes given here do not matter.
+    // Only the number of positions is used, so the other sizes given here do not matter.
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
     const auto positions = static_cast<std::int64_t>(model->max_positions);
     if (options.max_length.value_or(0) > positions)
@@ -127,7 +127,7 @@ struct Classifier {
   }
 
  private:
-  // Texts are cut as in the training, unless the options say otherwise.
+  // Texts are cut as in training, unless the options say otherwise.
   void resolve_limit(const PredictOptions& options, const models::Config& config, std::int64_t positions) {
     constexpr std::int64_t kOtherwise = 512;
     const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
@@ -167,7 +167,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
   return tokenizer;
 }
 
-// A hash of everything that results depend on, except the texts: the model's present weights (the path may hold another
+// A hash of everything except the texts that results depend on: the model's present weights (the path may hold another
 // model later), the recipe's keys for mathematics and batches, and the algorithms of products.
 std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource& weights,
                            const device::AlgorithmTable* algorithms) {
@@ -262,7 +262,7 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
     throw comm::AgreedError(
         Exit::usage, "evaluation.max_sequences has no effect on predictions, which cover every text: leave it out");
   std::optional<PredictInput> input;
-  std::size_t least = 1;  // tokens of a text
+  std::size_t least = 1;  // the fewest tokens that a text can have
   agree(world, [&] {
     if (!prints) return;
     const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
@@ -282,8 +282,8 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
         "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
         limit.tokens,
         objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
-  recipe.data.any_tokenizer = true;  // it was checked here, and the tokens' sidecar names no folder
-  // Rows are a fixed number (as many texts as fit in a sequence), so that products have one shape, whatever the texts.
+  recipe.data.any_tokenizer = true;  // the tokenizer was checked here, and the tokens' sidecar names no folder
+  // The number of rows is fixed (as many texts as fit in a sequence), so that products have one shape for all texts.
   least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
@@ -295,7 +295,7 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   const runtime::Job& job = planned.job;
   if (prints) print_notes(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
-  // A checkpoint of an adapter has the seed of the parameters that its base lacks.
+  // An adapter's checkpoint has the seed of those parameters that its base model lacks.
   if (!weights->initialised().empty() && !folder.has_adapter())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->initialised().front()));

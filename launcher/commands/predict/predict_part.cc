@@ -144,7 +144,7 @@ void PredictPart::each_row(const std::function<void(std::int64_t row, std::span<
   std::vector<float> scores(classes_);
   for (const runtime::RowPlace& place : places) {
     if (!read(place.offset, std::as_writable_bytes(std::span(scores))))
-      fail(Exit::failed, "{} was cut while it was read: run the same command again", path_.string());
+      fail(Exit::failed, "{} was truncated while it was read: run the same command again", path_.string());
     f(place.row, scores);
   }
 }

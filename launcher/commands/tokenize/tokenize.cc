@@ -44,7 +44,7 @@ using text::RecordRules;
 using text::Tokenizer;
 using text::TokenWriter;
 
-// The token that ends a document: --eot's, or the tokenizer's own.
+// The token that ends a document: that of --eot, or the tokenizer's own.
 std::optional<std::uint32_t> end_token(const TokenizeOptions& options, const Tokenizer& tokenizer, bool needed) {
   if (options.eot && options.no_eot) fail(Exit::usage, "--eot and --no-eot contradict each other");
   if (options.no_eot) return std::nullopt;
@@ -65,8 +65,8 @@ bool is_table(std::string_view format) {
   return format == "csv" || format == "tsv";
 }
 
-// Whether the first line of a file named .json holds a whole object, as in JSONL. A list, or an object over several
-// lines, does not.
+// Whether the first line of a file named .json contains a complete object, as in JSONL. Returns false for a list, and
+// for an object that spans several lines.
 bool begins_with_object_in_line(std::string_view text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::size_t end = text.find('\n', begin);
@@ -97,7 +97,7 @@ bool begins_with_object_in_line(std::string_view text) {
       name);
 }
 
-// The kind of an input, by --format or else by its name. head: its first bytes.
+// The kind of an input, from --format or otherwise from its name. head: its first bytes.
 DocumentInput input_of(const std::string& name, std::string_view head, const TokenizeOptions& options) {
   const std::string format = options.format.value_or("");
   if (format == "csv") return {name, InputKind::comma_table};
@@ -114,7 +114,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
                     : InputKind::plain};
 }
 
-// The format of records: --format, or else the first record's format.
+// The format of records, from --format or otherwise from the first record.
 DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   if (options.format && !is_table(*options.format)) return *text::data_format(*options.format);
   const DocumentPart* part = reader.peek();
@@ -140,7 +140,7 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   }
 }
 
-// Whether the first record is a conversation that names its prompt. `format`: the records' format.
+// Whether the first record is a conversation that names its prompt. `format`: the format of the records.
 bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
   if (format != DataFormat::chat) return false;
   const DocumentPart* part = reader.peek();
@@ -148,7 +148,7 @@ bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
   return record && !record->find("messages") && record->find("prompt") && record->find("completion");
 }
 
-// How each record is tokenized. Prints the template and tokens that were found.
+// How each record is tokenized. Prints which template and tokens were found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
                      const std::optional<text::ChatTemplate>& made, bool has_prompts) {
   RecordRules rules{.format = format,
@@ -217,12 +217,12 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
       text::name_of(rules.train_on), fmt::join(roles, ", "));
 }
 
-// Recognises a token file by its sidecar. Other files that are not text are refused when they are read.
+// Refuses a token file, which its sidecar identifies. Other files that are not text are refused when they are read.
 void refuse_token_file(const std::filesystem::path& path) {
   bool made = false;
   try {
     made = runtime::read_sidecar(path).has_value();
-  } catch (const Error&) {  // a JSON file next to a text need not be a sidecar
+  } catch (const Error&) {  // a JSON file next to a text is not necessarily a sidecar
   }
   if (made)
     fail(Exit::usage,
@@ -234,7 +234,7 @@ void refuse_token_file(const std::filesystem::path& path) {
 // Refuses options that cannot be combined with --labels, or that need it.
 void refuse_what_has_no_place(const TokenizeOptions& options) {
   const auto refuse = [](bool given, const char* name, const char* where) {
-    if (given) fail(Exit::usage, "--{} has no place {}", name, where);
+    if (given) fail(Exit::usage, "--{} cannot be used {}", name, where);
   };
   const bool labels = !options.labels.empty();
   refuse(labels && options.train_on, "train-on", "with --labels");
@@ -288,7 +288,7 @@ int tokenize(const TokenizeOptions& options) {
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   print_notes(tokenizer->notes(), options.tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
-  // A template is put around whole documents.
+  // The tokenizer's template goes around whole documents, so texts must not be cut.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
   const DataFormat format = format_of(options, reader);
   const bool is_text = inputs.front().kind == InputKind::plain;

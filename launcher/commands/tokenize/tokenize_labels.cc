@@ -99,7 +99,7 @@ bool has_tag_columns(std::string_view text) {
   std::size_t lines = 0;
   for (std::size_t at = 0; at < text.size() && lines < kMost;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (end == text.size() && lines >= kLeast) break;  // this line may be cut
+    if (end == text.size() && lines >= kLeast) break;  // this line may be incomplete
     std::string_view line = text.substr(at, end - at);
     at = end + 1;
     line = line.substr(0, line.find_last_not_of(kSpaces) + 1);

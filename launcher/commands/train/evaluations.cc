@@ -13,12 +13,12 @@
 namespace strata::launcher {
 namespace {
 
-// Rounds between two checks of whether a rank was asked to stop.
+// The number of rounds between two checks of whether a rank was asked to stop.
 constexpr std::uint64_t kRoundsPerCheck = 16;
 // An evaluation shorter than this prints only its result.
 constexpr std::chrono::seconds kStatusInterval{10};
 
-// The metrics that fit on a line, including `asked`, which decides which evaluation is best.
+// The metrics that fit on one line, including `asked`, by which evaluations are compared.
 std::string metrics_text(const runtime::EvaluationReport& report, std::string_view asked) {
   constexpr std::string_view kShown[] = {"accuracy", "f1", "matthews", "roc_auc", "pearson", "mse"};
   std::string out;
@@ -31,7 +31,7 @@ std::string metrics_text(const runtime::EvaluationReport& report, std::string_vi
   return out;
 }
 
-// Why patience is used up.
+// Why the run ends: evaluation.patience is used up.
 std::string end_text(const std::optional<runtime::Best>& best, std::int64_t without_improvement) {
   if (!best)
     return without_improvement == 1

@@ -47,7 +47,7 @@ std::uint64_t peak_rss() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Prints how drives are read and written, once for all ranks that do it in the same way: there is no silent fallback.
+// Prints how drives are read and written, once for all ranks that do it alike, because nothing falls back silently.
 void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
   const std::vector<std::string> texts = world.exchange(executor.drives());
   if (world.rank() != 0) return;
@@ -59,7 +59,7 @@ void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& exe
   }
 }
 
-// Shifts spans to start with the step.
+// Shifts spans so that the step begins at 0.
 std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector<runtime::Span> spans) {
   const std::int64_t begin = runtime::extent_of(plan, spans).begin;
   for (runtime::Span& span : spans)
@@ -77,7 +77,7 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
   file.commit();
 }
 
-// Closes the report's trace; null: another rank writes it.
+// Closes the report's trace. `reports` is null if another rank writes it.
 void write_trace(runtime::RunReports* reports, const runtime::TraceRecorder& trace, const runtime::Job& job,
                  const runtime::Capacity& capacity, comm::World& world) {
   std::vector<runtime::Job> later;
@@ -93,7 +93,7 @@ void write_trace(runtime::RunReports* reports, const runtime::TraceRecorder& tra
                      count > 1 ? " of each stage" : ""));
 }
 
-// Runs from the plan to the last step.
+// Runs everything from the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
   require_data(asked, true, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
@@ -109,7 +109,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     if (!prints) return;
     if (recipe.report.machine) {
       machine = runtime::read_machine(*recipe.report.machine);
-      (void)runtime::profile_of(*machine, job, world.node_size());  // reports early what the machine file lacks
+      (void)runtime::profile_of(*machine, job, world.node_size());  // reports missing figures early
     }
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_outside_checkpoints(report_folders(recipe), recipe);
@@ -125,8 +125,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   control.planned(job, world);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
-  // Declared before the checkpoints that write its state, so that it outlives them. It is made when checkpoint.dir is
-  // known to exist.
+  // Declared before `checkpoints`, which writes its state, so that it outlives them. It is created once checkpoint.dir
+  // is known to exist.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
   control.enter(runtime::Phase::hashing);
@@ -207,7 +207,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   const runtime::StageFigures mine{world.rank(), job.plan.memory, evaluations.measured_with(executor.measured_memory()),
                                    runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
   summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);
-  // The run waited for all tasks of that step, including an update for which usually only the next step waits.
+  // The run waited for all tasks of that step, including an update that usually only the next step waits for.
   const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
   summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
                                         static_cast<int>(ended_last - summary.spans.begin()));
@@ -247,7 +247,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 }  // namespace
 
 int train(const TrainOptions& options) {
-  // Installed first: mpirun signals the survivors of a lost rank to stop, and they must first print why.
+  // Installed first: after a rank is lost, mpirun signals the survivors to stop, but they must first print why.
   const StopSignal stop;
   runtime::Mesh mesh;
   return run_as_rank(

@@ -18,7 +18,7 @@ namespace {
 
 using comm::AgreedError;
 
-// Speed of the median step, without the first two.
+// The speed of the median step, not counting the first two.
 double median_tokens_per_s(std::vector<double> rates) {
   if (rates.empty()) return 0;
   if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
@@ -75,7 +75,7 @@ Training::Training(const Parts& parts) : p_(parts) {
 void Training::run() {
   begin();
   try {
-    if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // max_steps = 0 only checks
+    if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // max_steps = 0 only checks the recipe
       evaluate();
       if (out_of_patience_ && prints() && p_.trainer.progress().best)
         note(fmt::format(
@@ -132,8 +132,8 @@ void Training::evaluate() {
   const bool best = due && p_.evaluations.run(p_.trainer, p_.reports);
   p_.control.evaluated();
   if (due && p_.evaluations.stopped()) stop_here(p_.evaluations.stopped_at_once());
-  out_of_patience_ = p_.evaluations.out_of_patience();  // perhaps in an earlier run already
-  // Patience does not require a checkpoint folder: without one the run leaves only its figures.
+  out_of_patience_ = p_.evaluations.out_of_patience();  // possibly in an earlier run
+  // Patience does not require a checkpoint folder. Without one, the run leaves only its figures.
   if (p_.checkpoints.can_save() && (out_of_patience_ || (best && p_.job.recipe.checkpoint.keep_best)))
     p_.checkpoints.save(p_.trainer);
   if (out_of_patience_ && !p_.checkpoints.can_save() && prints())
@@ -149,7 +149,7 @@ bool Training::stops_between_steps() {
 void Training::stop_here(bool at_once) {
   const runtime::Recipe::Checkpoint& recipe = p_.job.recipe.checkpoint;
   const std::int64_t step = p_.trainer.steps_done();
-  // Only rank 0 knows this, and rank 0 prints it.
+  // Only rank 0 knows the reason, and rank 0 prints it.
   const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
   const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
   const std::string again = resume_command(recipe.resume);

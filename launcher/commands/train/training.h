@@ -1,6 +1,6 @@
 #pragma once
-// launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), and its steps with the work
-// between them (here).
+// launcher/commands/train/ is `strata train`: everything from the recipe to the summary (train.cc), and the steps with
+// the work between them (here).
 
 #include <chrono>
 #include <cstdint>
@@ -30,28 +30,28 @@
 
 namespace strata::launcher {
 
-// A training's checkpoints: writes one when it is due or asked for. Does nothing if the recipe names no folder. It is
-// made before the trainer, so that an unusable folder is refused early. Every rank has one.
+// The checkpoints of a training run: writes one when it is due or requested. Does nothing if the recipe names no
+// folder. It is created before the trainer, so that an unusable folder is refused early. Every rank has one.
 class Checkpoints {
  public:
   Checkpoints(const runtime::Job& job, comm::World& world);
-  // Call it when the trainer has the state from which the run begins or resumes. Job, world, trainer and control must
+  // Call this when the trainer has the state from which the run begins or resumes. Job, world, trainer and control must
   // outlive this object.
   void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
             control::Control& control);
 
-  // Sets a callback for each checkpoint that is begun.
+  // Sets a callback that is called whenever a checkpoint is begun.
   void on_begun(std::function<void(std::int64_t step)> begun) { begun_ = std::move(begun); }
 
   bool can_save() const { return writer_.has_value(); }
-  // The step of the newest checkpoint that was begun; -1 if none was.
+  // The step of the newest checkpoint that was begun; -1 if there is none.
   std::int64_t saved_step() const { return saved_step_; }
 
-  // Call it after a step: writes a checkpoint if it is due or `asked` for. True if the run must end here
+  // Call this after a step: writes a checkpoint if it is due or `asked` for. True if the run must end here
   // (checkpoint.stop_after).
   bool after(const runtime::Trainer& trainer, bool asked);
   void save(const runtime::Trainer& trainer);
-  // Waits until the checkpoints that were begun are durable.
+  // Waits until all checkpoints that were begun are durable.
   void finish();
   std::optional<runtime::CheckpointFigures> figures() const;
 
@@ -64,9 +64,9 @@ class Checkpoints {
   std::function<void(std::int64_t)> begun_ = [](std::int64_t) {};
 };
 
-// The evaluations between a training's steps and their messages: progress with the time left, the result, which
-// evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe asks for no
-// evaluation. Every rank has one; job, world, trainer and signal must outlive it.
+// The evaluations between the steps of a training run, and their messages: progress with the time left, the result,
+// which evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe asks for no
+// evaluation. Every rank has one. Job, world, trainer and signal must outlive it.
 class Evaluations {
  public:
   // prompts: from evaluation.prompts. Collective.
@@ -82,14 +82,14 @@ class Evaluations {
   bool due() const { return evaluation_ && evaluation_->due(); }
   // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
   bool run(runtime::Trainer& trainer, runtime::RunReports* reports);
-  // Whether the last evaluation was stopped on request (it is due again when the run resumes), and whether without a
-  // checkpoint.
+  // Whether the last evaluation was stopped on request (it is then due again when the run resumes), and whether it was
+  // stopped without a checkpoint.
   bool stopped() const { return stopped_; }
   bool stopped_at_once() const { return at_once_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
 
-  // The first adds the evaluations to the memory measured in training, so that its peak is the whole run's. The second
-  // takes their bytes out of the whole run's, so that the steps' bytes are left.
+  // measured_with() adds the evaluations to the memory measured in training, so that the peak is that of the whole run.
+  // without() subtracts their bytes from those of the whole run, which leaves the bytes of the steps.
   runtime::Memory measured_with(runtime::Memory training) const;
   comm::CommBytes without(comm::CommBytes sent) const;
 
@@ -98,7 +98,7 @@ class Evaluations {
 
   comm::World& world_;
   const StopSignal& stop_;
-  std::uint64_t data_ranks_;  // micro-batches of a round
+  std::uint64_t data_ranks_;  // micro-batches per round
   std::string metric_;
   std::int64_t patience_;
   bool stopped_ = false, at_once_ = false;
@@ -109,8 +109,8 @@ class Evaluations {
   std::set<std::string> noted_;  // each note is printed once per run
 };
 
-// The steps of a training, and the work between them: evaluations, checkpoints, reports, requests to stop. Every rank
-// has one and makes the same calls. Everything in Parts must outlive it.
+// The steps of a training run, and the work between them: evaluations, checkpoints, reports, requests to stop. Every
+// rank has one and makes the same calls. Everything in Parts must outlive it.
 class Training {
  public:
   struct Parts {
@@ -131,9 +131,9 @@ class Training {
   void run();
   // Why the run ended early, or why it failed at its end.
   const std::optional<comm::AgreedError>& ended() const { return ended_; }
-  // nullopt: no step was taken.
+  // nullopt if no step was taken.
   const std::optional<RunEnd>& end() const { return end_; }
-  // Fills in the results of the steps.
+  // Fills in the results of the steps in the summary.
   void report(runtime::Summary& summary) const;
 
  private:
@@ -145,8 +145,8 @@ class Training {
   runtime::StepReport train_step();
   void record(const runtime::StepReport& report);
   void evaluate();
-  // Whether the run ends here on request. A step's consensus carries only requests from before it began, so the time
-  // between steps needs this check.
+  // Whether the run ends here on request. This check between steps is needed because a step's consensus carries only
+  // requests that were made before the step began.
   bool stops_between_steps();
   // Ends the run early, with a checkpoint if there is a folder for it.
   void stop_here(bool at_once = false);
@@ -161,7 +161,7 @@ class Training {
   std::int64_t steps_ = 0;     // steps of this process
   std::vector<double> rates_;  // tokens/s of each step
   double tokens_per_s_ = 0;
-  std::optional<double> timed_ms_;  // time of the newest step whose tasks were timed
+  std::optional<double> timed_ms_;  // the time of the newest step whose tasks were timed
   SteadyClock::time_point start_;
 };
 

@@ -14,15 +14,15 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::chrono::seconds kAnswer{10};  // the limit for calls that are answered at once
+constexpr std::chrono::seconds kAnswer{10};  // the limit for calls that are answered immediately
 
-// Whether the other end accepted the connection and closed it before it sent anything.
+// Whether the other end accepted the connection and closed it before sending anything.
 bool was_refused(const std::string& words) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   return says("failed to connect") && (says("Socket closed") || says("Broken pipe") || says("Connection reset"));
 }
 
-// Advice if two sides that reach each other disagree about TLS or certificates; nullptr if that is not the problem.
+// Advice if the two sides reach each other but disagree about TLS or certificates; nullptr for other problems.
 const char* advice(const std::string& words, const Target& target) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
@@ -44,7 +44,7 @@ const char* advice(const std::string& words, const Target& target) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
       fail(Exit::usage, "{} refuses: {}", address, status.error_message());
-    case grpc::StatusCode::CANCELLED:  // the run ended meanwhile: a client never cancels such a call
+    case grpc::StatusCode::CANCELLED:  // the run has ended: a client never cancels such a call itself
     case grpc::StatusCode::UNAVAILABLE:
       if (const char* to_do = advice(status.error_message(), target)) fail(Exit::usage, "{}: {}", address, to_do);
       if (target.plain && was_refused(status.error_message()))
@@ -77,10 +77,9 @@ class Client::Impl {
       credentials = grpc::SslCredentials(options);
     }
     grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(64 << 20);             // room for a dump of thousands of ranks
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-    // A lost host never closes its connection, so keepalive is needed even while a call waits for a checkpoint or a
-    // step.
+    arguments.SetMaxReceiveMessageSize(64 << 20);             // enough for a dump of thousands of ranks
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a separate connection
+    // A lost host never closes its connection, so keepalive is needed even while a call waits for a checkpoint or step.
     const auto silence = static_cast<int>(std::chrono::milliseconds(target.silence).count());
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, silence);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, silence);
@@ -117,7 +116,7 @@ class Client::Impl {
       }
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
-    // A run that ends in good order sends kHasEnded; a lost machine sends nothing.
+    // A run that ends normally sends kHasEnded. A lost machine sends nothing.
     if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_);
     return true;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// launcher/control/client/ has the clients of a run's service: its calls, `strata ctl` and `strata top`.
+// launcher/control/client/ has the clients of a run's service: the calls, `strata ctl` and `strata top`.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -14,17 +14,17 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// The address to which a client connects, and its credentials: PEM texts and the secret, each empty if there is none.
+// The address to which a client connects, and its credentials: PEM texts and the secret, each of which may be empty.
 struct Target {
   std::string address;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
   bool tls = false;
   std::string ca, cert, key, token;
-  // After this silence the other end is pinged, and has the same time to answer.
+  // After this much silence, the other end is pinged and has the same time to answer.
   std::chrono::seconds silence{20};
-  bool plain = false;  // the other end is known not to use TLS: it is a socket, or the run itself says so
+  bool plain = false;  // the other end is known not to use TLS, because it is a socket or the run itself says so
 };
 
-// The run does not answer, or has ended.
+// The run does not answer or has ended.
 class Unavailable : public Error {
   using Error::Error;
 };
@@ -41,9 +41,9 @@ class Client {
   pb::CheckpointReply checkpoint();  // returns when the checkpoint is durable
   pb::StopReply stop(bool at_once);
   pb::Dump dump();
-  // Calls step(s) for each step until the run ends in good order or step returns false. Returns whether the run ended.
+  // Calls step(s) for each step until the run ends normally or step() returns false. Returns whether the run ended.
   bool watch(int last, const std::function<bool(const pb::Step&)>& step);
-  // Ends watch(), both a call in progress and any later one. Callable from any thread.
+  // Ends watch(), both the call in progress and later ones. Any thread may call it.
   void cancel();
 
  private:
@@ -57,31 +57,31 @@ struct CtlOptions {
   bool json = false, at_once = false;
 };
 
-// The run that the options name, and the credentials for it. Throws Error{usage}.
+// The run named by the options, and the credentials for it. Throws Error{usage}.
 Target target_of(const CtlOptions& options);
 
 // `strata ctl status|watch|checkpoint|stop|dump|plan`: asks the run and prints the answer. Returns the exit code.
 int ctl(const std::string& what, const CtlOptions& options);
 
-// If the options name a run that can only be reached from its own machine, runs the same command there by ssh and does
-// not return. Throws Error{failed} if ssh cannot be started.
+// If the options name a run that can be reached only from its own machine, runs the same command there over ssh and
+// does not return. Throws Error{failed} if ssh cannot be started.
 void run_on_its_host(const std::string& what, const CtlOptions& options);
 
 // "step 120 of 1000, loss 3.2143, ...": the lines of `strata ctl status`.
 std::string text_of(const pb::Status& status);
 std::string text_of(const pb::Step& step, std::int64_t max_steps);
-// The tier's name as the run prints it at its start.
+// The tier's name, as printed by the run at its start.
 std::string title_of(const pb::Tier& tier, const pb::RunInfo& run);
 
-// `strata top`: a live view of a run until it ends or q is pressed. Into a pipe it prints one line per second if there
-// is news. Returns the exit code.
+// `strata top`: a live view of a run until it ends or q is pressed. Into a pipe, prints one line per second if
+// something has changed. Returns the exit code.
 int top(const CtlOptions& options);
 
 struct Screen {
   int columns = 80, rows = 24;
   bool unicode = true;
 };
-// The view as lines, each with its line break, that fit the screen. `steps` are the points of the loss curve.
+// The view as lines that fit the screen, each with its line break. `steps` are the points of the loss curve.
 std::string screen_text(const pb::Status& status, const std::vector<pb::Step>& steps, const Screen& screen);
 
 }  // namespace strata::launcher::control

@@ -56,8 +56,8 @@ const char* state_text(pb::State state) {
   }
 }
 
-// A run's socket or loopback address on another machine can only be reached from there, so the command runs there by
-// ssh: with the program at this program's own path, as on the nodes of a run, or else with the program in PATH.
+// A run's socket or loopback address on another machine can be reached only from there, so the command runs there over
+// ssh: with the program at the path of this one, as on the nodes of a run, or otherwise with the program in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const ServiceAddress& address) {
   const std::string own = own_program().string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),
@@ -83,7 +83,7 @@ Target target_of(const CtlOptions& options) {
   const ServiceAddress address = find_service(options.target);
   Target out;
   out.address = address.grpc_target();
-  // Plain text is never sent to another machine, even if control.json asks for it.
+  // Plain text is never sent to another machine, even if control.json says so.
   out.tls = address.tls || !options.ca.empty() ||
             (address.socket.empty() && !is_loopback(host_and_port(address.address), "TARGET"));
   out.plain = !out.tls && (!address.socket.empty() || !address.host.empty());
@@ -150,7 +150,7 @@ std::string text_of(const pb::Status& s) {
 void run_on_its_host(const std::string& what, const CtlOptions& options) {
   const ServiceAddress address = find_service(options.target);
   if (address.host.empty() || address.host == host_name()) return;
-  // On this machine a loopback address would reach another run, or none.
+  // On this machine, a loopback address would reach another run or none.
   if (!address.socket.empty() || is_loopback(host_and_port(address.address), "TARGET"))
     go_by_ssh(what, options, address);
 }

@@ -35,7 +35,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMaxSteps = 4096;  // points of the loss curve
 constexpr int kCurveRows = 8;
 
-// The number of columns, if every character is one column wide; all text printed here is.
+// The number of columns. Every character that is printed here is one column wide.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -66,7 +66,7 @@ std::string bar(double part, std::size_t columns, bool unicode) {
   return out + std::string(columns - width_of(out), ' ');
 }
 
-// Draws points in a grid of columns by kCurveRows characters: 2 by 4 Braille dots each, or one star.
+// Draws points in a grid of columns by kCurveRows characters, each of which has 2 by 4 Braille dots, or one star.
 std::vector<std::string> curve(const std::vector<pb::Step>& steps, std::size_t columns, bool unicode) {
   double least = std::numeric_limits<double>::infinity(), most = -least;
   for (const pb::Step& s : steps)
@@ -180,18 +180,18 @@ class FullScreen {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// Follows a run's steps in its own thread until the run ends or this object is destroyed.
+// Follows the steps of a run in a separate thread until the run ends or this object is destroyed.
 class Follower {
  public:
-  // last: how many past steps to show first.
+  // last: the number of past steps to show first.
   Follower(const Target& target, int last, std::function<void(const pb::Step&)> take)
       : watcher_(target), take_(std::move(take)), thread_([this, last] { follow(last); }) {}
-  // The watch is cancelled because a stalled run sends no step that would wake the thread.
+  // Cancels the watch, because a stalled run sends no step that would wake the thread.
   ~Follower() { watcher_.cancel(); }
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // Whether no more steps will come; waits for at most `time`.
+  // Waits for at most `time`. True if no more steps will come.
   bool ends_within(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [this] { return ended_; });
@@ -216,7 +216,7 @@ class Follower {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::jthread thread_;  // declared last, so that it ends before what it uses
+  std::jthread thread_;  // declared last, so that it ends before the members that it uses
 };
 
 std::string step_line(const pb::Step& step, std::int64_t max_steps, double seconds_left) {
@@ -231,7 +231,7 @@ void put(const std::string& text) {
     fail(Exit::failed, "standard output cannot be written");
 }
 
-// Prints the newest step once per second, and the last step at the end.
+// Prints the newest step once per second, and the last step when the run ends.
 void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
   std::mutex mutex;
   std::optional<pb::Step> last;
@@ -254,7 +254,7 @@ void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
       }
       put(out);
     } while (!follower.ends_within(1s));
-  } catch (const Unavailable&) {  // the run has ended, in good order or not
+  } catch (const Unavailable&) {  // the run has ended, normally or not
     (void)follower.ends_within(1s);
   }
   const std::lock_guard lock(mutex);
@@ -266,7 +266,7 @@ void show_screen(Client& client, const Target& target) {
   std::vector<pb::Step> steps;
   const Follower follower(target, 256, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
-    // Every other one of the older steps is dropped, so that the curve still covers the whole run.
+    // Drop every second one of the older steps, so that the curve still covers the whole run.
     if (steps.size() == kMaxSteps)
       for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
@@ -323,8 +323,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
-  // If there is no room for all ranks, they are sorted by compute time, the slowest first. Events fill the remaining
-  // lines.
+  // If not all ranks fit, sort them by compute time, the slowest first. Events fill the remaining lines.
   std::vector<const pb::Rank*> ranks;
   std::vector<double> times;
   for (const pb::Rank& rank : s.ranks()) {
@@ -365,7 +364,7 @@ int top(const CtlOptions& options) {
   run_on_its_host("top", options);
   const Target target = target_of(options);
   Client client(target);
-  const pb::Status first = client.status();  // errors are reported before the screen is taken over
+  const pb::Status first = client.status();  // report errors before taking over the screen
   interrupted = 0;
   if (!isatty(STDOUT_FILENO)) {
     show_lines(client, target, first.max_steps());

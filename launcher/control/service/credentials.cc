@@ -37,7 +37,7 @@ using Bio = std::unique_ptr<BIO, FreeWith<BIO_free>>;
 using Key = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreeWith<X509_free>>;
 
-// The file's text and status.
+// The text and the status of a file.
 std::pair<std::string, struct stat> read_file(const std::string& path, std::string_view name) {
   const std::string named = fmt::format("{}: {}", name, path);
   const Descriptor file = open_input(path, named);
@@ -59,7 +59,7 @@ std::string pem_of(const Bio& bio) {
   return {data, static_cast<std::size_t>(size)};
 }
 
-// Throws if a user other than the owner may read the file.
+// Throws if a user other than the owner can read the file.
 void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
   if ((status.st_mode & 077) != 0)
     fail(Exit::usage,
@@ -146,7 +146,7 @@ Credentials make_credentials() {
   std::memcpy(&number, serial, sizeof number);
   require(X509_set_version(cert.get(), 2) == 1);
   require(ASN1_INTEGER_set_uint64(X509_get_serialNumber(cert.get()), number >> 1) == 1);
-  // Valid since a week ago, because clocks of nodes differ.
+  // Valid since a week ago, because the nodes' clocks may differ.
   require(X509_gmtime_adj(X509_getm_notBefore(cert.get()), -7 * kDay) != nullptr);
   require(X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3650 * kDay) != nullptr);
   X509_NAME* name = X509_get_subject_name(cert.get());

@@ -7,25 +7,25 @@
 namespace strata::launcher::control {
 
 // The service's own certificate and key, the authority for clients' certificates (PEM texts), and the secret that calls
-// must carry. Empty if there is none.
+// must carry. Each may be empty.
 struct Credentials {
   std::string cert, key, client_ca, token;
   bool tls() const { return !cert.empty(); }
 };
 
-// Reads what control.tls_* and control.token_file name. Throws Error{usage} if a file is missing or is not a
-// certificate or key, if the key belongs to another certificate, or if others can read the key or the token.
+// Reads the files that control.tls_* and control.token_file name. Throws Error{usage} if a file is missing or is not a
+// certificate or key, if the key belongs to another certificate, or if other users can read the key or the token.
 Credentials read_credentials(const runtime::Recipe::Control& recipe);
 
-// The secret in the file, for a service or a client. `name` is the key or option that names the file. Throws
+// The secret in a file, for a service or a client. `name` is the key or option that names the file. Throws
 // Error{usage}.
 std::string read_token(const std::string& path, std::string_view name);
-// The file's text. Throws Error{usage}.
+// The text of a file. Throws Error{usage}.
 std::string read_pem(const std::string& path, std::string_view name);
-// The same for a private key, which only its owner may be able to read.
+// Like read_pem(), for a private key, which only its owner may be able to read.
 std::string read_key(const std::string& path, std::string_view name);
 
-// A PEM text, the file it is from, and the key or option that names that file.
+// A PEM text, the file that contains it, and the key or option that names the file.
 struct Pem {
   std::string_view name;
   std::string path;
@@ -35,8 +35,7 @@ struct Pem {
 // a password, or belongs to another certificate.
 void require_pair(const Pem& cert, const Pem& key);
 
-// Creates a certificate, a key and a secret, which only the streams between this run's nodes use. They are never
-// written to a file.
+// Creates a certificate, a key and a secret for the streams between this run's nodes. They are never written to a file.
 Credentials make_credentials();
 
 // Compares in constant time for texts of the same length.

@@ -17,7 +17,7 @@ std::string address_of(const std::string& host, int port) {
   return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
 }
 
-// The address at which others reach the listener: this machine's name replaces "any address".
+// The address at which others reach the listener, with this machine's name in place of "any address".
 std::string reached_at(const HostPort& address, int port) {
   const bool any = address.host.empty() || address.host == "0.0.0.0" || address.host == "::";
   return address_of(any ? host_name() : address.host, port);
@@ -61,12 +61,12 @@ Endpoints open_endpoints(const runtime::Recipe::Control& recipe) {
   }
   if (recipe.listen == "off") return out;
   if (recipe.listen == "auto") {
-    // Only this user can reach a private socket, so no secret is needed.
+    // No secret is needed, because only this user can reach a private socket.
     out.credentials = {};
     try {
       const std::filesystem::path folder = socket_folder();
       sweep(folder);
-      // A process in another container may have the same number.
+      // A process in another container may have the same process ID.
       std::filesystem::path path = folder / fmt::format("{}.sock", getpid());
       for (int n = 2; std::filesystem::exists(path) && n < 100; ++n)
         path = folder / fmt::format("{}-{}.sock", getpid(), n);

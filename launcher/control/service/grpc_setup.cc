@@ -17,14 +17,14 @@
 namespace strata::launcher::control {
 namespace {
 
-// A watched run has ten threads and ten descriptors of gRPC's; clients add more of each.
+// A run with a watcher has ten gRPC threads and ten descriptors; each client adds more of both.
 constexpr int kThreads = 14, kDescriptors = 24;
 
-// Starts all threads at once, as gRPC has them.
+// Starts all threads at the same time, because gRPC has them at the same time.
 void try_threads() {
   std::promise<void> done;
   const std::shared_future<void> over = done.get_future().share();
-  std::vector<std::jthread> threads;  // declared before Over, so that they are joined after it lets them go
+  std::vector<std::jthread> threads;  // declared before Over, so that they are joined after Over releases them
   threads.reserve(kThreads);
   struct Over {
     std::promise<void>& done;

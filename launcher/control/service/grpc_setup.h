@@ -8,12 +8,12 @@
 
 namespace strata::launcher::control {
 
-// Call it before a server or a channel is made. Turns off gRPC's logging of its internals: a client that does not use
-// TLS could fill the run's log with it; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed} if
-// the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait forever.
+// Call this before creating a server or a channel. Turns off gRPC's internal logging, with which a client that does not
+// use TLS could fill the run's log; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed} if the
+// system would refuse the threads or descriptors that gRPC needs, because gRPC itself would abort or wait forever.
 void prepare_grpc();
 
-// The maximum size of a request from users and tools, which consists of a few flags.
+// The maximum size of a request from users and tools. Their requests contain only a few flags.
 constexpr std::size_t kMaxRequestBytes = 64 << 10;
 
 // The status message of calls that are open when the run ends.
@@ -23,7 +23,7 @@ inline constexpr const char* kHasEnded = "the run has ended";
 inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int handshake_ms = 10'000,
                   int idle_ms = 300'000) {
   prepare_grpc();
-  // gRPC's reflection service is synchronous; it gets two threads and no more.
+  // gRPC's reflection service is synchronous. It gets exactly two threads.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
@@ -35,20 +35,19 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, handshake_ms);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, idle_ms);
-  // Requests are short, so a connection needs little memory for reading,
+  // Requests are short, so a connection needs little memory for reading and for the buffer that TLS fills.
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
-  // and little for the buffer that TLS fills.
   builder.AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, 2 << 10);
   // Messages are small, so gRPC need not measure the link with a ping after each.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  // A lost host never closes its connection: a peer is pinged every minute and has 20 s to answer.
+  // A lost host never closes its connection, so each peer is pinged every minute and has 20 s to answer.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // A peer may also ping us while one of its own calls waits.
+  // A peer may also ping this end while one of its own calls waits.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
 }
 
-// Connections are accepted here, not by gRPC, so that their number is bounded. From here on gRPC owns the connection.
+// Connections are accepted here and not by gRPC, so that their number is bounded. From now on gRPC owns the connection.
 inline void hand_over(grpc::experimental::ExternalConnectionAcceptor& acceptor, Descriptor connection) {
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.fd = connection.release();

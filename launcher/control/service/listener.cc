@@ -32,8 +32,8 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr int kListenLook = 200;      // ms between checks of who has left or proved itself
-constexpr std::size_t kLeaving = 16;  // connections that were shut down but whose owner has not noticed yet
+constexpr int kListenLook = 200;      // ms between checks of which connections have been closed or have given proof
+constexpr std::size_t kLeaving = 16;  // connections that were shut down but that their owner has not closed yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
   AddressLookup found = look_up(address.host, address.port, AI_NUMERICSERV);
@@ -54,7 +54,7 @@ bool is_loopback(const sockaddr& address) {
   return IN6_IS_ADDR_LOOPBACK(&in.sin6_addr);
 }
 
-// Nothing if the path is too long.
+// Empty if the path is too long.
 std::optional<sockaddr_un> address_of(const std::filesystem::path& path) {
   sockaddr_un out{};
   out.sun_family = AF_UNIX;
@@ -91,8 +91,8 @@ int error_of_connecting(const std::filesystem::path& path) {
 }
 
 Listener Listener::unix_socket(const std::filesystem::path& path, std::string_view key) {
-  // The socket is bound under another name and gets this one when it listens. A socket that is found here and refuses
-  // connections is therefore left from a run that has ended.
+  // The socket is bound under another name and gets this one only when it listens. So a socket that is found here and
+  // refuses connections was left by a run that has ended.
   std::filesystem::path own = path;
   own += fmt::format(".{}", getpid());
   const auto address = address_of(own);
@@ -100,10 +100,10 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     fail(Exit::usage, "{}: {} is too long for a socket, whose path may have {} bytes: name a shorter one", key,
          path.string(), sizeof(sockaddr_un::sun_path) - 1 - (own.native().size() - path.native().size()));
   const auto refuse = [&](int error) {
-    fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(), std::strerror(error));
+    fail(Exit::usage, "{}: no socket can be created at {}: {}", key, path.string(), std::strerror(error));
   };
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // No other user may connect, even if everyone can enter the folder.
+  // No other user may connect, even if others can enter the folder.
   const mode_t mask = umask(0177);
   const int bound =
       socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
@@ -128,7 +128,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
 }
 
 int port_of_peer(int descriptor) {
-  sockaddr_in6 peer{};  // for either family: the port is at the same offset
+  sockaddr_in6 peer{};  // for either family, because the port is at the same offset
   socklen_t size = sizeof peer;
   if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return 0;
   return peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6 ? ntohs(peer.sin6_port) : 0;
@@ -146,7 +146,7 @@ Listener Listener::tcp(const HostPort& address, std::string_view key) {
       error = errno;
       continue;
     }
-    sockaddr_in6 bound{};  // for either family: the port is at the same offset
+    sockaddr_in6 bound{};  // for either family, because the port is at the same offset
     socklen_t size = sizeof bound;
     if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) bound = {};
     return {std::move(socket), {}, ntohs(bound.sin6_port)};
@@ -206,9 +206,9 @@ void ConnectionLimiter::look() {
   }
 }
 
-// Connections are in order of arrival. A connection that was shut down keeps its descriptor until its owner notices.
+// Connections are in order of arrival. A connection that was shut down keeps its descriptor until its owner closes it.
 bool ConnectionLimiter::make_place() {
-  // If many connections come at once, the owner may be late in closing those that were shut down.
+  // If many connections arrive together, their owner may be late in closing those that were shut down.
   const auto leaves = [](const Connection& connection) { return connection.leaving; };
   for (int i = 0;
        i < kListenLook && connections_.size() >= most_ + kLeaving && std::ranges::any_of(connections_, leaves); ++i) {
@@ -227,7 +227,7 @@ bool ConnectionLimiter::make_place() {
 void ConnectionLimiter::accept_connection() {
   Descriptor connection(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (connection.get() < 0) {
-    // No descriptor is free: the connection stays in the queue, and the sleep keeps this from becoming a busy loop.
+    // No descriptor is free, so the connection stays in the queue. The sleep prevents a busy loop.
     if (errno != EAGAIN && errno != ECONNABORTED) usleep(100'000);
     return;
   }
@@ -262,8 +262,8 @@ std::vector<std::string> addresses_of(const std::string& interface) {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, &freeifaddrs);
   std::vector<std::string> named, usual, loopback, known;
   for (const ifaddrs* at = list; at; at = at->ifa_next) {
-    // IPv6 is left out: link-local addresses need a scope that differs from node to node, and other IPv6 addresses
-    // rarely exist without IPv4.
+    // IPv6 is left out, because link-local addresses need a scope that differs between nodes, and other IPv6 addresses
+    // are rare without IPv4.
     if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0) continue;
     sockaddr_in in{};
     std::memcpy(&in, at->ifa_addr, sizeof in);

@@ -73,8 +73,8 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
-// Asks clients for a certificate signed by one of these authorities. A client may have none: answer_to() refuses it if
-// it needs one.
+// Asks clients for a certificate signed by one of these authorities. A client may have none; if it needs one,
+// answer_to() refuses it.
 void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
   const std::unique_ptr<BIO, int (*)(BIO*)> text(
       BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
@@ -160,8 +160,8 @@ std::string answer_to(const std::string& head, const std::string& token, const s
   const std::string line = head.substr(0, head.find("\r\n"));
   const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
   if (first == std::string::npos || second == std::string::npos || !line.substr(second + 1).starts_with("HTTP/1."))
-    return reply("400 Bad Request", kPlain, "no HTTP/1.1 request\n");
-  if (line.substr(0, first) != "GET") return reply("405 Method Not Allowed", kPlain, "GET alone\n");
+    return reply("400 Bad Request", kPlain, "not an HTTP/1.1 request\n");
+  if (line.substr(0, first) != "GET") return reply("405 Method Not Allowed", kPlain, "only GET is supported\n");
   std::string path = line.substr(first + 1, second - first - 1);
   path = path.substr(0, path.find('?'));
   if (path == "/healthz") return reply("200 OK", kPlain, "ok\n");
@@ -203,11 +203,11 @@ Context context_of(const Credentials& credentials) {
       PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr));
   if (!tls || SSL_CTX_use_certificate(tls.get(), cert.get()) != 1 || SSL_CTX_use_PrivateKey(tls.get(), key.get()) != 1)
     fail(Exit::usage, "control.metrics: OpenSSL refuses the certificate of control.tls_cert");
-  // The intermediate certificates up to the authority's.
+  // The intermediate certificates, up to that of the authority.
   while (X509* next = PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr))
     SSL_CTX_add_extra_chain_cert(tls.get(), next);
   SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
-  // Sessions are not resumed: every connection must show its certificate.
+  // Sessions are not resumed, because every connection must show its certificate.
   SSL_CTX_set_session_cache_mode(tls.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(tls.get(), SSL_OP_NO_TICKET);
   if (!credentials.client_ca.empty()) ask_for_certificates(tls.get(), credentials.client_ca);
@@ -233,10 +233,10 @@ class Connection {
   pollfd waits_for() const { return {socket_.get(), events_, 0}; }
   std::chrono::steady_clock::time_point until() const { return until_; }
   int port() const { return port_; }
-  // Whether the request was read completely.
+  // Whether the complete request has been read.
   bool has_asked() const { return doing_ == Doing::writing; }
 
-  // Continues as far as possible without waiting. False if the connection is over.
+  // Continues as far as possible without waiting. False once the connection has ended.
   bool advance(const Answer& answer) {
     for (;;) {
       errno = 0;
@@ -279,17 +279,17 @@ class Connection {
   }
 
  private:
-  // Any certificate here is a valid one: OpenSSL ends handshakes with certificates that it does not trust.
+  // Any certificate here is valid, because OpenSSL ends handshakes with certificates that it does not trust.
   bool certified() const { return ssl_ && SSL_get0_peer_certificate(ssl_.get()) != nullptr; }
 
   enum class Doing : std::uint8_t { greeting, reading, writing };
   Descriptor socket_;
-  int port_;  // the peer's
+  int port_;  // the peer's port
   std::unique_ptr<SSL, Freed<SSL, &SSL_free>> ssl_;
   std::chrono::steady_clock::time_point until_;
   Doing doing_ = Doing::reading;
   short events_ = POLLIN;
-  std::string text_;  // the request read so far, later the answer to write
+  std::string text_;  // the request read so far, later the answer still to write
   std::size_t written_ = 0;
 };
 
@@ -311,8 +311,8 @@ class MetricsServer::Impl {
       }
       wake();
     };
-    // Connections that have not sent a request yet are closed for new ones, so that a flood of unfinished requests
-    // cannot keep a probe out.
+    // Close connections that have not sent a request yet when new ones arrive, so that a flood of unfinished requests
+    // cannot lock out a probe.
     const auto has_asked = [this](int port) {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
@@ -368,12 +368,12 @@ class MetricsServer::Impl {
   }
 
   const std::string token_;
-  const bool certificates_;  // clients need one
+  const bool certificates_;  // clients must show one
   const std::function<pb::Status()> status_;
   const Context tls_;
   const Descriptor wake_;
   std::mutex mutex_;
-  std::vector<Descriptor> accepted_;  // accepted, but not looked at yet
+  std::vector<Descriptor> accepted_;  // accepted but not inspected yet
   std::set<int> asked_;               // ports of peers that are being answered
   std::optional<ConnectionLimiter> limiter_;
   std::jthread thread_;

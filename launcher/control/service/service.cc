@@ -26,7 +26,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::StatusCode;
 
-constexpr std::size_t kMaxWaiting = 64;  // open calls of each kind
+constexpr std::size_t kMaxWaiting = 64;  // the maximum number of open calls of each kind
 
 bool has_token(const CallbackServerContext& context, const std::string& token) {
   if (token.empty()) return true;
@@ -36,7 +36,7 @@ bool has_token(const CallbackServerContext& context, const std::string& token) {
   return same_secret({found->second.data(), found->second.size()}, "Bearer " + token);
 }
 
-// The port in "ipv4:127.0.0.1:80", gRPC's name of a client; 0 if it has none.
+// The port in a client's name as gRPC gives it, such as "ipv4:127.0.0.1:80"; 0 if it has none.
 int port_of(const std::string& peer) {
   int port = 0;
   const std::size_t colon = peer.rfind(':') + 1;
@@ -45,7 +45,7 @@ int port_of(const std::string& peer) {
 }
 
 constexpr auto kToEnd = std::chrono::milliseconds(500);   // for open calls when the run ends
-constexpr auto kToRead = std::chrono::milliseconds(200);  // for their clients to read the end
+constexpr auto kToRead = std::chrono::milliseconds(200);  // for the clients of these calls to read the end
 
 const grpc::Status kNoToken(StatusCode::UNAUTHENTICATED,
                             "the token is missing or wrong: give the file of control.token_file with --token-file");
@@ -142,13 +142,13 @@ class Service::Impl final : public pb::Run::CallbackService {
     return answer(context, [&] {
       board_.collect();  // counts steps that were posted just now
       const std::uint64_t asked = board_.stop_asked();
-      // A run that was asked to stop with a checkpoint can still be asked to stop without one.
+      // A run that was asked to stop with a checkpoint may still be asked to stop without one.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run has already been asked to stop");
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
       const Board::Stop stop = board_.ask_stop(request->at_once());
-      // If it is too late to skip the checkpoint, the request changes nothing.
+      // If it is too late to skip the checkpoint, the request has no effect.
       if (stop.at_once == request->at_once())
         board_.add_event(stop.at_once ? "asked to stop without a checkpoint" : "asked to stop");
       reply->set_step(board_.steps_done());
@@ -158,8 +158,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     });
   }
 
-  // A call that stays open. It is finished once, by the first thread that has a reason; gRPC's last callback deletes
-  // it.
+  // A call that stays open. The first thread that has a reason finishes it, once, and gRPC's last callback deletes it.
   class SaveCall final : public grpc::ServerUnaryReactor {
    public:
     SaveCall(Impl& owner, pb::CheckpointReply* reply, std::int64_t after)
@@ -253,7 +252,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       if (std::exchange(finished_, true)) return;
       Finish(status);
     }
-    // Ends the call after the last step was sent.
+    // Ends the call after the last step has been sent.
     void end_after_last(const grpc::Status& status) {
       {
         const std::lock_guard lock(mutex_);
@@ -308,7 +307,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   }
   template <typename Call>
   void forget(std::list<std::shared_ptr<Call>>& calls, const Call* call) {
-    std::shared_ptr<Call> last;  // so that it is destroyed outside the lock
+    std::shared_ptr<Call> last;  // destroyed outside the lock
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(calls.begin(), calls.end(), [&](const auto& known) { return known.get() == call; });
     if (found == calls.end()) return;
@@ -317,7 +316,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     if (watchers_.empty() && saves_.empty()) no_calls_.notify_all();
   }
   void end_calls() {
-    pump();  // sends what was posted last
+    pump();  // sends the steps that were posted last
     const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
     const auto watchers = copy(watchers_);
     const auto saves = copy(saves_);
@@ -328,7 +327,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       std::unique_lock lock(mutex_);
       no_calls_.wait_for(lock, kToEnd, [&] { return watchers_.empty() && saves_.empty(); });
     }
-    // A client that writes to a closed connection, if only to acknowledge, loses what it has not read yet.
+    // A client that writes to a closed connection, even to acknowledge, loses what it has not read yet.
     std::this_thread::sleep_for(kToRead);
   }
 
@@ -338,8 +337,8 @@ class Service::Impl final : public pb::Run::CallbackService {
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> dumps_{0};  // dumps that are being waited for
   mutable std::mutex mutex_;
-  // Ports of connections that have shown the token. Two hosts may use the same port, which lets one stay as long as the
-  // other.
+  // Ports of connections that have shown the token. If two hosts use the same port, a connection may stay because of
+  // the other.
   std::bitset<0x10000> authenticated_;
   std::condition_variable no_calls_;
   std::list<std::shared_ptr<Watcher>> watchers_;

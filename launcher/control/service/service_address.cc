@@ -59,7 +59,7 @@ void require_private(const fs::path& folder) {
     fail(Exit::failed, "{} is not a folder that this user alone can enter", folder.string());
 }
 
-// A word for ssh or gRPC must be a machine's name and nothing else.
+// Requires a machine's name and nothing else for a word that goes to ssh or gRPC.
 bool is_host(std::string_view text, std::string_view more = "") {
   return !text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
     return std::isalnum(c) || c == '.' || c == '_' || c == '-' || more.find(static_cast<char>(c)) != more.npos;
@@ -82,14 +82,14 @@ ServiceAddress of_socket(const fs::path& path) {
   return {host_name(), 0, path.string(), "", false};
 }
 
-// The file must belong to this user or root: another user could otherwise decide where a secret is sent and to which
+// The file must belong to this user or root. Otherwise another user could decide where a secret is sent and to which
 // machine ssh connects.
 std::string read_address_file(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0)
     fail(Exit::usage,
-         "{} is not there: no run writes to that folder now (strata launch may be starting it again), or it runs "
+         "{} does not exist: no run writes to that folder now (strata launch may be starting it again), or it runs "
          "with control.listen = off",
          path.string());
   if (status.st_uid != geteuid() && status.st_uid != 0)

@@ -17,11 +17,11 @@ constexpr std::size_t kMaxTexts = 64;
 void enter_background(const char* name) {
   sigset_t all;
   sigfillset(&all);
-  // Signals that a thread's own fault raises stay unblocked, and so does a profiler's.
+  // Signals for a thread's own faults stay unblocked, and so does that of a profiler.
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF}) sigdelset(&all, signal);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), name);
-  // On Linux this applies to the calling thread only.
+  // On Linux, this applies only to the calling thread.
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
 }
 

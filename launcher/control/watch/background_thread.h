@@ -11,8 +11,8 @@
 
 namespace strata::launcher::control {
 
-// Every thread of the control plane calls this first: it yields to the compute team (nice 10) and leaves signals to the
-// run's threads. Threads that libraries start from it inherit both.
+// Every thread of the control plane calls this first, to yield to the compute team (nice 10) and to leave signals to
+// the run's threads. Threads that libraries start from it inherit both.
 void enter_background(const char* name);
 
 template <typename F>
@@ -23,12 +23,12 @@ std::jthread start_background_thread(const char* name, F f) {
   });
 }
 
-// Prints messages in its own thread. A blocked terminal (Ctrl-S, a pager) must not block the rank that prints, because
-// the others would then consider it stalled.
+// Prints messages in a separate thread. A blocked terminal (Ctrl-S, a pager) must not block the rank that prints,
+// because the other ranks would then consider it stalled.
 class MessageThread {
  public:
   explicit MessageThread(Note say);
-  ~MessageThread();  // prints what is left
+  ~MessageThread();  // prints the remaining messages
 
   // Never waits; drops the message if the queue is full.
   void print(std::string text);

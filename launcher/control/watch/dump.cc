@@ -34,14 +34,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxFrames = 32;
-constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // for a thread to begin
-constexpr auto kToWrite = std::chrono::milliseconds(2000);    // for it to end: unwinding may wait for a drive
+constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // the time for a thread to begin
+constexpr auto kToWrite = std::chrono::milliseconds(2000);    // the time for it to end: unwinding may wait for a drive
 int the_signal() {
   return SIGRTMIN + 7;
 }
 
-// The thread that is asked writes its frames here. Only one is asked at a time. `asked` is its thread number, negative
-// while it writes and 0 when it is done, so that a late thread does not overwrite the next one's frames.
+// The thread that is asked writes its frames here. Only one thread is asked at a time. `asked` is its thread ID,
+// negative while it writes and 0 when it is done, so that a late thread does not overwrite the frames of the next one.
 std::array<void*, kMaxFrames> frames;
 std::atomic<int> asked{0}, count{0};
 
@@ -130,7 +130,7 @@ std::vector<int> threads_of(int pid) {
 }  // namespace
 
 void prepare_backtraces() {
-  // The first backtrace loads a library, which a signal handler must not do.
+  // The first backtrace loads a library, which must not happen in a signal handler.
   std::array<void*, 1> ignored;
   (void)backtrace(ignored.data(), 1);
   struct sigaction action {};
@@ -160,7 +160,7 @@ std::string backtraces() {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     };
     int none = 0;
-    if (!asked.compare_exchange_strong(none, thread)) return out;  // an earlier thread still writes
+    if (!asked.compare_exchange_strong(none, thread)) return out;  // an earlier thread is still writing
     if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) {
       asked.store(0);
       continue;
@@ -173,7 +173,7 @@ std::string backtraces() {
       out += fmt::format("{} has not finished writing its stack: other threads are not asked\n", thread);
       return out;
     }
-    // The first two frames are the handler's own.
+    // The first two frames belong to the handler.
     for (int i = 2; i < count.load(); ++i)
       out += fmt::format("{} {}\n", thread, text_of_frame(frames[static_cast<std::size_t>(i)], symbols));
   }

@@ -17,10 +17,10 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr double kDumpTimeout = 5;  // seconds that ranks have to answer; one that can answer does so sooner
+constexpr double kDumpTimeout = 5;  // seconds that ranks have to answer; most answer sooner
 constexpr double kDumpEvery = 2;
 constexpr double kLookInterval = 0.5;
-constexpr double kHangTimeout = 5;  // if look() was not called for so long, its thread hangs
+constexpr double kHangTimeout = 5;  // seconds without a call of look() after which its thread hangs
 
 // Runs in a thread that outlives the caller, because a drive may never answer.
 std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
@@ -37,7 +37,7 @@ std::future<bool> write_meanwhile(std::function<void(const std::string&, const s
   std::future<bool> written = task.get_future();
   try {
     std::thread(std::move(task)).detach();
-  } catch (const std::system_error&) {  // no thread could be started: the promise is broken, and get() throws
+  } catch (const std::system_error&) {  // no thread could be started, so the promise is broken and get() throws
   }
   return written;
 }
@@ -143,21 +143,21 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
     ending_ = true;
     order_.set_verdict(verdict.text);
     order_.set_verdict_rank(verdict.rank);
-    // Sent under the lock, as everywhere, so that an older order never follows a newer one.
+    // Send while holding the lock, as everywhere, so that an older order never follows a newer one.
     if (server_) server_->order(order_);
   }
   setup_.end(verdict);
 }
 
-// First asks all ranks for their state, which may take some seconds. The verdict follows when the answer is written, or
-// after some seconds if it is not: the drive itself may hang.
+// First asks all ranks for their state, which may take some seconds. Gives the verdict when the answers have been
+// written, or after some seconds if they have not, because the drive itself may hang.
 void Hub::end_stalled_run(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   dump([this, finding](const pb::Dump& dump) {
-    if (const std::lock_guard lock(mutex_); left_) return;  // the run continued meanwhile and has ended
+    if (const std::lock_guard lock(mutex_); left_) return;  // the run has continued and ended in the meantime
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
     state_file_ = {finding, path, steady_seconds(),
                    write_meanwhile(setup_.write, path, finding.text + "\n\n" + text_of(dump))};

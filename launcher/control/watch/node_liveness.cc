@@ -7,7 +7,7 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr double kBroken = 3;
-// A node that is heard from again after this many seconds was cut off or stalled. This is reported, because it delayed
+// A node that is heard from again after this many seconds was cut off or stalled, which is reported because it delayed
 // the run.
 constexpr double kSilentNode = 5;
 

@@ -33,9 +33,9 @@ class NodeLiveness {
   void record_contact(double now);
   void leave() { state_ = State::left; }
   void lose_connection(double now);
-  // Called if the caller was itself stopped until now and received nothing; silence counts from here.
+  // Called if the caller itself was stopped until now and received nothing. Silence counts from here.
   void resume(double now);
-  // The change that the passing of time brings. timeout: seconds; 0: never.
+  // The change that the passage of time causes. timeout: seconds; 0: never.
   Change look(double now, double timeout);
 
   // How long the node was silent before it was heard from again, returned once; 0 if that was less than 5 s.

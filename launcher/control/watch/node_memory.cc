@@ -35,7 +35,7 @@ constexpr std::size_t up(std::size_t bytes) {
 
 NodeMap map_nodes(const std::vector<RankLocation>& ranks) {
   NodeMap out;
-  std::map<std::pair<std::string, int>, int> seen;            // by host name and node rank: how many ranks so far
+  std::map<std::pair<std::string, int>, int> seen;            // by host name and node rank: the number of ranks so far
   std::map<std::pair<std::string, int>, std::size_t> number;  // by host name: the index of its n-th node
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const int nth = seen[{ranks[rank].host, ranks[rank].node_rank}]++;
@@ -60,7 +60,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
   const auto bytes = [](std::size_t n) {
     return up(sizeof(Words)) + n * (up(sizeof(runtime::RankPlaces)) + up(sizeof(Answer)));
   };
-  // The first rank of a node makes the memory, and the others map it.
+  // The first rank of a node creates the memory, and the others map it.
   std::string mine, refusal;
   std::vector<bool> alone(where.size(), true);
   if (ranks().size() > 1 && index_ == 0) {
@@ -87,7 +87,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
   }
   const std::vector<std::string> refusals = world.exchange(refusal);
   if (mapping_.data()) mapping_.close_file();
-  // All ranks of a node share the memory, or none does.
+  // Either all ranks of a node share the memory, or none does.
   for (const Node& node : map_.nodes) {
     const auto refused = std::find_if(node.ranks.begin(), node.ranks.end(),
                                       [&](int rank) { return !refusals[static_cast<std::size_t>(rank)].empty(); });
@@ -117,7 +117,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
     own_ = {memory, [](std::byte* p) { std::free(p); }};
     memory_ = memory;
   }
-  // The memory is zeroed, and ranks may already use it: nothing may be constructed in it or overwritten.
+  // The memory is zeroed and ranks may already use it, so nothing may be constructed in it or overwritten.
   places().pid.store(getpid());
 }
 
@@ -144,7 +144,7 @@ bool NodeMemory::give(const Verdict& verdict) {
   if (!w.state.compare_exchange_strong(expected, Words::being_written)) return false;
   w.rank = verdict.rank;
   w.given = std::chrono::steady_clock::now().time_since_epoch().count();
-  const std::string_view text = beginning_of(verdict.text, w.text.size() - 1);  // protobuf wants whole characters
+  const std::string_view text = beginning_of(verdict.text, w.text.size() - 1);  // protobuf requires whole characters
   std::memcpy(w.text.data(), text.data(), text.size());
   w.text[text.size()] = '\0';
   w.state.store(Words::written, std::memory_order_release);

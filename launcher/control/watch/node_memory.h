@@ -13,9 +13,9 @@
 
 namespace strata::launcher::control {
 
-// The ranks that share a machine, that is, see each other's memory. The same on every rank.
+// The ranks that share a machine, that is, that see each other's memory. The same on every rank.
 struct Node {
-  std::string name;        // the host's
+  std::string name;        // the name of the host
   std::vector<int> ranks;  // in ascending order
 };
 struct NodeMap {
@@ -23,8 +23,8 @@ struct NodeMap {
   std::vector<int> node_of;  // per rank: its node
   const Node& of(int rank) const { return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])]; }
 };
-// What each rank reports about itself: its host's name, and its index among the ranks that MPI placed on its node.
-// Several hosts may have the same name: if two ranks both are, for example, the third rank on host "node", they are on
+// What each rank reports about itself: the name of its host, and its index among the ranks that MPI placed on its node.
+// Several hosts may have the same name. For example, two ranks that are both the third rank on host "node" are on
 // different hosts.
 struct RankLocation {
   std::string host;
@@ -35,12 +35,12 @@ NodeMap map_nodes(const std::vector<RankLocation>& ranks);
 // Shared memory of one node's ranks: where each rank is, and messages for all of them.
 class NodeMemory {
  public:
-  // Collective. If ranks of a machine cannot map each other's memory (containers), each becomes a node of its own.
+  // Collective. If the ranks of a machine cannot map each other's memory (in containers), each becomes a separate node.
   explicit NodeMemory(comm::World& world);
 
   const NodeMap& map() const { return map_; }
-  // Why ranks of one machine are separate nodes: the reason of the first rank that cannot map the memory; empty if none
-  // are.
+  // Why ranks of one machine are separate nodes: the reason of the first rank that cannot map the memory; empty if no
+  // ranks are separate.
   const std::string& apart() const { return apart_; }
   int node() const { return map_.node_of[static_cast<std::size_t>(rank_)]; }
   const std::vector<int>& ranks() const { return map_.of(rank_).ranks; }
@@ -49,10 +49,10 @@ class NodeMemory {
   runtime::RankPlaces& places() { return places_of(static_cast<std::size_t>(index_)); }
   runtime::RankPlaces& places_of(std::size_t index);
 
-  // Why the run ends, for all ranks of the node. The first verdict stays; give() returns true to its caller.
+  // Why the run ends, for all ranks of the node. Only the first verdict is kept, and give() returns true to its caller.
   struct Verdict {
     std::string text;
-    int rank = -1;           // whose fault it is; -1: rank 0 was lost
+    int rank = -1;           // the rank at fault; -1: rank 0 was lost
     std::int64_t given = 0;  // ns on the steady clock; set by give()
   };
   bool give(const Verdict& verdict);
@@ -75,7 +75,7 @@ class NodeMemory {
   std::byte* memory_ = nullptr;
 };
 
-// A rank's answer about its threads, as text: instruction addresses have a meaning in that process only.
+// A rank's answer about its threads. It is text, because instruction addresses are meaningful only in that process.
 struct NodeMemory::Answer {
   static constexpr std::size_t kMost = 48 << 10;
   std::atomic<std::uint32_t> number{0};  // the request that it answers

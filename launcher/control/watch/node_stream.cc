@@ -17,7 +17,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// Room for a report of a hundred ranks with their dumps.
+// Enough for a report of a hundred ranks with their dumps.
 constexpr std::size_t kMaxReportBytes = 16 << 20;
 constexpr int kHandshakeMs = 5'000;
 constexpr int kIdleMs = 5'000;               // for a connection without a stream
@@ -34,7 +34,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
         callbacks_(std::move(callbacks)) {
     grpc::ServerBuilder builder;
     limit(builder, kMaxReportBytes, kHandshakeMs, kIdleMs);
-    // The handshake rejects strangers, who therefore cannot take a node's place.
+    // The handshake rejects strangers, so that they cannot take a node's place.
     grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     options.pem_root_certs = credentials.cert;
     options.pem_key_cert_pairs.push_back({credentials.key, credentials.cert});
@@ -157,7 +157,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     return streams_;
   }
   void forget(const Stream* stream) {
-    std::shared_ptr<Stream> last;  // so that it is destroyed outside the lock
+    std::shared_ptr<Stream> last;  // destroyed outside the lock
     const std::lock_guard lock(mutex_);
     for (auto at = streams_.begin(); at != streams_.end(); ++at)
       if (at->get() == stream) {
@@ -180,7 +180,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
 };
 
 NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks) {
-  // One arena is enough: memory for streams comes and goes in gRPC's threads, and an arena for each would keep
+  // One arena is enough. gRPC's threads allocate and free memory for streams, and one arena per thread would keep
   // megabytes of freed memory. No compute code allocates.
   mallopt(M_ARENA_MAX, 1);
   impl_ = std::make_unique<Impl>(credentials, nodes, answer_every, std::move(callbacks));
@@ -205,12 +205,12 @@ class NodeStream::Impl {
     grpc::ChannelArguments arguments;
     arguments.SetSslTargetNameOverride(kName);
     arguments.SetMaxReceiveMessageSize(1 << 20);
-    // A link that comes back is found within a second.
+    // Find a link that has come back within a second.
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    // A connection of its own, without a proxy.
+    // Use a separate connection without a proxy.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     stub_ = pb::Nodes::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
@@ -262,7 +262,7 @@ class NodeStream::Impl {
       StartRead(&order_);
       StartCall();
     }
-    // Nothing follows the last report; rank 0 ends the stream when it has read it.
+    // No report follows the last one. Rank 0 ends the stream when it has read it.
     void send(const pb::NodeReport& report, bool last = false) {
       const std::lock_guard lock(mutex_);
       if (last_) return;
@@ -312,8 +312,7 @@ class NodeStream::Impl {
     bool waiting_ = false, writing_ = false, broken_ = false, last_ = false;
   };
 
-  // The call is not destroyed here: it holds the channel, and gRPC's thread, which runs this, would wait for its own
-  // end.
+  // Do not destroy the call here: it holds the channel, and gRPC's thread, which runs this, would wait for its own end.
   void forget(const Call* call) {
     const std::lock_guard lock(mutex_);
     STRATA_CHECK(call_.get() == call);

@@ -26,12 +26,12 @@ using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
+constexpr std::int64_t kSilent = 3 * kSecond;        // a rank that did not run for this long cannot report for its node
 constexpr std::int64_t kVerdictDelay = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMaxTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
-// How long ranks have to unwind by themselves: to drain their lanes and close their files.
+// How long ranks have to unwind, that is, to drain their lanes and close their files.
 constexpr std::chrono::seconds kUnwindTimeout{6};
 
 std::int64_t now_ns() {
@@ -42,7 +42,7 @@ double seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-// MiB that this process has read, written and touched for the first time: the measure of progress while it loads,
+// MiB that this process has read, written and touched for the first time. They measure its progress while it loads,
 // hashes or writes.
 std::uint64_t moved_mib() {
   std::uint64_t bytes = 0;
@@ -56,25 +56,25 @@ std::uint64_t moved_mib() {
 }
 
 // Ends this rank for a reason that the control plane found. Sets the run's abort token, which ends every wait of the
-// program. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token), ends
-// it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
+// program. If the process still runs some seconds later (in a call of MPI or of a driver that polls no token), ends it
+// with Exit::failed. Prints `text` on stderr if `prints`. Returns immediately; any thread may call it.
 void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     enter_background("strata-end");
     std::this_thread::sleep_for(kUnwindTimeout);
-    // Not exit(): other threads still use what it would destroy.
+    // Not exit(), because other threads still use what it would destroy.
     std::_Exit(static_cast<int>(Exit::failed));
   };
   bool is_armed = true;
   try {
-    // Detached, because the process ends before the thread does, or by it. Started before the print below, which never
-    // returns if the reader of stderr has stopped.
+    // Detached, because the process ends before the thread does, or is ended by it. Started before the print below,
+    // which never returns if the reader of stderr has stopped.
     std::thread(last_resort).detach();
   } catch (const std::system_error&) {
     is_armed = false;
   }
   if (prints) print_failure(text, Exit::failed);
-  // Rank -1: the fault lies with no rank that could print it. `self_reported` prevents a second print of the sentence.
+  // Rank -1: no rank is at fault that could print this. `self_reported` prevents the sentence from being printed again.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }
@@ -124,7 +124,7 @@ void RankMonitor::run(const std::stop_token& stop) {
   std::condition_variable_any wake;
   while (!stop.stop_requested()) {
     const std::int64_t now = now_ns();
-    // A process that was stopped until now (Ctrl-Z, a debugger) has neither received nor sent reports.
+    // A process that was stopped until now (by Ctrl-Z or a debugger) has neither received nor sent reports.
     const bool resumed = now - last_ > kSilent;
     last_ = now;
     if (resumed) {
@@ -153,18 +153,18 @@ bool RankMonitor::ended() {
   const auto verdict = memory_.verdict();
   if (!verdict) return false;
   const std::int64_t now = now_ns();
-  // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
-  // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
+  // All ranks of a node leave together, because otherwise the others would miss the first one before they know why. If
+  // rank 0 is lost, nodes print the cause one after the other, and their launcher ends those that have not yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMaxTurns) : 0;
   if (now - verdict->given < kVerdictDelay + turn * kTurn) return false;
-  // One sentence for all nodes if rank 0 can print it, otherwise one per node.
+  // Print one sentence for all nodes if rank 0 can print it, otherwise one per node.
   const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))
                                           : verdict->rank == -1 && is_reporter(now);
   end_run(*setup_.token, verdict->text, prints);
   return true;
 }
 
-// Whether this rank sends the node's reports: of the node's ranks whose processes run, it is the lowest.
+// Whether this rank sends the node's reports, because it is the lowest of the node's ranks whose processes run.
 bool RankMonitor::is_reporter(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
     if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
@@ -181,7 +181,7 @@ pb::NodeReport RankMonitor::report(std::int64_t now) {
     memory_.asked().store(asked);
     const auto answered = [&](std::size_t i) {
       return memory_.answer(i).number.load() == asked ||
-             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // its process does not run and cannot answer
+             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // its process is not running and cannot answer
     };
     bool all = true;
     for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && answered(i);
@@ -214,7 +214,7 @@ void RankMonitor::answer_dump() {
 
 void RankMonitor::send_report(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
-  // Reports once a second, and more often while a dump is asked for.
+  // Report once per second, and more often while a dump is being requested.
   if (now - sent_at_ < kSecond && asked == dump_reported_) return;
   sent_at_ = now;
   if (setup_.receive) return setup_.receive(report(now));
@@ -235,8 +235,8 @@ void RankMonitor::apply(const pb::NodeOrder& order) {
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
 }
 
-// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 gives none: rank 0 reports that node
-// (Watch).
+// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 gives no verdict, because rank 0
+// reports that node (Watch).
 void RankMonitor::look_at_rank0(std::int64_t now) {
   const bool began = !std::exchange(reporter_, is_reporter(now)) && reporter_;
   if (rank_ == 0 || !reporter_) return;
@@ -244,7 +244,7 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
   double silent = 0;
   {
     const std::lock_guard lock(mutex_);
-    // A rank that becomes its node's reporter has not received anything yet.
+    // A rank that has just become its node's reporter has not received anything yet.
     if (memory_.node() == 0)
       rank0_.record_contact(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)

@@ -15,7 +15,7 @@
 
 namespace strata::launcher::control {
 
-// A thread of every rank. It shows that the process runs, sends the node's reports if no lower rank of the node can,
+// A thread in every rank. It shows that the process runs, sends the node's reports if no lower rank of the node can,
 // and ends the rank when there is a verdict.
 class RankMonitor {
  public:
@@ -25,12 +25,12 @@ class RankMonitor {
     std::string rank0;                                   // "rank 0 on n1"
     std::string target;                                  // addresses of rank 0, for other nodes
     Credentials credentials;                             // the credentials of the streams
-    std::function<void(const pb::NodeReport&)> receive;  // rank 0: takes its own node's report
+    std::function<void(const pb::NodeReport&)> receive;  // rank 0: takes the report of its own node
     std::function<std::uint32_t()> dump_number;          // rank 0
     std::function<void()> start;                         // rank 0, once, before the constructor returns
     std::function<void(bool resumed)> tick;              // rank 0, ten times per second
   };
-  // The memory must outlive it. Passes on what start() throws.
+  // The memory must outlive it. Rethrows what start() throws.
   RankMonitor(NodeMemory& memory, Setup setup);
   ~RankMonitor();
 
@@ -55,7 +55,7 @@ class RankMonitor {
   NodeLiveness rank0_;  // as seen from this rank; left: rank 0 no longer watches
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_reported_ = 0;
-  std::uint64_t moved_ = 0;  // bytes and pages of the process so far
+  std::uint64_t moved_ = 0;  // what the process has moved so far, in MiB
   std::int64_t last_, sent_at_ = 0;
   bool reporter_ = false;
   std::unique_ptr<NodeStream> stream_;

@@ -18,7 +18,8 @@ double seconds_of(std::int64_t ns) {
   return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9;
 }
 
-// Adds the names of the other stages. A line per task: its lane, whether it is collective, its set of groups, its text.
+// Adds the names of the other stages. One line per task: its lane, whether it is collective, its set of groups, and its
+// text.
 void exchange_names(TaskNames& names, int stage, comm::World& world) {
   std::string lines;
   if (names.mesh.rank_of(0, 0, stage) == world.rank())
@@ -90,8 +91,8 @@ const std::vector<int>* TaskNames::group(int task, int rank) const {
 
 int RankView::main_lane(const TaskNames& names) const {
   int best = -1;
-  // The longer-running of two tasks with the same weight counts. The host's lane counts less than other
-  // running ones, because it waits for them.
+  // Of two tasks with the same weight, the longer-running one counts. The host's lane counts less than other running
+  // lanes, because it waits for them.
   const auto weight = [&](int lane) {
     const Lane& l = lanes[static_cast<std::size_t>(lane)];
     if (l.place.task < 0) return 0;
@@ -137,8 +138,7 @@ pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64
   out.set_pid(places.pid.load(kViewOrder));
   out.set_typical_step(places.typical.load(kViewOrder));
   for (const auto& lane : places.lanes) {
-    // The place is read first: otherwise the age of a later place would make this one look young, and there would be no
-    // warning.
+    // Read the place first. Otherwise the age of a later place would make this one appear young and prevent a warning.
     out.add_place(lane.place.load(kViewOrder));
     out.add_age(age(lane.since.load(kViewOrder)));
     out.add_typical(lane.typical.load(kViewOrder));

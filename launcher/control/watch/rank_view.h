@@ -15,14 +15,14 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Names of the plans' tasks, their lanes, and which of them wait for other ranks, for descriptions of places. Stages of
-// a pipeline have plans of their own, so a task's number is valid only for the ranks of its stage.
+// The names of the plans' tasks, their lanes, and which of them wait for other ranks, for describing places. The stages
+// of a pipeline have different plans, so a task's number is valid only for the ranks of its stage.
 struct TaskNames {
   struct Name {
     std::string text;
     runtime::LaneId lane;
     bool collective;
-    int group_set = -1;  // index into `group_sets`; -1: all ranks take part, or one alone
+    int group_set = -1;  // index into `group_sets`; -1: all ranks take part, or only one
   };
   std::vector<std::vector<Name>> stages = {{}};           // per pipeline stage and task
   std::vector<std::vector<std::vector<int>>> group_sets;  // each set's groups of ranks, in ascending order
@@ -31,7 +31,7 @@ struct TaskNames {
   TaskNames() = default;
   // Collective: stages exchange the names of their tasks.
   TaskNames(const runtime::StepPlan& plan, const models::Model& model, comm::World& world);
-  // Null: the rank's stage has no such task.
+  // Null if the rank's stage has no such task.
   const Name* find(int task, int rank) const;
   std::string_view text(int task, int rank) const;
   bool collective(int task, int rank) const;
@@ -39,7 +39,7 @@ struct TaskNames {
   const std::vector<int>* group(int task, int rank) const;
 };
 
-// The place of a rank when its node last reported, as others see it. Times are in seconds.
+// The place of a rank when its node last reported, as seen by others. Times are in seconds.
 struct RankView {
   struct Lane {
     runtime::LanePlace place;
@@ -56,14 +56,14 @@ struct RankView {
   double typical_step = 0;  // typical time of its steps; 0: not known
   std::array<Lane, runtime::kLanes> lanes{};
 
-  // The rank's main place. In a step: the running task that depends on no other rank, else another running task, else
-  // the newest finished one. Outside of steps: the phase. For example "'backward block 3' of step 120" or "'loading
-  // weights'".
+  // The rank's main place. In a step: the running task that depends on no other rank, otherwise another running task,
+  // otherwise the newest finished one. Outside steps: the phase. For example "'backward block 3' of step 120" or
+  // "'loading weights'".
   std::string text(const TaskNames& names) const;
-  // The lane of that place; -1 if there is none.
+  // The lane of the main place; -1 if there is none.
   int main_lane(const TaskNames& names) const;
-  // How long the rank has been there. A lane's newest task may be older than the rank's phase, so the smaller age
-  // counts.
+  // How long the rank has been in its place. A lane's newest task may be older than the rank's phase, so the smaller
+  // age counts.
   double age(int lane) const {
     return lane < 0 ? phase_age : std::min(phase_age, lanes[static_cast<std::size_t>(lane)].age);
   }

@@ -14,16 +14,16 @@
 namespace strata::launcher::control {
 namespace {
 
-// A process that was not seen to run for this many seconds counts as stopped.
+// A process that did not run for this many seconds counts as stopped.
 constexpr double kStopped = 5;
-// Task times vary: a task has stalled only after this many medians.
+// Task times vary, so a task counts as stalled only after this many medians.
 constexpr double kMedians = 10;
 
 double or_never(double limit) {
   return limit > 0 ? limit : std::numeric_limits<double>::infinity();
 }
 
-// Orders ranks with the same number of steps: an evaluation comes after one step and before the next.
+// Orders ranks with the same number of steps, because an evaluation comes after one step and before the next.
 int stage_of(const RankView& rank) {
   const int training = 2 * static_cast<int>(runtime::Phase::training);
   if (rank.phase == runtime::Phase::evaluating) return training + 1;
@@ -105,8 +105,8 @@ double Watch::heard_ago(int node, double now) const {
   return now - nodes_[index(node)].heard();
 }
 
-// Finds a lost node, and nodes that never reached rank 0. The latter are not lost: they may be reachable by MPI but not
-// by the control plane.
+// Finds a lost node, and nodes that never reached rank 0. The latter are not lost: MPI may reach them although the
+// control plane does not.
 std::vector<Watch::Finding> Watch::find_missed(double now) {
   std::vector<Finding> out;
   std::vector<std::string> unreachable;
@@ -119,7 +119,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
       if (first < 0) first = known.ranks.front();
     }
     if (change != NodeLiveness::Change::silent && change != NodeLiveness::Change::ended) continue;
-    // Names the node's rank that is furthest behind.
+    // Name the rank of the node that has done the fewest steps.
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
     const std::string why = change == NodeLiveness::Change::ended
@@ -139,7 +139,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   return out;
 }
 
-// One sentence for all nodes that came back together: then it was rank 0 that was cut off.
+// One sentence for all nodes that came back together, because then it was rank 0 that was cut off.
 std::optional<Watch::Finding> Watch::find_returned() {
   std::vector<std::string> names;
   double longest = 0;
@@ -159,7 +159,7 @@ std::optional<Watch::Finding> Watch::find_returned() {
                   names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
-// Reports of ranks on other nodes are outdated, or were never received.
+// Reports of ranks on other nodes are outdated or were never received.
 bool Watch::is_watched(const RankView& rank) const {
   return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }
@@ -170,16 +170,16 @@ Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_report, stall_limit_, true};
   if (rank.phase != runtime::Phase::training) return {now - still_[index(rank.rank)].since, stall_limit_, false};
   const int lane = rank.main_lane(names_);
-  // A device's lanes do not report task times, and no lane runs while the whole step is on the device. Then the step's
-  // own time is the measure.
+  // A device's lanes do not report task times, and no lane runs while the whole step is on the device. Then the limit
+  // depends on the step's own time.
   double typical = rank.typical_step;
   if (lane >= 0 && rank.lanes[index(lane)].place.running && rank.lanes[index(lane)].typical > 0)
     typical = rank.lanes[index(lane)].typical;
   return {rank.age(lane) + since_report, std::max(stall_limit_, kMedians * typical), false};
 }
 
-// Names the other ranks that have been in their place for at least half as long: they came to wait a little later.
-// Ranks in a group with the found one wait for it in their task; the rest wait for those ranks.
+// Names the other ranks that have been in their place for at least half as long, because they began to wait a little
+// later. Ranks in a group with the found rank wait for it in their task; the rest wait for those ranks.
 std::string Watch::waiting_text(const Stalled& found, double now) const {
   std::vector<int> near;
   int all = 0, task = -1;
@@ -231,7 +231,7 @@ std::optional<Watch::Stalled> Watch::stalled_rank(double now) const {
            !names_.collective(rank.lanes[index(lane)].place.task, s.rank);
   };
   if (const auto found = among(busy)) return found;
-  // Otherwise it is the rank with the least progress: it has not yet reached the place where the others wait.
+  // Otherwise it is the rank with the least progress, which has not yet reached the place where the others wait.
   const auto progress = [&](int rank) {
     const RankView& r = ranks_[index(rank)];
     std::int64_t step = 0;
@@ -239,7 +239,7 @@ std::optional<Watch::Stalled> Watch::stalled_rank(double now) const {
     for (const runtime::LaneId lane : {runtime::LaneId::gather, runtime::LaneId::reduce}) {
       const runtime::LanePlace& place = r.lanes[static_cast<std::size_t>(lane)].place;
       step += place.step;
-      // A finished task counts as between itself and the next running one.
+      // A finished task counts as halfway between itself and the next running one.
       task += 2 * (place.task + 1) + (place.running ? 0 : 1);
     }
     return std::tuple(r.step, stage_of(r), step, task);
@@ -258,7 +258,7 @@ std::optional<Watch::Stalled> Watch::stalled_rank(double now) const {
 std::vector<Watch::Finding> Watch::look(double now) {
   std::vector<Finding> out = find_missed(now);
   if (auto returned = find_returned()) out.push_back(std::move(*returned));
-  const auto all_reported = [&] {  // a node that is silent reports nothing of its ranks
+  const auto all_reported = [&] {  // a silent node reports nothing about its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
                        [&](const NodeLiveness& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };
@@ -279,7 +279,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
   const std::string others = waiting_text(*found, now);
   const std::string stopped = found->stopped ? " (its process does not run)" : "";
   const std::string why =
-      fmt::format("{} is in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
+      fmt::format("{} has been in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);
   if (limits_.stuck_after > 0 && found->age >= limits_.stuck_after) {
     out.push_back({Finding::Kind::stuck, rank.rank, why});
   } else if (std::string& warned = still_[index(rank.rank)].warned;

@@ -1,7 +1,7 @@
 #pragma once
 // launcher/control/watch/ finds lost nodes and stalled ranks (here). Every rank's rank_monitor.h sends its place
 // through node_stream.h to rank 0's hub.h, which gives the verdict. node_liveness.h holds what one end of a stream
-// knows about the other.
+// knows about the other end.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,28 +26,28 @@ class Watch {
   struct Finding {
     enum class Kind : std::uint8_t { warning, recovered, stuck, lost, unknown };
     Kind kind;
-    int rank;          // whose fault it is; of a lost node, its first rank
-    std::string text;  // a sentence for the user; the caller adds how it ends
+    int rank;          // the rank at fault; for a lost node, its first rank
+    std::string text;  // a sentence for the user, which the caller completes
   };
 
   Watch(const Limits& limits, NodeMap map, double now);
   void set_names(TaskNames names) { names_ = std::move(names); }
   const TaskNames& names() const { return names_; }
 
-  // Called when a node has reported; left(): when it has announced that it leaves; broke(): when its connection broke
-  // without that.
+  // Called when a node has reported. left(): when it has announced that it leaves. broke(): when its connection broke
+  // without such an announcement.
   void heard(int node, std::span<const RankView> ranks, double now);
   void left(int node);
   void broke(int node, double now);
 
-  // Called if the caller was itself stopped until now and received nothing: every node counts as heard from.
+  // Called if the caller itself was stopped until now and received nothing. Every node then counts as heard from.
   void resume(double now);
 
   std::vector<Finding> look(double now);
 
   const std::vector<RankView>& ranks() const { return ranks_; }
   double heard_ago(int node, double now) const;
-  // The rank with the longest compute time, if that is 5% above the median; -1 otherwise.
+  // The rank with the longest compute time if that is 5% above the median; otherwise -1.
   int slowest() const;
   double median_compute() const;
 
@@ -59,14 +59,14 @@ class Watch {
     std::string warned;
   };
   struct InPlace {
-    double age, limit;  // seconds in this place, and after how many that is too long
-    bool stopped;       // its process does not run
+    double age, limit;  // seconds in this place, and the number of seconds after which that is too long
+    bool stopped;       // its process is not running
     bool is_stalled() const { return age > 0 && age >= limit; }
   };
   struct Stalled {
     int rank;
     double age;
-    bool stopped;  // its process does not run
+    bool stopped;  // its process is not running
   };
   std::vector<Finding> find_missed(double now);
   std::optional<Finding> find_returned();

@@ -29,15 +29,15 @@ namespace {
 
 using Clock = SteadyClock;
 
-constexpr double kToClear = 5;  // seconds that ranks of an earlier start have to go
+constexpr double kToClear = 5;  // seconds for ranks of an earlier start to end
 
-// Lines for launch, from several threads.
+// Writes lines to launch, from several threads.
 class Replies {
  public:
   void say(const std::string& line) {
     const std::lock_guard lock(mutex_);
     const std::string text = line + "\n";
-    // If launch has ended, the thread that reads its commands notices.
+    // Ignore errors: if launch has ended, the thread that reads its commands notices.
     (void)!::write(STDOUT_FILENO, text.data(), text.size());
   }
 
@@ -45,7 +45,7 @@ class Replies {
   std::mutex mutex_;
 };
 
-// Slow questions are answered in threads of their own, so that pings are still answered.
+// Slow questions are answered in separate threads, so that pings are still answered.
 class Agent {
  public:
   explicit Agent(const AgentOptions& options) : options_(options) {}
@@ -142,7 +142,7 @@ class Agent {
   Replies replies_;
   Clock::time_point heard_;
   bool done_ = false;
-  std::deque<std::jthread> threads_;  // declared last, so that they end before what they use
+  std::deque<std::jthread> threads_;  // declared last, so that they end before the members that they use
 };
 
 std::string content(const std::filesystem::path& path) {
@@ -150,21 +150,22 @@ std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The variables that a process or thread was started with, NAME=VALUE between zero bytes; empty if we may not see it.
+// The variables with which a process or thread was started, as NAME=VALUE between zero bytes; empty if this process may
+// not read them.
 std::string environment_of(const std::filesystem::path& process) {
   const std::string variables = content(process / "environ");
   return variables.empty() ? "" : std::string(1, '\0') + variables;
 }
 
-// Containers may have the same process numbers: a process with another network namespace belongs to another node.
+// Containers may use the same process IDs, so a process with another network namespace belongs to another node.
 bool shares_network(const std::filesystem::path& process) {
   std::error_code ignored;
   return std::filesystem::read_symlink(process / "ns/net", ignored) ==
          std::filesystem::read_symlink("/proc/self/ns/net", ignored);
 }
 
-// Decided by the environment it was started with. If the first thread has ended before the others, its environment
-// cannot be read any more, but theirs can.
+// Decides by the environment with which the process was started. If the first thread has ended before the others, its
+// environment is no longer readable, but theirs is.
 bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   const std::string sign = std::string(1, '\0') + "STRATA_LAUNCH=" + run + std::string(1, '\0');
   if (const std::string all = environment_of(process); !all.empty())
@@ -175,7 +176,7 @@ bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   return false;
 }
 
-// The numbers of this node's other processes that `belongs` accepts; it is given each one's folder in /proc.
+// The process IDs of this node's other processes that belongs() accepts. It receives each one's folder in /proc.
 template <typename Belongs>
 std::vector<int> processes(Belongs&& belongs) {
   std::vector<int> out;
@@ -190,7 +191,7 @@ std::vector<int> processes(Belongs&& belongs) {
   return out;
 }
 
-// Whether the process still has a thread. The first one may end before the others.
+// Whether the process still has a thread. The first one may have ended before the others.
 bool is_left(int pid) {
   std::error_code ignored;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
@@ -204,8 +205,8 @@ bool is_left(int pid) {
 }  // namespace
 
 void end_older_agents(const std::string& run, const std::string& host) {
-  // The words directly follow the program's path. srun, which starts agents on other nodes, has them later in its
-  // command line.
+  // The words directly follow the program's path. In the command line of srun, which starts agents on other nodes, they
+  // come later.
   const std::string words = fmt::format("node-agent{0}--run{0}{1}{0}--host{0}{2}{0}", '\0', run, host);
   const auto is_agent = [&](const std::filesystem::path& process) {
     const std::string line = content(process / "cmdline");
@@ -218,7 +219,7 @@ void end_older_agents(const std::string& run, const std::string& host) {
 std::vector<int> end_ranks(const std::string& run, double seconds) {
   if (run.empty()) return {};
   std::set<int> ended;
-  // Two rounds, so that processes that started during the first one are ended, too.
+  // Two rounds, so that processes that started during the first one are ended too.
   for (int round = 0; round < 2; ++round)
     for (const int pid : processes([&](const auto& process) { return is_of_run(process, run); }))
       if (::kill(pid, SIGKILL) == 0) ended.insert(pid);
@@ -232,8 +233,8 @@ std::vector<int> end_ranks(const std::string& run, double seconds) {
 }
 
 int node_agent(const AgentOptions& options) {
-  // scancel or the end of a session signals all processes and so asks the ranks to stop, which takes them a while. The
-  // agent ignores these signals and ends when its input ends.
+  // scancel or the end of a session signals all processes, and so asks the ranks to stop, which takes them a while. The
+  // agent therefore ignores these signals and ends when its input ends.
   for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(signal, SIG_IGN);
   return Agent(options).run();
 }

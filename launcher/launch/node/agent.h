@@ -1,5 +1,5 @@
 #pragma once
-// launcher/launch/node/ is the process that launch runs on every node: the agent (here). It reports the node's
+// launcher/launch/node/ has the process that launch runs on every node: the agent (here). It reports the node's
 // properties (facts.h), measures products (facts.h) and links (link.cc), and ends the ranks of a node that is cut off.
 
 #include <filesystem>
@@ -12,44 +12,44 @@
 namespace strata::launcher {
 
 struct AgentOptions {
-  std::string run;                             // the STRATA_LAUNCH of the ranks it looks after
-  std::string host;                            // launch's name of the node
+  std::string run;                             // the value of STRATA_LAUNCH in its ranks
+  std::string host;                            // the name by which launch knows the node
   double timeout = 30;                         // seconds without a line from launch after which it ends; 0: never
   std::vector<std::filesystem::path> folders;  // from memory.nvme
 };
 
 // `strata node-agent`: launch runs it on every node for the whole run. Its first line is the node's facts. Then it
-// answers each line of its standard input, "N WORD ...", by {"to":N, ...}:
+// answers each line of its standard input, "N WORD ...", with {"to":N, ...}:
 //   ping | sees [[KEY,PATTERN],...] | products [cpu] | listen TOKEN | link ADDRESS PORT TOKEN | clear SECONDS | bye
-// At its start it ends an older agent of the same run, which remained when this node was lost, and that agent's ranks:
-// the older one might mistake the next ranks for its own. If it receives nothing for `timeout` seconds, or its input
-// ends without bye, launch has ended or this node is cut off: it ends the run's ranks here, and then itself. Signals do
-// not end it. Returns the exit code.
+// When it starts, it ends an older agent of the same run, which remained when this node was lost, together with its
+// ranks. Otherwise the older agent might mistake the next ranks for its own. If it receives nothing for `timeout`
+// seconds, or its input ends without bye, launch has ended or this node is cut off. It then ends the run's ranks here,
+// and itself. Signals do not end it. Returns the exit code.
 int node_agent(const AgentOptions& options);
 
 // Ends agents that the same launch started here earlier and lost contact with.
 void end_older_agents(const std::string& run, const std::string& host);
 
-// Ends the processes on this node that the run's launch started, which it finds by their environment, and waits at most
-// that long until they are gone. Returns the IDs of those that remain: they wait for a device.
+// Ends the processes on this node that the run's launch started, which it recognises by their environment, and waits
+// for at most `seconds` until they are gone. Returns the IDs of those that remain because they wait for a device.
 std::vector<int> end_ranks(const std::string& run, double seconds);
 
 // The speed of one TCP connection between two nodes.
 struct LinkSpeed {
-  double gbit_per_s = 0;    // the slower direction's
+  double gbit_per_s = 0;    // of the slower direction
   double microseconds = 0;  // median round trip
 };
-// Members "gbit_per_s" and "microseconds".
+// The figures as the members "gbit_per_s" and "microseconds".
 JsonObject json_of(const LinkSpeed& speed);
 
 // The listening end of one measurement. It serves the first connection that begins with the token and refuses all
-// others, so that the port, which is open for a few seconds, is of no use to other processes.
+// others, so that other processes cannot use the port during the few seconds in which it is open.
 class LinkListener {
  public:
   // Throws Error{failed} if no port can be opened.
   explicit LinkListener(std::string token);
   int port() const { return port_; }
-  // Returns after one measurement, or after that many seconds.
+  // Returns after one measurement, or after this many seconds.
   void serve_one(double seconds);
 
  private:

@@ -71,7 +71,8 @@ std::vector<Interface> interfaces() {
   return out;
 }
 
-// The kernel's boot and this process's network: containers of one machine are different nodes if their networks are.
+// The kernel's boot ID and this process's network namespace. Containers of one machine are different nodes if their
+// networks differ.
 std::string machine_here() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -223,7 +224,7 @@ std::vector<RecipeFile> parse_recipe_files(std::string_view json) {
 std::vector<std::string> unseen_here(std::span<const RecipeFile> files) {
   std::vector<std::string> out;
   for (const RecipeFile& file : files) try {
-      // A model is a folder, which is not expanded; token files are no folders.
+      // A model is a folder, which is not expanded. Token files are not folders.
       std::error_code ignored;
       if (!file.key.starts_with("data.") && std::filesystem::is_directory(file.pattern, ignored)) continue;
       const std::string patterns[] = {file.pattern};

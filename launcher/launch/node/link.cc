@@ -26,7 +26,7 @@ using Clock = SteadyClock;
 constexpr double kSeconds = 0.3;  // per direction
 constexpr int kRoundTrips = 50;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-// The connecting end's next request.
+// The next request of the connecting end.
 constexpr char kEcho = 'e', kTake = 't', kGive = 'g', kDone = 'd';
 
 void limit_waits(int fd, int seconds) {
@@ -37,7 +37,7 @@ void limit_waits(int fd, int seconds) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
 }
 
-// False if the other end is gone or silent.
+// False if the other end has closed the connection or is silent.
 bool send_all(int fd, const char* bytes, std::size_t size) {
   while (size > 0) {
     const ssize_t sent = ::send(fd, bytes, size, MSG_NOSIGNAL);
@@ -57,7 +57,7 @@ bool receive_all(int fd, char* bytes, std::size_t size) {
   return true;
 }
 
-// Sends blocks for kSeconds. A byte before each says that it follows; another byte ends the transfer.
+// Sends blocks for kSeconds. A byte before each block announces it; a different byte ends the transfer.
 bool give(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   const char more = kGive, over = kDone;
@@ -65,7 +65,7 @@ bool give(int fd, std::vector<char>& block) {
     if (!send_all(fd, &more, 1) || !send_all(fd, block.data(), block.size())) return false;
   return send_all(fd, &over, 1);
 }
-// Gbit/s received from the other end; 0 if it is gone.
+// Receives from the other end and returns Gbit/s; 0 if it has closed the connection.
 double take(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   std::size_t bytes = 0;
@@ -74,7 +74,7 @@ double take(int fd, std::vector<char>& block) {
   return static_cast<double>(bytes) * 8 / seconds_since(start) / 1e9;
 }
 
-// False if another process connected.
+// False if another process has connected.
 bool serve(int fd, const std::string& token) {
   limit_waits(fd, 5);
   std::string received(token.size(), '\0');

@@ -24,14 +24,14 @@ std::string variable(const char* name) {
   return text ? text : "";
 }
 
-// The first of these variables that is set, with its value; empty if none is.
+// The first of these variables that is set, with its value; empty if none is set.
 std::pair<std::string, std::string> first_set(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (std::string value = variable(name); !value.empty()) return {name, std::move(value)};
   return {};
 }
 
-// Why srun cannot start ranks here; empty if it can.
+// Why srun cannot start ranks on this machine; empty if it can.
 std::string why_not_srun() {
   if (find_program("srun").empty()) return "there is no srun in PATH";
   const ProgramResult result = run_program({{"srun", "--mpi=list"}}, 20);
@@ -48,7 +48,7 @@ Allocation slurm_allocation() {
   out.in_slurm = true;
   out.origin = "Slurm job " + variable("SLURM_JOB_ID");
   const std::vector<std::string> names = slurm_names(variable("SLURM_JOB_NODELIST"));
-  // Without --ntasks the processors are the slots.
+  // If the job has no number of tasks, its processors are the slots.
   const bool asked = !variable("SLURM_NTASKS").empty() || !variable("SLURM_NTASKS_PER_NODE").empty();
   const std::vector<int> slots = per_node(variable(asked ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_CPUS_PER_NODE"));
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -59,7 +59,7 @@ Allocation slurm_allocation() {
   return out;
 }
 
-// Keeps the nodes of the allocation that --hosts names. They keep their slots unless --hosts says how many.
+// Keeps only the nodes of the allocation that --hosts names. They keep their slots unless --hosts gives their number.
 void narrow(Allocation& allocation, std::vector<Host> asked) {
   for (Host& host : asked) {
     const auto has = [&](const Host& known) { return known.name == host.name; };
@@ -128,7 +128,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     out.hosts = read_hosts(file);
     const bool job = !variable("K_MPI_JOB_ROLE").empty();
     out.origin = job ? "the MPIJob's hostfile" : set;
-    if (job) timeout = 60;  // its workers get their names while they start
+    if (job) timeout = 60;  // its workers get their names only while they start
   } else if (const auto [queue, list] = first_set({"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}); !list.empty()) {
     out.hosts = read_hosts(list);
     out.origin = queue;
@@ -201,7 +201,7 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
   for (const std::string& one : variables) line += " " + shell_word(one);
   for (const std::string& word : words) line += " " + shell_word(word);
   std::vector<std::string> all;
-  // Kubeflow's first MPIJobs bring an agent of their own.
+  // Kubeflow's first MPIJobs come with their own agent.
   if (const std::string agent = remote_shell_agent(); !agent.empty() && agent.find("ssh") != 0)
     all = {agent};
   else
@@ -224,7 +224,7 @@ std::string why_not_reached(const std::string& host, std::string_view output, st
         host, output.substr(output.find("error while loading")));
   if (has("Unable to create step") && has("node configuration is not available"))
     return fmt::format("Slurm has removed {0} from the job: scontrol show node {0} says why", host);
-  // Only this folder and this program are recognised: the message about any other missing file needs no advice.
+  // Recognise only this folder and this program, because the message about any other missing file needs no advice.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))
     return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);

@@ -21,12 +21,12 @@ namespace {
 
 using Clock = SteadyClock;
 
-// Seconds. A rank that waits for a device cannot be ended, and mpirun or srun waits for it.
-constexpr double kAfterFailure = 30;  // for the other ranks to end by themselves
+// In seconds. A rank that waits for a device cannot be ended, and mpirun or srun waits for it.
+constexpr double kAfterFailure = 30;  // for the other ranks to end on their own
 constexpr double kRanksToEnd = 20;    // for the kernel to free a killed rank's memory
 
-// A closed terminal sends SIGHUP twice (the kernel and the shell), and one key may reach launch in two ways. A second
-// stop ends the run at once, so only one that comes later than this counts.
+// A closed terminal sends SIGHUP twice (from the kernel and the shell), and one key press may reach launch in two ways.
+// A second stop ends the run immediately, so it counts only if it comes later than this.
 constexpr int kMeant = 200;  // ms after the first one
 volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
 void ask_to_stop(int signal) {
@@ -41,7 +41,7 @@ void ask_to_stop(int signal) {
   stops_asked = stops_asked + 1;
 }
 
-// mpirun adds exit codes of its own, and a shell's 128 + signal.
+// mpirun adds its own exit codes, and a shell adds 128 + signal.
 int documented(int code) {
   for (const Exit known : {Exit::done, Exit::failed, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
     if (code == static_cast<int>(known)) return code;
@@ -62,11 +62,11 @@ std::string with_ranks(const std::string& host, const RankStart& start) {
   return host;
 }
 
-// The cause if neither ranks nor nodes give one: the output of mpirun or srun, with a rank's last line.
+// The cause if neither the ranks nor the nodes report one: the output of mpirun or srun, with a rank's last line.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
   std::vector<std::string> words = output.of_starter();
   std::erase_if(words, [](const std::string& line) {
-    // srun says this at each start if Slurm binds no processes; we bind them ourselves.
+    // srun prints this at each start if Slurm does not bind processes. The ranks bind themselves.
     return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
   });
   if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
@@ -78,8 +78,8 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
                      words.empty() ? "" : fmt::format("; its output: {}", fmt::join(words, " ")));
 }
 
-// Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `failure`: a rank's
-// last sentence, if it is a cause.
+// Sets `cause` and `printed` from the best source: first the agents, then a rank, then mpirun or srun. `failure`: a
+// rank's last sentence if it is a cause.
 void find_cause(Outcome& out, const std::string& failure, const RankOutput& output, const RankStart& start,
                 Starter starter, int code) {
   std::string node;
@@ -97,7 +97,7 @@ void find_cause(Outcome& out, const std::string& failure, const RankOutput& outp
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
 
-// Ends a process in steps: asks it, and kills it some seconds later.
+// Ends a process in steps: asks it to end, and kills it some seconds later.
 class Termination {
  public:
   Termination(Child& child, int signal) : child_(child), signal_(signal) {}
@@ -130,7 +130,7 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
-  // If launch were stopped, its agents would receive nothing from it, and all of them would end their ranks.
+  // If launch were stopped, its agents would receive nothing from it and would end their ranks.
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
@@ -145,13 +145,14 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
   Child child(
       rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
       [&](std::string_view line) { output.take(true, line); });
-  // mpirun ends ranks on SIGINT as on SIGTERM. It does not receive SIGTERM (Program::holds_term): a service manager
-  // sends that to all processes at once, and mpirun would kill the ranks before they have written their checkpoint.
+  // mpirun ends ranks on SIGINT as on SIGTERM. It does not receive SIGTERM (Program::holds_term), because a service
+  // manager sends that to all processes at the same time, and mpirun would then kill the ranks before they have written
+  // their checkpoint.
   Termination ending(child, allocation.starter == Starter::srun ? SIGTERM : SIGINT);
   Outcome out;
   bool passed_on = false;
-  bool too_early = false;  // asked to stop before the ranks could notice
-  bool cut_short = false;  // launch ends the ranks for a cause of its own
+  bool too_early = false;  // a stop was requested before the ranks could notice it
+  bool cut_short = false;  // launch itself ends the ranks for some other cause
   std::optional<Clock::time_point> failed_at;
   const auto cut = [&] {
     cut_short = cut_short || (!ending.begun() && stop.times() == 0 && !output.end_reason().is_stop());
@@ -167,14 +168,14 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     readers.push_back(&child.errors());
     read_lines(readers, 100);
     agents.ping();
-    // SIGINT only: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
+    // Send only SIGINT: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
       if (too_early) {
         ending.begin();
       } else {
-        screen.say("asked to stop: the run ends after this step; a second signal ends it at once");
+        screen.say("asked to stop: the run ends after this step; a second signal ends it immediately");
         child.send(SIGUSR1);
       }
     } else if (stop.times() > 1) {
@@ -183,7 +184,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     for (const Agents::Lost& lost : agents.lost()) {
       if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
-      // A rank may have printed it already, because the control service detected it.
+      // A rank may already have printed it, because the control service detected the loss.
       if (const std::string node = "node " + with_ranks(lost.host, start);
           output.failure().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
@@ -210,17 +211,17 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
                             start.again ? resume_command(start.resume) : "the same command");
     return out;
   }
-  // If launch itself asked the ranks to stop, their reason ("a signal") is no cause.
+  // If launch itself asked the ranks to stop, their reason ("a signal") is not the cause.
   const bool by_launch = cut_short && output.end_reason().kind == EndReason::Kind::signal;
   out.reason = by_launch ? EndReason{} : output.end_reason();
   const std::string failure = by_launch ? "" : output.failure();
   if (cut_short && failure.empty() && out.code == static_cast<int>(Exit::requeue))
     out.code = static_cast<int>(Exit::failed);
-  // If mpirun or srun was ended together with its ranks (systemd ends all processes of a job at once), its exit code
+  // If mpirun or srun was ended together with its ranks (systemd ends all processes of a job together), its exit code
   // is meaningless.
   if (!failure.empty() && out.code == static_cast<int>(Exit::failed))
     out.code = output.failure_code().value_or(out.code);
-  // scancel ends the agents, too: if the ranks say that they were asked to stop, no node is lost.
+  // scancel also ends the agents. If the ranks say that they were asked to stop, no node is lost.
   if (out.reason.is_stop()) {
     out.lost.clear();
     out.cause.clear();

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/launch/ranks/ performs one start of all ranks (here): by mpirun or srun (allocation.h), with which command
-// line and variables (rank_program.h), and their output (rank_output.h).
+// launcher/launch/ranks/ performs one start of all ranks (here): with mpirun or srun (allocation.h), the command line
+// and variables (rank_program.h), and the output of the ranks (rank_output.h).
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace strata::launcher {
 
-// During its lifetime, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process, and
-// Ctrl-Z does nothing. At most one may exist at a time.
+// While this object exists, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process,
+// and Ctrl-Z does nothing. At most one may exist at a time.
 class AskedToStop {
  public:
   AskedToStop();
@@ -25,17 +25,17 @@ class AskedToStop {
 // How one start of the ranks ended.
 struct Outcome {
   int code = 0;                   // one of the program's exit codes
-  std::string cause;              // one sentence; empty if all went well
+  std::string cause;              // one sentence; empty if there was no error
   bool printed = false;           // whether a rank printed the cause, as the last thing on the screen
-  std::vector<std::string> lost;  // nodes that do not respond any more
-  std::vector<std::string> held;  // nodes with a rank that cannot be ended, because it waits for a device
+  std::vector<std::string> lost;  // nodes that no longer respond
+  std::vector<std::string> held;  // nodes with a rank that cannot be ended because it waits for a device
   EndReason reason;               // given by a rank
 };
 
-// Starts the ranks and returns when none is left. Forwards requests to stop; a second request ends the ranks at once.
-// If a node is lost, or if ranks stay after one has ended with an error, launch asks the others to stop and ends them:
-// that counts as a failure, not as a stop. Before it returns, ends the remaining processes on nodes that respond, if
-// possible.
+// Starts the ranks and returns when none is left. Forwards requests to stop; a second request ends the ranks
+// immediately. If a node is lost, or if ranks remain after one has ended with an error, launch asks the others to stop
+// and ends them, which counts as a failure and not as a stop. Before it returns, it ends the remaining processes on
+// nodes that respond, if possible.
 Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                   LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 

@@ -29,11 +29,11 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    fail(Exit::failed, "no pipe can be made: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
+    fail(Exit::failed, "no pipe can be created: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Pointers into `words`, as execve takes them.
+// Pointers into `words`, as execve() takes them.
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> out;
   out.reserve(words.size() + 1);
@@ -42,7 +42,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return out;
 }
 
-// This process's environment, with `added` replacing variables of the same names.
+// This process's environment, in which `added` replaces variables of the same names.
 std::vector<std::string> environment_with(const std::vector<std::string>& added) {
   std::vector<std::string> out;
   const auto name = [](std::string_view text) { return text.substr(0, text.find('=')); };
@@ -123,7 +123,7 @@ Child::Child(const Program& program, LineReader::Take out, LineReader::Take erro
     pid_ = -1;
     fail(Exit::failed, "{} cannot be started: {}", program.words[0], std::strerror(error));
   }
-  // A child that hangs and does not read must not hang this process.
+  // A child that hangs and does not read must not block this process.
   if (program.listens) ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
   input_ = std::move(in.write);
   out_.open(std::move(output.read));

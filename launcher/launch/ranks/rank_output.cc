@@ -21,7 +21,7 @@ namespace strata::launcher {
 
 namespace {
 
-// The place of "[1,RANK]<stderr>:" in a line of mpirun's; a long line has several. Open MPI 5 adds a space.
+// The place of "[1,RANK]<stderr>:" in a line of mpirun. A long line has several. Open MPI 5 adds a space.
 struct Tag {
   std::size_t begin = std::string_view::npos, end = 0;
   int rank = 0;
@@ -58,7 +58,7 @@ Numbers numbers_in(std::string_view text) {
   return out;
 }
 
-// The prefix "RANK: " of srun --label.
+// Parses the prefix "RANK: " of srun --label.
 std::optional<std::pair<int, std::string_view>> labelled(std::string_view line) {
   const std::size_t begin = line.find_first_not_of(' ');
   if (begin == std::string_view::npos) return std::nullopt;
@@ -78,11 +78,11 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
 }
 
 constexpr std::size_t kQueue = 4 << 20;       // bytes that are buffered for a blocked screen or folder
-constexpr double kDrainTimeout = 10;          // seconds that the end waits for the folder
+constexpr double kDrainTimeout = 10;          // seconds to wait for the folder at the end
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
-constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
+constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and the lines after it
 constexpr std::size_t kLongestPiece = 64 << 10;
-constexpr int kStarter = -1;  // means the starter instead of a rank
+constexpr int kStarter = -1;  // stands for the starter instead of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
@@ -175,7 +175,7 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
     line.resize(end);
   }
   if (line.starts_with("strata:  ")) {
-    // A further line of a table.
+    // This is a further line of a table.
   } else if (line.starts_with("strata: ")) {
     paragraph_ = last_message_ = line.substr(8);
     paragraph_rank_ = rank;
@@ -186,7 +186,7 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   } else if (in_paragraph_ && rank == paragraph_rank_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
   }
-  // A stop by a signal does not replace an earlier failure: launch may have ended the other ranks because of it.
+  // A stop by a signal does not replace an earlier failure, because of which launch may have ended the other ranks.
   const EndReason reason{static_cast<EndReason::Kind>(numbers[1]), numbers[2]};
   if (is_failure && (failure_.empty() || reason.kind != EndReason::Kind::signal)) {
     failure_ = paragraph_;
@@ -220,7 +220,7 @@ std::string cause_in(const std::vector<std::string>& of_starter, const std::vect
   for (std::size_t i = 0; i < of_starter.size(); ++i) {
     const std::string& line = of_starter[i];
     std::smatch found;
-    // Open MPI 5 wraps its sentences.
+    // Open MPI 5 wraps its sentences over lines.
     const std::string both = i + 1 < of_starter.size() ? line + ' ' + of_starter[i + 1] : line;
     if (std::regex_search(both, found, by_mpirun))
       return fmt::format(

@@ -19,7 +19,7 @@ extern char** environ;
 namespace strata::launcher {
 namespace {
 
-constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // plus include or exclude; Open MPI refuses both together
+constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // followed by include or exclude; Open MPI refuses both together
 constexpr const char* kDaemons = "OMPI_MCA_oob_tcp_if_";
 constexpr const char* kPrrteDaemons = "PRTE_MCA_prte_if_";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
@@ -48,8 +48,8 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
       ssh = std::string(given) + " " + ssh;
       break;
     }
-  // Ranks bind themselves. A hostfile in the environment would be filtered by --host, not replaced, so it is set to
-  // none.
+  // Ranks bind themselves. No hostfile is used, because --host would only filter one that is in the environment, not
+  // replace it.
   std::vector<std::string> words = {"mpirun",
                                     "--bind-to",
                                     "none",
@@ -65,12 +65,12 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
     words.insert(words.end(), more.begin(), more.end());
   };
   if (prrte) {
-    // raw passes on what is read as it is. Otherwise prterun moves the unfinished line at the end of a read before the
+    // raw passes on what is read unchanged. Otherwise prterun moves the unfinished line at the end of a read before the
     // other lines of that read.
     add({"--output", "tag:raw", "--prtemca", "plm_ssh_args", ssh, "--prtemca", "prte_default_hostfile", "none"});
-    // Open MPI 5 cannot connect ranks of one node by IPv6, and each rank would report that. All nodes have IPv4.
+    // Open MPI 5 cannot connect the ranks of one node over IPv6, and each rank would report that. All nodes have IPv4.
     if (!std::getenv("OMPI_MCA_btl_tcp_disable_family")) add({"--mca", "btl_tcp_disable_family", "6"});
-    // Open MPI 5 does not read Open MPI 4's variable.
+    // Open MPI 5 does not read the variable of Open MPI 4.
     if (const std::string agent = remote_shell_agent(); !agent.empty()) add({"--prtemca", "plm_ssh_agent", agent});
   } else {
     add({"--tag-output", "--mca", "plm_rsh_args", ssh, "--mca", "orte_default_hostfile", "none"});
@@ -86,7 +86,7 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
 }
 
 std::vector<std::string> srun_words(const RankStart& start) {
-  // --wait: how long other ranks may take for their own last words after one has ended; they take seconds.
+  // --wait: how long the other ranks may take to print their last words after one has ended, which takes seconds.
   std::vector<std::string> words = {"srun",
                                     "--mpi=pmix",
                                     "--label",
@@ -99,7 +99,7 @@ std::vector<std::string> srun_words(const RankStart& start) {
                                     "--export=ALL",  // also in a job of sbatch --export=NONE
                                     fmt::format("--nodes={}", start.shares.size()),
                                     fmt::format("--ntasks={}", total(start.shares))};
-  // Each node is listed once per rank, which allows any distribution.
+  // List each node once per rank, which allows any distribution.
   std::vector<std::string> hosts;
   for (const Share& share : start.shares) hosts.insert(hosts.end(), static_cast<std::size_t>(share.ranks), share.host);
   words.push_back(fmt::format("--nodelist={}", fmt::join(hosts, ",")));
@@ -107,7 +107,7 @@ std::vector<std::string> srun_words(const RankStart& start) {
   return words;
 }
 
-// Names of variables that begin with one of these, or are equal to it, in order.
+// The names of variables that begin with one of these, or are equal to it, in sorted order.
 std::vector<std::string> names_like(std::initializer_list<std::string_view> beginnings) {
   std::vector<std::string> out;
   for (char** one = environ; *one; ++one) {

@@ -34,7 +34,7 @@ using comm::AgreedError;
 using device::DType;
 using device::View;
 
-// Seconds of one product of this shape by itself.
+// The time of one product of this shape on its own, in seconds.
 double product_seconds(const device::ProductShape& s, int threads) {
   const device::Product product({}, s);
   const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
@@ -55,8 +55,8 @@ double triad_gb_per_s(int threads) {
   return 12.0 * kElements / timed.time(5, [&] { add(timed.lane(), x, y); }) / 1e9;
 }
 
-// A lower bound: the step's products timed by themselves with the same library, and the optimizer's bytes over the
-// measured bandwidth.
+// A lower bound for the step: the products of the step, timed on their own with the same library, and the bytes of the
+// optimizer over the measured bandwidth.
 struct Floor {
   double products_s = 0, optimizer_s = 0, triad = 0;
 };
@@ -76,7 +76,7 @@ Floor floor_of(const runtime::Job& job, int threads) {
   }
   for (const auto& [shape, count] : distinct)
     floor.products_s += product_seconds(shape, threads) * count * job.plan.accumulation;
-  // The optimizer's single pass: gradient in, fp32 state in and out, parameter out.
+  // The optimizer makes a single pass: gradient in, fp32 state in and out, parameter out.
   const double element = static_cast<double>(size_of(job.plan.dtype));
   const double gradient = job.plan.has_sums() ? 4 : element;
   const double per_parameter = gradient + 24 + (job.plan.dtype == DType::fp32 ? 0 : element);
@@ -128,7 +128,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   for (int warm = 0; warm < 2; ++warm) (void)step();
   std::vector<double> seconds(static_cast<std::size_t>(steps));
   for (double& s : seconds) s = step();
-  // Steps once more to time the tasks. Graphs give no task times, nor do steps that leave some tasks to the next one.
+  // Run more steps to time the tasks. Graphs give no task times, and neither do steps that leave tasks to the next one.
   for (int i = 0; i < steps; ++i) {
     executor.time_next_step();
     (void)step();
@@ -153,13 +153,13 @@ void bench_step(const BenchOptions& options, comm::World& world) {
         "bench step can compute the floor only for CPUs: set device.kind = cpu, or let strata train write "
         "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  // The job runs on random tokens.
+  // The job is run on random tokens.
   const PlannedRun planned = plan_run(asked, world, {.looks_at_data = false});
   const runtime::Job& job = planned.job;
   const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
 
-  // Measured before the run's memory is allocated, on all ranks at once, as in the step.
+  // Measure before the run's memory is allocated, on all ranks at the same time, as in the step.
   world.barrier();
   const Floor floor = floor_of(job, threads);
   world.barrier();
@@ -236,7 +236,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
                    .add("gb_per_s", Decimals{rate, 3}));
     };
     show("all_gather", time([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }));
-    // Includes the ordered sum that follows every all-to-all: in shared memory the sum is what moves the bytes.
+    // Includes the ordered sum after every all-to-all, because in shared memory the sum moves the bytes.
     const View sum{arena.at(2 * whole), shard / 4, DType::fp32};
     show("all_to_all", time([&] {
            communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
@@ -254,7 +254,7 @@ int bench(const BenchOptions& options) {
   if (options.part == "step")
     return run_as_rank(options.recipe, options.sets, [&](comm::World& world) { bench_step(options, world); });
   if (options.part == "comm") {
-    // No model is needed, but a recipe may choose the transport.
+    // The benchmark needs no model, but a recipe may choose the transport.
     std::vector<std::string> sets = options.sets;
     if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
     return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });

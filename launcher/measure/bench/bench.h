@@ -1,6 +1,6 @@
 #pragma once
 // launcher/measure/bench/ compares parts of the program with the shortest time that this machine allows: one bench_*.cc
-// per part, on a BenchLane (bench_lane.h).
+// for each part, on a BenchLane (bench_lane.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// The options of `strata bench`; each part uses some of them.
+// The options of `strata bench`, of which each part uses some.
 struct BenchOptions {
   std::string part;  // "step", "adam", "comm", "io", "kernels", "memory"
   std::optional<std::filesystem::path> recipe;
@@ -24,36 +24,37 @@ struct BenchOptions {
   std::vector<std::string> only;             // memory: "precision=bf16", ...
   std::optional<std::filesystem::path> svg;  // memory
   std::optional<std::filesystem::path> json;
-  bool force = false;  // overwrites json and svg, whatever they are
+  bool force = false;  // overwrites json and svg, whatever they contain
 };
 
 // `strata bench`: times one part of the program and compares it with the shortest time that this machine allows. `step`
 // and `comm` also run under mpirun. Returns the exit code; throws Error.
 int bench(const BenchOptions& options);
 
-// The parts that are not in bench.cc.
+// The parts with their own source files:
 
 // `strata bench adam`: times an optimizer step over options.parameters parameters (bf16 gradient in, bf16 parameter
-// out, fp32 moments) against the triad, then every algorithm and format of moments in turn.
+// out, fp32 moments) against the triad, followed by every algorithm and format of moments.
 int bench_adam(const BenchOptions& options);
 
-// `strata bench io`: write and read speed of options.dirs with the engine's own settings, over options.size bytes in
-// each of options.rounds passes. The first write pass is not counted. Returns the exit code; throws Error.
+// `strata bench io`: measures the speed of writing and reading options.dirs with the engine's own settings, over
+// options.size bytes in each of options.rounds passes. The first write pass does not count. Returns the exit code;
+// throws Error.
 int bench_io(const BenchOptions& options);
 
-// `strata bench kernels`: times the memory-bound operations on the device of --set device.kind, each against a plain
-// copy on it.
+// `strata bench kernels`: times the memory-bound operations on the device that --set device.kind selects, each against
+// a plain copy on that device.
 int bench_kernels(const BenchOptions& options);
 
 // `strata bench memory`: runs the recipe's step with every combination of precision, recomputation, accumulation and
-// optimizer tier. Each combination is planned here and run in its own process; results go to a table, JSON and a
-// picture. Returns the exit code: failed if a run failed, or if bits differ that are promised to be the same. Throws
+// optimizer tier. Each combination is planned here and runs in its own process. The results go to a table, JSON and a
+// picture. Returns the exit code: `failed` if a run failed, or if bits differ that are promised to be the same. Throws
 // Error.
 int bench_memory(const BenchOptions& options);
 
-// Throws Error{usage} if options.json exists and no benchmark wrote it. Call it before anything is measured.
+// Throws Error{usage} if options.json exists and no benchmark wrote it. Call this before measuring.
 void require_own_json(const BenchOptions& options);
-// Writes the figures as one JSON object to options.json, if given.
+// Writes the figures as one JSON object to options.json if that is given.
 void write_json(const BenchOptions& options, const std::string& text);
 
 // The labels of documents: `problem` as in TokenSidecar::Labels (empty: none), and the names of the classes.
@@ -62,9 +63,9 @@ struct RandomLabels {
   std::vector<std::string> names;
 };
 
-// Writes a token file of random documents, with its sidecar and labels. Ids are below `vocabulary`, whose last id is
-// the mask; lengths are from an eighth of `longest` to all of it; there are `tokens` tokens in all. The same arguments
-// give the same file. Throws Error{failed}.
+// Writes a token file of random documents, with its sidecar and labels. Ids are less than `vocabulary`, whose last id
+// is the mask; lengths range from an eighth of `longest` to `longest`; there are `tokens` tokens in total. The same
+// arguments give the same file. Throws Error{failed}.
 void write_random_documents(const std::filesystem::path& path, std::int64_t vocabulary, std::int64_t longest,
                             std::uint64_t tokens, const RandomLabels& labels = {});
 

@@ -20,8 +20,8 @@ namespace {
 using device::Algorithm, device::DType, device::StorageFormat, device::View;
 
 constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}, kFormats = {"fp32", "bf16", "8bit"};
-// Small sizes get more rounds: the best of many short passes sees the machine undisturbed even if other work runs on
-// it. The number is bounded, because the smallest passes are dominated by waking the threads.
+// Small sizes get more rounds. Even if other work runs on the machine, the best of many short passes is undisturbed.
+// The number is bounded, because waking the threads dominates the smallest passes.
 constexpr std::size_t rounds_of(std::size_t parameters) {
   return std::clamp<std::size_t>(400'000'000 / parameters, 9, 400);
 }
@@ -57,7 +57,7 @@ int bench_adam(const BenchOptions& options) {
   const View gradient = timed.take(n, DType::bf16), parameter = timed.take(n, DType::bf16);
   const View master = timed.take(n, DType::fp32);
   const View first = timed.take(n, DType::fp32), second = timed.take(n, DType::fp32);
-  // The values are neither zero nor equal, so that 8-bit codes take all their branches.
+  // The values are neither zero nor all equal, so that 8-bit codes take all their branches.
   auto* gradients = gradient.as<device::bf16>();
   for (std::size_t i = 0; i < n; ++i)
     gradients[i].bits = static_cast<std::uint16_t>((i * 2654435761u >> 16 & 0x8000u) | (0x3a00u + i * 40503u % 0x200u));

@@ -20,10 +20,10 @@
 namespace strata::launcher {
 namespace {
 
-// Bytes of one call: as many as a unit of a large model has, because a step moves a unit at once.
+// The bytes of one call: those of a unit of a large model, because a step moves a whole unit in one call.
 constexpr std::uint64_t kCall = std::uint64_t{256} << 20;
 
-// GB/s of f(offset, size), called over `bytes`.
+// The speed in GB/s of f(offset, size), called over `bytes`.
 template <typename F>
 double speed(std::uint64_t bytes, F&& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -33,7 +33,7 @@ double speed(std::uint64_t bytes, F&& f) {
 }
 
 offload::IoOptions io_options(const BenchOptions& options) {
-  // No model is needed, but a recipe may force a method of I/O and name the folders.
+  // The benchmark needs no model, but a recipe may force a method of I/O and name the folders.
   std::vector<std::string> sets = options.sets;
   if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   offload::IoOptions io = runtime::load_recipe(options.recipe, sets).io_options();
@@ -51,7 +51,7 @@ int bench_io(const BenchOptions& options) {
   const AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);
   device::Arena staging(std::min(kCall, bytes));
-  // No zero pages, which some drives and virtual machines store at no cost.
+  // Avoid pages of zeros, which some drives and virtual machines store at no cost.
   std::uint64_t state = 1;
   for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
     state = state * 6364136223846793005u + 1442695040888963407u;

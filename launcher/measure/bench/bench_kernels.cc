@@ -27,11 +27,11 @@ namespace {
 
 using device::DType, device::View;
 
-// The widths of gpt2-124m, qwen-1.5b and qwen-7b, and the vocabulary of the latter two.
+// The widths of gpt2-124m, qwen-1.5b and qwen-7b, and the vocabulary of the last two.
 constexpr std::size_t kNormWidths[] = {768, 1536, 3584};
 constexpr std::size_t kMlpWidth = 18944, kVocabulary = 151936;
 constexpr int kRounds = 5;
-// Memory in addition to operands: workspaces, values kept per row, labels, rounding to pages.
+// Memory in addition to operands: workspaces, values kept per row, labels, rounding up to pages.
 constexpr std::size_t kExtraBytes = std::size_t{256} << 20;
 
 struct Row {
@@ -44,7 +44,7 @@ class Kernels {
  public:
   Kernels(int threads, device::Device device, std::size_t bytes)
       : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), timed_(threads, bytes + kExtraBytes, device) {
-    // Zeros take less power and may therefore be faster than the numbers in a step.
+    // Zeros take less power, and may therefore be faster than the numbers in a step.
     std::minstd_rand engine(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (device::bf16& x : halves_) x = device::from_float<device::bf16>(uniform(engine));
@@ -52,7 +52,7 @@ class Kernels {
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-  // A second call updates the same row: the faster of the two counts.
+  // Called a second time, it updates the same row, and the faster of the two calls counts.
   void copies() {
     const std::size_t n = elements(8);
     const View from = random(n, DType::fp32), to = timed_.take(n, DType::fp32);
@@ -116,7 +116,7 @@ class Kernels {
     const auto n = static_cast<double>(logits.size);
     add(fmt::format("softmax_statistics {}", kVocabulary), 4 * n,
         [&] { softmax_statistics(timed_.lane(), tile, of_rows, kept); });
-    // Overwrites the logits: from the second run on they are gradients read as logits, which costs the same.
+    // Overwrites the logits. From the second run on, gradients are read as logits, which costs the same.
     add(fmt::format("cross_entropy_gradient {}", kVocabulary), 6 * n, [&] {
       cross_entropy_gradient(timed_.lane(), tile, of_rows, kept,
                              reinterpret_cast<const device::StepScalars*>(scalars.data), DType::bf16);
@@ -171,7 +171,7 @@ class Kernels {
     View x, dx, gain, bias, mean, rstd;
   };
 
-  // The number of elements that accounts for the bytes moved, in whole blocks of every format.
+  // The number of elements that moves the requested bytes, in whole blocks of every format.
   std::size_t elements(double bytes_of_each) const {
     return static_cast<std::size_t>(static_cast<double>(bytes_) / bytes_of_each) / 4096 * 4096;
   }
@@ -195,7 +195,7 @@ class Kernels {
   void add(const std::string& name, double bytes, const std::function<void()>& run) {
     rows_.push_back(time(name, bytes, run));
   }
-  // Timed by the lane's own stamps. Gives back all memory that was taken.
+  // Times the operation with the lane's own time stamps. Releases all memory that was taken.
   Row time(const std::string& name, double bytes, const std::function<void()>& run) {
     const int runs = on_host_ ? 1 : 10;
     std::vector<double> seconds;
@@ -222,7 +222,7 @@ class Kernels {
 }  // namespace
 
 int bench_kernels(const BenchOptions& options) {
-  // No model is needed, but a recipe names the device.
+  // The benchmark needs no model, but a recipe names the device.
   std::vector<std::string> sets = options.sets;
   if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);

@@ -13,7 +13,7 @@
 
 namespace strata::launcher {
 
-// A lane with its own memory, for timing operations.
+// A lane that has its own memory, for timing operations.
 class BenchLane {
  public:
   // bytes: the size of the arena.
@@ -38,7 +38,7 @@ class BenchLane {
     for (std::size_t at = 0; at < view.bytes(); at += bytes.size())
       arena_.write(begin + at, bytes.first(std::min(bytes.size(), view.bytes() - at)));
   }
-  // Seconds of f() in the lane: the median of `runs`, after one that is not counted.
+  // The time of f() in the lane in seconds: the median of `runs` runs, after one that does not count.
   template <typename F>
   double time(int runs, F&& f) {
     std::vector<double> seconds;

@@ -37,13 +37,13 @@ namespace fs = std::filesystem;
 using runtime::Recipe;
 using simdjson::dom::element;
 
-// A folder that is removed with this object.
+// A folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "strata-bench-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
-      fail(Exit::failed, "no folder can be made in {}", fs::temp_directory_path().string());
+      fail(Exit::failed, "no folder can be created in {}", fs::temp_directory_path().string());
     path_ = name;
   }
   ~TemporaryFolder() {
@@ -58,12 +58,12 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// Runs a recipe in a process of its own, so that each run starts from the same state.
+// Runs a recipe in a separate process, so that each run starts from the same state.
 class Runs {
  public:
   Runs(const fs::path& folder, MemoryOf of) : folder_(folder), of_(of) {}
 
-  // Fills the row's result or its failure.
+  // Sets the row's result, or its failure.
   void run(const Recipe& recipe, MemoryRow& row) {
     const fs::path file = folder_ / "run.toml", steps = folder_ / "steps.jsonl", summary = folder_ / "summary.json";
     AtomicFile written(file);
@@ -133,11 +133,12 @@ RandomLabels labels_for(const runtime::Job& job) {
           number ? std::vector<std::string>{} : std::move(classes.names)};
 }
 
-// Uses the recipe's data, or writes random documents to `folder`, enough for all steps.
+// Uses the recipe's data. If it has none, writes random documents to `folder`, enough for all steps.
 void resolve_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
   if (!recipe.data.train.empty()) return;
   const fs::path file = folder / "random.bin";
-  // Rows into which shorter documents are packed stay partly empty; sequences that are left over are not read.
+  // Rows into which shorter documents are packed stay partly empty, so write more than needed. Sequences that are left
+  // over are not read.
   const auto sequences = static_cast<std::uint64_t>(2 * batch * std::min(steps, 64));
   write_random_documents(file, static_cast<std::int64_t>(job.model->vocabulary), recipe.data.seq_len,
                          sequences * static_cast<std::uint64_t>(recipe.data.seq_len), labels_for(job));
@@ -154,8 +155,8 @@ std::string title_of(const runtime::Job& job, std::int64_t batch) {
                      job.recipe.data.seq_len);
 }
 
-// Checks the drives once, not in every run that uses them. Throws the error of a run for a folder that takes no swap
-// file.
+// Checks the drives once, instead of in every run that uses them. Throws the error of a run for a folder that cannot
+// hold a swap file.
 void require_drives(const std::vector<fs::path>& folders) {
   const AbortToken abort;
   offload::IoOptions options;
@@ -214,14 +215,14 @@ int bench_memory(const BenchOptions& options) {
       const runtime::Job job =
           runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
       resolve_documents(workload.recipe, job, batch, options.steps, folder.path());
-      // The data's classes come from the configuration (labels_for); every run finds them again.
+      // The classes come from the configuration (labels_for), and every run finds them again.
       runtime::resolve_workload(workload, false);
       workload.recipe.model.config = recipe.model.config;
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(workload.recipe, setting, batch, options.steps));
     const runtime::Job job = runtime::make_job(workload.with(recipes.back()), 1, capacity);
-    MemoryRow& row = rows.emplace_back();  // GCC 14 takes the result of a moved-in row for uninitialized
+    MemoryRow& row = rows.emplace_back();  // GCC 14 reports the result of a moved-in row as uninitialized
     row.setting = setting;
     row.planned = job.plan.memory;
     row.fits = runtime::fits(job.plan, capacity);

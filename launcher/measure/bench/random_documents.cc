@@ -16,7 +16,7 @@ namespace strata::launcher {
 
 namespace {
 
-// A document's line in OUT.bin.labels.jsonl.
+// The line of a document in OUT.bin.labels.jsonl.
 std::string label_line(const RandomLabels& labels, std::size_t tokens, std::mt19937_64& random) {
   constexpr JsonLayout kLayout = JsonLayout::spaced;
   JsonObject line(kLayout);
@@ -39,7 +39,7 @@ std::string label_line(const RandomLabels& labels, std::size_t tokens, std::mt19
 void write_random_documents(const std::filesystem::path& path, std::int64_t vocabulary, std::int64_t longest,
                             std::uint64_t tokens, const RandomLabels& labels) {
   AtomicFile file(path), documents(runtime::documents_path(path)), sidecar_file(runtime::sidecar_path(path));
-  // The last id is the mask token of models that are trained to predict masked tokens.
+  // The last id is the mask token, for models that are trained to predict masked tokens.
   const auto mask = static_cast<std::uint32_t>(std::max<std::int64_t>(vocabulary - 1, 1));
   const int width = vocabulary <= 65536 ? 2 : 4;
   text::TokenWriter writer(file, documents, nullptr, width, {});

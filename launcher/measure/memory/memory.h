@@ -1,6 +1,6 @@
 #pragma once
-// launcher/measure/memory/ is what `bench memory` compares: settings of one step, and their results as a table and as a
-// picture.
+// launcher/measure/memory/ has what `bench memory` compares: settings of one step, and their results as a table and as
+// a picture.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -17,21 +17,21 @@ namespace strata::launcher {
 struct MemorySetting {
   device::DType precision;
   runtime::Recompute::Kind recompute;  // none, sqrt or block
-  int accumulation;                    // micro-batches that the step's batch is split into
+  int accumulation;                    // the number of micro-batches into which the step's batch is split
   runtime::Tier optimizer;
 
-  // Whether both settings are promised the same bits. Another precision, or other micro-batches, are other numerics.
+  // Whether both settings are promised the same bits. Another precision or number of micro-batches changes them.
   bool same_numerics(const MemorySetting& other) const {
     return precision == other.precision && accumulation == other.accumulation;
   }
 };
 
-// Every combination; each one with the optimizer on the device is followed by the same with the optimizer elsewhere.
-// `only` ("KEY=A,B" for precision, recompute, accumulation and optimizer) excludes others; without has_drive those on
-// NVMe are left out. Throws Error{usage} if an `only` is not understood.
+// Every combination. Each one with the optimizer on the device is followed by the same one with the optimizer
+// elsewhere. `only` ("KEY=A,B" for precision, recompute, accumulation and optimizer) excludes others; without
+// has_drive, those on NVMe are left out. Throws Error{usage} if an `only` cannot be parsed.
 std::vector<MemorySetting> memory_settings(std::span<const std::string> only, bool has_drive);
 
-// The sequences in a step of the recipe on one rank; 4 if it does not set its batch.
+// The number of sequences in a step of the recipe on one rank; 4 if the recipe does not set its batch.
 std::int64_t batch_of(const runtime::Recipe& recipe);
 
 // The recipe with this setting and `steps` steps, without checkpoints, evaluations and control. Throws Error{usage} if
@@ -44,38 +44,39 @@ struct MemoryResult {
   std::uint64_t process;                                // peak bytes of the whole process: resident, or on its GPU
   double step_ms;                                       // median
   double loss;                                          // the loss after the last step
-  std::string bits;                                     // hash of every step's loss and of the weights
+  std::string bits;                                     // the hash of every step's loss and of the weights
 };
-// A row of the table. If it has neither result nor failure, it has not run yet.
+// A row of the table. A row with neither a result nor a failure has not run yet.
 struct MemoryRow {
   MemorySetting setting;
   runtime::Memory planned;
   bool fits = true;
   std::optional<MemoryResult> result = {};
-  std::string failure = {};  // why it did not run to its end
+  std::string failure = {};  // why it did not run to the end
 };
 
-// Which tiers share a memory: on a CPU the device tier is in RAM, as the host tier is.
+// Which tiers share a memory. On a CPU, the device tier and the host tier are both in RAM.
 enum class MemoryOf : std::uint8_t { cpu, gpu };
-// Bytes of the scarce memory: RAM, or the GPU's.
+// The bytes of the scarce memory: RAM, or that of the GPU.
 std::uint64_t planned_bytes(const MemoryRow& row, MemoryOf of);
 std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of);
 
-// For people: two header lines, and one line per row.
+// Human-readable: two header lines, and one line per row.
 std::string memory_header(MemoryOf of);
 std::string memory_line(const MemoryRow& row, MemoryOf of);
 
 // Rows whose bits differ from the promised ones; empty if there are none.
 std::vector<const MemoryRow*> differing_rows(const std::vector<MemoryRow>& rows);
-// How many settings of how many numerics were compared, or which of them differ.
+// Says how many settings with how many different numerics were compared, or which of them differ.
 std::string same_bits_text(const std::vector<MemoryRow>& rows);
 
 // [{"precision":"fp32",...}, ...]
 std::string memory_rows_json(const std::vector<MemoryRow>& rows, MemoryOf of);
 
-// Memory over time of the rows that ran, as an SVG for light and dark pages. One dot per setting: its colour is the
-// precision, its shape the recomputation, its size the number of micro-batches, its filling the optimizer's tier. Each
-// shows its figures when pointed at. title: the line above, such as the model and its batch; device: the line below.
+// The memory of the rows that ran over their time, as an SVG for light and dark pages. Each setting is a dot: its
+// colour is the precision, its shape the recomputation, its size the number of micro-batches, and its filling the
+// optimizer's tier. A dot shows its figures when the pointer is on it. title: the line above, such as the model and its
+// batch; device: the line below.
 std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const std::string& title,
                          const std::string& device);
 

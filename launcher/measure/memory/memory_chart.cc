@@ -49,7 +49,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// The distance between about five round marks up to `most`.
+// The distance between round marks, of which there are about five up to `most`.
 double mark_distance(double most) {
   const double rough = most / 5, power = std::pow(10, std::floor(std::log10(rough)));
   for (const double step : {1.0, 2.0, 5.0})
@@ -68,7 +68,7 @@ struct Scale {
   double at(double value) const { return from + (to - from) * value / most; }
 };
 
-// A marker with about the same area in every shape.
+// A marker whose area is about the same in every shape.
 std::string shape(Kind recompute, double x, double y, double radius, const std::string& classes,
                   const std::string& inside = {}) {
   const std::string rest = fmt::format(" class=\"dot {}\">{}</", classes, inside);
@@ -211,7 +211,7 @@ std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const 
   x.distance *= unit;
   const Scale y(most_ms, kBottom, kTop);
   out += axes(x, y, unit, unit == kMiB ? "MiB" : "GiB", of);
-  // Large markers are drawn first, so that none hides a smaller one.
+  // Draw large markers first, so that none hides a smaller one.
   std::stable_sort(ran.begin(), ran.end(), [](const MemoryRow* a, const MemoryRow* b) {
     return a->setting.accumulation < b->setting.accumulation;
   });

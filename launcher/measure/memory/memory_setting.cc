@@ -104,7 +104,7 @@ Recipe recipe_with(Recipe recipe, const MemorySetting& setting, std::int64_t bat
   training.global_batch_size.reset();
   training.max_steps = steps;
   recipe.zero.optimizer = setting.optimizer;
-  if (setting.recompute == Kind::none) recipe.zero.activations = Tier::device;  // only recomputed blocks' inputs move
+  if (setting.recompute == Kind::none) recipe.zero.activations = Tier::device;  // only inputs of recomputed blocks move
   recipe.checkpoint = {};
   recipe.evaluation = {};
   recipe.control = {};

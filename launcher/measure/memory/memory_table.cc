@@ -10,7 +10,7 @@
 namespace strata::launcher {
 namespace {
 
-// The first row with the same numerics that ran; null if there is none.
+// The first row with the same numerics that has run; null if there is none.
 const MemoryRow* first_of(const std::vector<MemoryRow>& rows, const MemoryRow& row) {
   for (const MemoryRow& other : rows)
     if (other.result && other.setting.same_numerics(row.setting)) return &other;

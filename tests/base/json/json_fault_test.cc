@@ -36,7 +36,7 @@ TEST(JsonFault, NamesTheFaultAndItsLine) {
       {"[1.]", "1. in place of a number in line 1"},
       {"[-]", "- in place of a number in line 1"},
       {"[1e]", "1e in place of a number in line 1"},
-      {"{\"loss\":1e999}", "1e999, which is more than a number can be in line 1"},
+      {"{\"loss\":1e999}", "1e999, which is out of range for a number in line 1"},
       {"{\"a\" 1}", "a name without a colon after it in line 1"},
       {"{\"a\"", "an end within an object in line 1"},
       {"{\"a\": 1,\n}", "} in place of a name in quotes in line 2"},
@@ -60,7 +60,7 @@ TEST(JsonFault, NamesTheFaultAndItsLine) {
 // Valid JSON that parsers may still refuse. It is not mentioned if there is a real fault.
 TEST(JsonFault, NamesValidJsonThatParsersRefuse) {
   const std::pair<const char*, const char*> cases[] = {
-      {"\xef\xbb\xbf{}", "a byte order mark before its beginning in line 1"},
+      {"\xef\xbb\xbf{}", "a byte order mark at its start in line 1"},
       {"{\n\"a\": \"\\ud800\"}", "\\ud800, half of a character, in a string in line 2"},
       {"{\"a\\uDBFF\": 1}", "\\uDBFF, half of a character, in a string in line 1"},
       {"[\"\\udc00\"]", "\\udc00, half of a character, in a string in line 1"},

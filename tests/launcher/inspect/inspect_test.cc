@@ -109,8 +109,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(changed(adapter, config, "\"use_qalora\"", "\"use_tomorrow\": 1, \"use_qalora\""),
               HasSubstr("use_tomorrow = 1 is not known"));
   EXPECT_THAT(changed(adapter, config, "{", "["), HasSubstr("broken: "));
-  EXPECT_THAT(changed(adapter, weights, "lora_A", "lora_C"),
-              HasSubstr("lora_B.weight is there without .lora_A.weight"));
+  EXPECT_THAT(changed(adapter, weights, "lora_A", "lora_C"), HasSubstr("lora_B.weight exists without .lora_A.weight"));
   EXPECT_THAT(changed(adapter, weights, "\"F32\"", "\"I32\""), HasSubstr("is stored as I32\n"));
   std::string zeros = folder.read("copy/adapter_model.safetensors");
   std::uint64_t header = 0;

@@ -130,7 +130,7 @@ TEST_F(RunData, MatchesPlannedAndMeasuredTasks) {
 
 TEST_F(RunData, RefusesFilesThatAreNotReports) {
   EXPECT_FAILURE((void)files_of_run(folder_.path()), Exit::usage, HasSubstr("holds no report.jsonl"));
-  EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("is not there"));
+  EXPECT_FAILURE((void)files_of_run(folder_.path() / "none"), Exit::usage, HasSubstr("does not exist"));
   EXPECT_FAILURE((void)files_of_run("/dev/full"), Exit::usage, HasSubstr("/dev/full is neither a file nor a folder"));
   const auto documents = folder_.write("documents.jsonl", "{\"text\":\"a\"}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(documents)), Exit::corrupt, HasSubstr("holds no steps"));
@@ -139,7 +139,7 @@ TEST_F(RunData, RefusesFilesThatAreNotReports) {
                  testing::EndsWith("broken.jsonl, line 2: expected a JSON object, found an end within an object"));
   const auto large = folder_.write("large.jsonl", step_line(1, 2) + "{\"step\":2,\"loss\":1e999}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(large)), Exit::corrupt,
-                 testing::EndsWith("line 2: expected a JSON object, found 1e999, which is more than a number can be"));
+                 testing::EndsWith("line 2: expected a JSON object, found 1e999, which is out of range for a number"));
   const auto list = folder_.write("list.jsonl", step_line(1, 2) + "[1]\n");
   EXPECT_FAILURE((void)run_data(files_of_run(list)), Exit::corrupt, testing::EndsWith("found another value"));
   const auto program = folder_.write("program",

@@ -11,8 +11,8 @@ namespace strata::text::jinja {
 namespace {
 
 using E = Expression::Kind;
-// The limits of nested expressions while parsing (brackets are two levels), and of nested operators. Python, which runs
-// Jinja's templates, has 200.
+// The maximum nesting of expressions while parsing (brackets are two levels), and the maximum height of a tree of
+// operators. Python, which runs Jinja's templates, allows 200.
 constexpr int kMaxDepth = 300, kMaxHeight = 400;
 
 template <typename... Parts>

@@ -9,17 +9,17 @@
 
 namespace strata::text::jinja {
 
-// Parses expressions by Jinja's grammar.
+// Parses expressions according to Jinja's grammar.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   ExpressionPtr expression(bool with_choice = true);
-  // A tuple of expressions separated by commas, or the single expression. `end`: a name that ends it.
+  // A tuple of expressions separated by commas, or a single expression. `end`: a name that ends it.
   ExpressionPtr tuple(bool with_choice = true, std::string_view end = {}, bool in_parentheses = false);
   // "|name(arguments)|..." applied to `on`. at_name: the first | is missing, as in {% filter name %}.
   ExpressionPtr filters(ExpressionPtr on, bool at_name);
-  // The names read since they were last cleared, for macros.
+  // The names read since this set was last cleared, for macros.
   std::set<std::string>& names() { return names_; }
 
  private:
@@ -44,7 +44,7 @@ class ExpressionParser {
   ExpressionPtr test(ExpressionPtr node);
   CallArguments arguments();
   using Rule = ExpressionPtr (ExpressionParser::*)();
-  // Operands of one level with one of `signs` between them, left-associative.
+  // Operands of one level of precedence with one of `signs` between them, left-associative.
   ExpressionPtr chain(Rule operand, std::initializer_list<std::string_view> signs);
   ExpressionPtr make(Expression node) const;
 

@@ -94,7 +94,7 @@ class Lexer {
         tag_until(after, Token::Kind::variable_begin, "}}", Token::Kind::variable_end);
     }
   }
-  // Adds the text before a tag, as its sign and lstrip_blocks leave it.
+  // Adds the text before a tag, trimmed according to the tag's sign and lstrip_blocks.
   void data_before(std::size_t tag, bool is_block) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     const char sign = peek(tag + 2);
@@ -271,7 +271,7 @@ class Lexer {
   std::size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;
-  std::string open_;  // what closes the open brackets, innermost last
+  std::string open_;  // the closing brackets that are still expected, innermost last
   std::vector<Token> tokens_;
 };
 

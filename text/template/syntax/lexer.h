@@ -9,11 +9,11 @@ namespace strata::text::jinja {
 struct Token {
   enum class Kind { data, variable_begin, variable_end, block_begin, block_end, name, text, integer, real, sign, end };
   Kind kind;
-  std::string text;  // the text, for a string literal without quotes and escapes
+  std::string text;  // the text; for a string literal, without quotes and escapes
   int line;
 };
 
-// Why and where a template cannot be parsed.
+// The reason and the line of a syntax error in a template.
 struct SyntaxFault {
   std::string message;
   int line;
@@ -23,7 +23,7 @@ struct SyntaxFault {
 // SyntaxFault.
 std::vector<Token> tokens_of(std::string_view source);
 
-// The tokens of a template from front to back.
+// The tokens of a template, read from front to back.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

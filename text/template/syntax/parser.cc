@@ -63,7 +63,7 @@ class Parser {
     end_tag();
     return block(ends);
   }
-  // The same, and consumes the name of its closing tag.
+  // Like body(), but also consumes the name of the closing tag.
   Block whole_body(std::string_view end) {
     Block out = body({end});
     tokens_.next();
@@ -94,7 +94,7 @@ class Parser {
     throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", excerpt(tag, 64)), line};
   }
 
-  // Parses a body from which an outer loop can or cannot be left.
+  // Parses a body whose {% break %} and {% continue %} may apply to an outer loop (`in_loop`) or not.
   Block apart(std::string_view end, bool in_loop) {
     const bool before = std::exchange(in_loop_, in_loop);
     Block out = whole_body(end);

@@ -93,7 +93,7 @@ struct Statement {
 };
 
 // Parses a template as Jinja does, with loop controls and {% generation %} (parser.cc). `source` is UTF-8. Throws
-// SyntaxFault, also for what a single file cannot have (include, import, extends).
+// SyntaxFault, also for tags that need other files (include, import, extends).
 Block parse(std::string_view source);
 
 }  // namespace strata::text::jinja

@@ -10,14 +10,14 @@
 
 namespace strata::text::jinja {
 
-// The arguments of a call. Callables take those that they have; `Parameters` refuses the others.
+// The arguments of a call. A callable takes those that it has parameters for; `Parameters` refuses the others.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for arguments that the function
-// does not have.
+// Arguments by the names of a function's parameters, bound as in Python. Throws Fault for arguments without a
+// parameter.
 class Parameters {
  public:
   Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);

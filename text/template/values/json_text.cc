@@ -39,9 +39,10 @@ class Writer {
       case Kind::dict:
         return dict(value.pairs());
       case Kind::undefined:
-        throw Fault(value.why() + " (and has no JSON)");
+        throw Fault(value.why() + " (and cannot be written as JSON)");
       default:
-        throw Fault(fmt::format("a {} has no JSON: use its content, for example with |list", value.type_name()));
+        throw Fault(
+            fmt::format("a {} cannot be written as JSON: use its content, for example with |list", value.type_name()));
     }
   }
   std::string take() { return std::move(out_); }

@@ -8,15 +8,14 @@ namespace strata::text::jinja {
 
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false;
-  std::optional<std::string> indent;  // the indentation of one level; none: all on one line
+  std::optional<std::string> indent;  // the indentation of one level; empty: everything on one line
   std::string between_items = ", ", after_key = ": ";
 };
 
-// Python's json.dumps: NaN and Infinity unquoted, numeric keys as texts. Throws Fault for a value that JSON cannot
-// represent, and at a limit of `meter`.
+// Python's json.dumps: NaN and Infinity are unquoted, and numeric keys become texts. Throws Fault for a value that JSON
+// cannot represent, and at a limit of `meter`.
 std::string json_text(const Value& value, const JsonStyle& style, Meter& meter);
-// Without a meter, for a value that was read from a file: it does not share parts, so its text is not larger than the
-// file.
+// Without a meter, for a value that was read from a file. It shares no parts, so its text is not larger than the file.
 std::string json_text(const Value& value, const JsonStyle& style);
 
 }  // namespace strata::text::jinja

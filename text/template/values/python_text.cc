@@ -51,7 +51,7 @@ bool is_letter(char32_t code) {
   return is_cased(code) || category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO;
 }
 
-// Whether there is a character and `is` holds for all of them.
+// Whether the text is not empty and `is` holds for all its characters.
 template <typename Is>
 bool all_of(std::string_view text, Is is) {
   for (std::size_t at = 0; at < text.size(); at += character_length(text[at]))
@@ -183,7 +183,7 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
   std::string out;
   std::size_t at = 0;
   for (std::int64_t done = 0; most < 0 || done < most; ++done) {
-    if (old.empty()) {  // between all characters, and at both ends
+    if (old.empty()) {  // insert between all characters, and at both ends
       out += by;
       if (at == text.size()) return out;
       const std::size_t size = character_length(text[at]);

@@ -18,7 +18,7 @@ int nesting_of(int most) {
   return most + 1;
 }
 
-// a < b, compared exactly: a double cannot represent every integer.
+// a < b, compared exactly, because a double cannot represent every integer.
 bool less_number(const Value& a, const Value& b) {
   if (!a.is(Kind::real) && !b.is(Kind::real)) return a.integer() < b.integer();
   return a.real() < b.real();
@@ -355,7 +355,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
   if (a.is_number() && b.is_number()) return less_number(a, b);
   if (a.is(Kind::text) && b.is(Kind::text)) {
     meter.read(std::min(a.text().size(), b.text().size()));
-    return a.text() < b.text();  // bytewise order in UTF-8 is the order of code points
+    return a.text() < b.text();  // the bytewise order of UTF-8 is the order of code points
   }
   if (a.kind() == b.kind() && (a.is(Kind::list) || a.is(Kind::tuple))) {
     const auto &left = a.items(), &right = b.items();
@@ -363,7 +363,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
       if (!left[i].equals(right[i], meter)) return less(left[i], right[i], meter);
     return left.size() < right.size();
   }
-  throw Fault(fmt::format("a {} and a {} have no order", a.type_name(), b.type_name()));
+  throw Fault(fmt::format("a {} and a {} cannot be ordered", a.type_name(), b.type_name()));
 }
 
 }  // namespace strata::text::jinja

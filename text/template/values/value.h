@@ -20,7 +20,7 @@ struct Arguments;
 enum class Kind { undefined, none, boolean, integer, real, text, list, tuple, view, dict, object, method };
 
 // Python's types as a template sees them. Values are immutable, as in the sandbox that transformers uses, so copies
-// share their contents. A list or dict nested deeper than kMaxNesting throws Fault.
+// share their contents. A list or dict that is nested deeper than kMaxNesting throws Fault.
 class Value {
  public:
   static constexpr int kMaxNesting = 128;
@@ -33,14 +33,14 @@ class Value {
     std::vector<Value> items;
     int nesting;
     bool hashable;          // a tuple of hashable values
-    std::string_view name;  // a view's type name: dict_items and so on
+    std::string_view name;  // the name of a view's type: dict_items and so on
   };
   struct Dict {
     std::vector<std::pair<Value, Value>> items;
-    std::unordered_map<std::string_view, std::size_t> places;  // indexes text keys, if there are many
+    std::unordered_map<std::string_view, std::size_t> places;  // an index of text keys, if there are many
     int nesting;
   };
-  // A bound method `self.name` before its call.
+  // A bound method `self.name` that has not been called yet.
   struct Method {
     std::shared_ptr<const Value> self;
     std::string name;
@@ -53,21 +53,20 @@ class Value {
   Value(std::string text, bool safe = false)
       : held_(std::make_shared<const Text>(Text{.bytes = std::move(text), .safe = safe})) {}
   Value(const char*) = delete;  // a pointer would become a boolean
-  // `why`: the error for using it.
+  // `why`: the error message for using it.
   static Value undefined(std::string why);
   static Value list(std::vector<Value> items) { return Value(Kind::list, std::move(items), ""); }
   static Value tuple(std::vector<Value> items) { return Value(Kind::tuple, std::move(items), ""); }
-  // A dict's items, keys or values. `name` is Python's name of the type (a literal). A view has a length, but no
-  // element by number.
+  // A dict's items, keys or values. `name` is Python's name of the type (a literal). A view has a length, but its
+  // elements cannot be accessed by number.
   static Value view(std::string_view name, std::vector<Value> items) {
     return Value(Kind::view, std::move(items), name);
   }
-  // If keys are equal, the last value counts, in the place of the first. Throws Fault for a key that Python cannot
-  // hash.
+  // Of equal keys, the last value counts, at the place of the first. Throws Fault for a key that Python cannot hash.
   static Value dict(std::vector<std::pair<Value, Value>> items, Meter& meter);
-  // The same for keys that are texts.
+  // The same for keys that are all texts.
   static Value dict(std::vector<std::pair<Value, Value>> items);
-  // `object` outlives the value: the interpreter owns it.
+  // `object` must outlive the value: the interpreter owns it.
   static Value object(Object& object);
   static Value method(Value self, std::string name);
 
@@ -76,7 +75,7 @@ class Value {
   bool is_number() const { return is(Kind::boolean) || is(Kind::integer) || is(Kind::real); }
   bool is_sequence() const { return is(Kind::list) || is(Kind::tuple) || is(Kind::view); }
 
-  // Each getter is only for its own kind.
+  // Each getter is valid only for its own kind.
   const std::string& why() const;
   bool boolean() const { return std::get<bool>(held_); }
   // The value of a boolean or an integer.
@@ -96,11 +95,11 @@ class Value {
 
   bool truthy() const;
   bool equals(const Value& other, Meter& meter) const;
-  // Python's name of the type, for messages.
+  // Python's name for the type, for messages.
   std::string_view type_name() const;
   // Python's str() and repr(). Throws Fault for values whose text would differ between two runs, such as a macro.
   std::string to_text(Meter& meter) const;
-  std::string to_text() const;  // for a value that was read from a file, whose parts are not shared
+  std::string to_text() const;  // for a value that was read from a file, which shares no parts
   std::string to_repr(Meter& meter) const;
 
  private:
@@ -126,8 +125,8 @@ class Value {
       held_;
 };
 
-// An object that a template calls or reads attributes from, and that is not plain data: namespaces, macros, loops,
-// iterators.
+// An object that a template calls or reads attributes from, and that is not plain data: a namespace, macro, loop or
+// iterator.
 class Object {
  public:
   virtual ~Object() = default;
@@ -137,7 +136,7 @@ class Object {
   virtual Value call(Arguments& arguments);
 };
 
-// Can be iterated over once, such as the result of `map` or `selectattr`. It is true even if it is empty.
+// Can be iterated over only once, such as the result of `map` or `selectattr`. It is true even when it is empty.
 class Iterator : public Object {
  public:
   explicit Iterator(std::vector<Value> items) : items_(std::move(items)) {}
@@ -154,18 +153,18 @@ class Namespace : public Object {
  public:
   std::string_view type_name() const override { return "Namespace"; }
   Value attribute(const std::string& name) override;
-  // Throws Fault for a name that begins with an underscore, as transformers does.
+  // Throws Fault for a name that begins with an underscore, as in transformers.
   void set(const std::string& name, Value value);
 
  private:
   std::unordered_map<std::string, Value> attributes_;
 };
 
-// An integer. Anything else throws a Fault that names `what`.
+// The value as an integer. Throws a Fault that names `what` for anything else.
 std::int64_t integer_of(const Value& value, std::string_view what);
-// The content of a text. Anything else throws a Fault.
+// The content of a text. Throws a Fault for anything else.
 const std::string& text_of(const Value& value, std::string_view what);
-// Python's < for numbers, texts, lists and tuples. Others throw a Fault.
+// Python's < for numbers, texts, lists and tuples. Throws a Fault for other types.
 bool less(const Value& a, const Value& b, Meter& meter);
 
 }  // namespace strata::text::jinja

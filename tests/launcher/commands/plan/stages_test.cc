@@ -18,7 +18,7 @@ TEST_F(Plan, ShowsStagesSideBySideWithThePapersFigures) {
   stages_ = true;
   const std::string text = planned(4, 4, {"zero.stage=2"});
   for (const char* stage : {"ZeRO-0 ", "ZeRO-1 ", "ZeRO-2 ", "ZeRO-3 "}) EXPECT_THAT(text, HasSubstr(stage));
-  for (const char* note : {"[0] Of all tiers together", "[1] Gradients are summed in fp32",
+  for (const char* note : {"[0] All tiers together", "[1] Gradients are summed in fp32",
                            "[2] At stage 3 a rank's shard", "[3] Activations"})
     EXPECT_THAT(text, HasSubstr(note));
   EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));

@@ -71,15 +71,15 @@ TEST_F(TokenizeLabelsTest, RefusesOptionsThatDoNotApplyToLabels) {
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("is plain text, which has no labels"));
   options.inputs = {path("a.csv")};
   options.eot = "x";
-  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--eot has no place with --labels"));
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--eot cannot be used with --labels"));
   options.eot = std::nullopt;
   options.truncation = "only_first";
-  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--truncation has no place without --max-length"));
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--truncation cannot be used without --max-length"));
   options.truncation = "only_second";
   options.max_length = 5;
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("only_second is for pairs"));
   options.labels = {};
-  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("has no place without --labels"));
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("cannot be used without --labels"));
   const auto named = [&](std::vector<std::string> labels, std::optional<std::string> pair) {
     return tokenize({.tokenizer = "byte",
                      .out = path("out.bin"),

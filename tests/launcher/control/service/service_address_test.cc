@@ -37,7 +37,7 @@ TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
   EXPECT_FALSE(target_of({.target = "127.0.0.1:5"}).tls);
   EXPECT_TRUE(target_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
   EXPECT_THAT(failure_of([&] { (void)find_service(folder_.path().string()); }).what(),
-              HasSubstr("control.json is not there"));
+              HasSubstr("control.json does not exist"));
   EXPECT_THAT(failure_of([&] { (void)find_service("nonsense"); }).what(), HasSubstr("is neither a run's folder"));
   EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("no run of this user is found"));
   folder_.write("ck/control.json", "{\"host\": 1}");

@@ -37,9 +37,10 @@ TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
   watch.heard(1, std::span(ranks).last(2), 100);
   const auto found = watch.look(100);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].text,
-            "rank 1 on n1 is in 'forward block 3' of step 120 for 70 s; ranks 0, 2, 3 wait for it in 'gather block 4' "
-            "(group of ranks 0 to 3), and 2 more ranks for them");
+  EXPECT_EQ(
+      found[0].text,
+      "rank 1 on n1 has been in 'forward block 3' of step 120 for 70 s; ranks 0, 2, 3 wait for it in 'gather block 4' "
+      "(group of ranks 0 to 3), and 2 more ranks for them");
 }
 
 // Ranks 0 and 1 are stage 0 of a pipeline, 2 and 3 stage 1, whose tasks have other numbers.
@@ -57,10 +58,10 @@ TEST(WatchGroups, NamesTheTasksOfAStage) {
   watch.heard(0, ranks, 100);
   const auto found = watch.look(100);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(
-      found[0].text,
-      "rank 3 (data 1, stage 1) on n1 is in 'forward block 4' of step 120 for 70 s; rank 1 waits for it in 'receive "
-      "block 0' (group of ranks 1, 3), and 2 more ranks for them");
+  EXPECT_EQ(found[0].text,
+            "rank 3 (data 1, stage 1) on n1 has been in 'forward block 4' of step 120 for 70 s; rank 1 waits for it in "
+            "'receive "
+            "block 0' (group of ranks 1, 3), and 2 more ranks for them");
   const auto lost = watch.look(131);
   ASSERT_FALSE(lost.empty());
   EXPECT_THAT(lost[0].text, testing::StartsWith("node n1 (ranks 0 to 3: data 0 to 1, stage 0 to 1) is lost"));
