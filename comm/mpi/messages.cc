@@ -19,7 +19,8 @@ namespace {
 // MPI counts elements in an int.
 constexpr std::size_t kChunk = std::size_t{1} << 30;
 
-// MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often.
+// MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often. A long
+// wait, for a slow or lost rank, takes at most 2% longer than it must, and leaves the processor to others.
 class Backoff {
  public:
   void wait(ControlLine& control) {
@@ -27,19 +28,21 @@ class Backoff {
       _mm_pause();
       return;
     }
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
+    if (polls_ == kSpins) began_ = now;
     if (now >= next_look_) {
       control.poll();
       next_look_ = now + std::chrono::milliseconds(5);
     }
     std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(sleep_ + sleep_ / 4, std::chrono::microseconds(kMaxSleep));
+    const Clock::duration longest = std::clamp<Clock::duration>((now - began_) / 50, kShortSleep, kLongSleep);
+    sleep_ = std::min(sleep_ + sleep_ / 4, longest);
   }
 
  private:
-  static constexpr int kSpins = 200, kMaxSleep = 100;
-  int polls_ = 0;
-  std::chrono::microseconds sleep_{20};
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kSpins = 200;
+  static constexpr std::chrono::microseconds kShortSleep{100}, kLongSleep{2000};
   std::chrono::steady_clock::time_point next_look_{};
 };
 
