@@ -186,7 +186,7 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
 
 std::string shards_text(std::size_t shards) {
   if (shards == 1)
-    return "parallel.tensor_shards = 1: parallel.tensor above 1 needs as many shards, which change the bits";
+    return "parallel.tensor_shards = 1: tensor parallelism needs at least parallel.tensor shards, which change the bits";
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
   return fmt::format("parallel.tensor_shards = {}: the bits are the same for parallel.tensor = {} or {}", shards,
