@@ -15,7 +15,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--python", default=sys.executable)
 ap.add_argument("--steps", type=int, default=200)
 ap.add_argument("--nudges", type=int, default=3)
-ap.add_argument("--peer")  # runs of the peer, into this folder
+ap.add_argument("--peer")  # runs the peer and writes its losses to this folder
 a = ap.parse_args()
 SEQ, BATCH, RATE, WARMUP = 64, 8, 2e-3, 20
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -35,7 +35,7 @@ def theirs(file, mode):
 mine, peer = [], []
 with tempfile.TemporaryDirectory(dir=a.dir) as scratch:
     file = os.path.join(scratch, "fio.dat")
-    theirs(file, "write")  # makes the file
+    theirs(file, "write")  # creates the file
     for _ in range(a.rounds):
         mine.append(ours(scratch))
         peer.append((theirs(file, "write"), theirs(file, "read")))

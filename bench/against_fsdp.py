@@ -30,7 +30,7 @@ env = dict(os.environ, CUDA_VISIBLE_DEVICES="", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI
 scratch = tempfile.mkdtemp()
 with open(os.path.join(scratch, "tokens.bin"), "wb") as f:  # any tokens: speed does not depend on them
     f.write(b"".join((i * 2654435761 % 50257 % 65536).to_bytes(2, "little") for i in range(300000)))
-with open(os.path.join(scratch, "peer.py"), "w") as f:  # torchrun's variables from mpirun's, and HSDP's mesh
+with open(os.path.join(scratch, "peer.py"), "w") as f:  # sets torchrun's variables from mpirun's, and HSDP's mesh
     f.write(f"""import os, sys
 for name, value in (("RANK", "RANK"), ("WORLD_SIZE", "SIZE"), ("LOCAL_RANK", "LOCAL_RANK")):
     os.environ[name] = os.environ["OMPI_COMM_WORLD_" + value]

@@ -20,7 +20,7 @@ ap.add_argument("--layers", type=int, default=12)
 ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--model")
 ap.add_argument("--folder")  # keeps the model and the peer's losses; with the same options and text they are read again
-ap.add_argument("--peer")  # what the peer computes, into this folder
+ap.add_argument("--peer")  # runs the peer and writes its results to this folder
 a = ap.parse_args()
 SEQ, ROWS = 256, 2
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
