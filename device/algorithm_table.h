@@ -39,7 +39,7 @@ class AlgorithmTable {
 
   const std::string& machine() const { return machine_; }
   std::size_t size() const { return lines_.size(); }
-  // The library's own encoding of its algorithm, which is opaque here; or null. "apart" (see kApart) is a value too.
+  // The algorithm in the library's own encoding, which is opaque here, or kApart. Null if the table has no entry.
   const std::string* find(const AlgorithmKey& key) const;
   void set(const AlgorithmKey& key, std::string algorithm);
 

@@ -11,7 +11,7 @@ namespace strata::device {
 // and everything that the work refers to, must outlive it. Destroy it when none of its launches is running.
 class Graph {
  public:
-  // Whether lanes of the device can be recorded; host lanes cannot.
+  // True if lanes of the device can be recorded. Host lanes cannot.
   static bool possible(Device device);
 
   // Calls issue(). Work that issue() queues in `lane`, and in lanes that wait for an event recorded in `lane`

@@ -60,7 +60,7 @@ StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
   const cudaError_t state = cudaStreamSynchronize(stream_.get());
   if (state == cudaSuccess) return;
-  // Set, so that host work does not wait for the stream any more.
+  // Set so that host work no longer waits for the stream.
   abort.set({rank, fmt::format("lane {}: {} ({})", name, cudaGetErrorString(state), cudaGetErrorName(state))});
 }
 

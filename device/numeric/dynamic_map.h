@@ -16,13 +16,13 @@ namespace strata::device {
 struct DynamicMap {
   float slope[8], offset[8];  // value = slope * n + offset; at (e + 127) % 8, which n's exponent as a float gives
   // At e % 8:
-  float least[8];            // the smallest number that rounds into the decade; below it, e - 1
+  float least[8];            // the smallest number that rounds into the decade; numbers below it belong to e - 1
   float steps[8], shift[8];  // |byte| = floor(steps * value + shift)
   float most[8];             // the last of the decade, if it is smaller
   float exponent;            // such that floor(log10(value) + exponent) is e or e + 1
   int first;                 // the lowest decade
 
-  // decode() and encode(), below, for kernels with their own copy of a map.
+  // As decode() and encode() below, for kernels with their own copy of a map.
   template <bool kSigned>
   constexpr float value_of(std::uint8_t byte) const;
   template <bool kSigned>

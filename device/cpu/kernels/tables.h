@@ -75,7 +75,7 @@ struct EmbeddingKernels {
 };
 STRATA_KERNEL_TABLE(EmbeddingKernels, embedding_kernels)
 
-// By DType of bias and out.
+// Indexed by the DType of bias and out.
 struct TreeSumKernels {
   // out[i] = the sum of partials[p * stride + i] over the tree, plus bias[i] unless bias is null, rounded once. `count`
   // is a power of two.

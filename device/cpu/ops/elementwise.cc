@@ -16,7 +16,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// Columns of a partial sum per task of the last addition.
+// The number of columns per task.
 constexpr std::size_t kElementGrain = 1024;
 
 }  // namespace

@@ -46,7 +46,7 @@ struct AttentionRows {
   const AttentionCall<T>& call;
   unsigned batch, first, rows;  // the tile's sequence, and its rows there
 
-  // Rows from `from` on, at most `most`.
+  // The number of rows from `from` on, at most `most`.
   __device__ int rows_from(unsigned from, int most) const {
     return from + most <= rows ? most : from < rows ? static_cast<int>(rows - from) : 0;
   }

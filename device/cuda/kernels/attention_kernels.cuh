@@ -45,7 +45,7 @@ __device__ void clear_row(const AttentionCall<T>& c, To* to) {
   for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = To{};
 }
 
-// Calls f with dk or dv as a pointer to the elements that it has.
+// Calls f with dk or dv as a pointer to its element type.
 template <typename T, typename F>
 __device__ void of_key_gradients(const AttentionCall<T>& c, void* gradients, F f) {
   if (c.fp32_key_gradients)

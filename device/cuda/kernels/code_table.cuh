@@ -60,7 +60,7 @@ constexpr CodeTable make_code_table() {
     const double value = static_cast<double>(map.slope[at]) * n + static_cast<double>(map.offset[at]);
     table.value[byte] = n == 0 ? 0.0f : static_cast<float>(kSigned && count > 0 ? -value : value);
   }
-  // Line e + 1 is that of decade e. The lowest one of an unsigned map is zero's, whose entry is also one's.
+  // Line e + 1 is for decade e. The lowest decade of an unsigned map is zero's, whose entry in the map is also one's.
   for (int e = kSigned ? 0 : -1; e < map.first + 8; ++e) {
     const int at = (e + 8) % 8;
     const float most = map.most[at];

@@ -38,7 +38,7 @@ __device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {
     return v;
   }
 }
-// The first kN of to[0 .. n) = v, in device memory, in the way that load_pack() reads.
+// Writes v to the first kN of to[0 .. n), in device memory, in the same way as load_pack() reads.
 template <bool kWhole, int kN, typename T>
 __device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
   if constexpr (kWhole) {

@@ -10,7 +10,7 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
-// Registers hold a vector, the next one, and sums for each element; so packs have four elements and are few.
+// Registers hold a vector, the next one, and sums for each element. So packs are small and few.
 constexpr int kBackwardThreads = kMaxTeam, kBackwardSize = 4;
 constexpr std::size_t kMaxSharedSums = 192 << 10;  // a block may have 227 KiB
 template <typename T>

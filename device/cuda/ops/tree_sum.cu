@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMaxInRegisters = 8;
 constexpr int kLevels = 11;
 
-// Partials that follow each other, or lie in several places.
+// Partials at one stride, and partials in several places.
 struct Stack {
   const float* first;
   std::size_t stride;  // elements from one partial to the next
@@ -43,7 +43,7 @@ struct TreeSum {
   Source source;
   std::size_t groups;
   const T* bias;
-  unsigned columns;  // the bias's
+  unsigned columns;  // the size of the bias
   T* out;
 
   template <int kN>

@@ -20,7 +20,7 @@ constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The tiles along one dimension: all are equally long, except the last one.
+// The tiles along one dimension. All have the same length, except that the last may be shorter.
 struct Tiles {
   std::int64_t size, part;
   std::int64_t parts() const { return (size + part - 1) / part; }

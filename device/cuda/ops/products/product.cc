@@ -38,7 +38,7 @@ class LtProduct final : public Product::Impl {
   void run(Lane& lane, const Operands& x) override;
 
  private:
-  // The library's matmul for operands with this alignment; without the epilogue if that is a separate operation.
+  // The library's matmul for operands with this alignment, without the epilogue if that runs as a separate operation.
   struct Use {
     int alignment;
     bool apart;
