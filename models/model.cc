@@ -118,7 +118,8 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
     if (all[i].rank > 0)
       all[i].b =
           add(layers[i].name + ".lora_B.weight", sizes(layers[i].out, all[i].rank), {0, 0}, of_outputs(layers[i]));
-  // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/adapter_weights.h).
+  // Magnitudes start as the norms of W's outputs, which a source of weights computes
+  // (runtime/weights/adapter/adapter_weights.h).
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].dora)
       all[i].magnitude =

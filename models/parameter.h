@@ -115,7 +115,7 @@ constexpr std::size_t alignment_of(PoolKind pool) {
   return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
 }
 
-// Whether one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
+// True if one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
 // character and [...] for any listed character.
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
 

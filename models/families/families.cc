@@ -15,8 +15,8 @@
 namespace strata::models {
 namespace {
 
-// For each `model_type`: the function that makes the model, its objective if nothing names a head, and the prefix of
-// transformers' class names.
+// For each `model_type`: the function that makes the model, the objective if the config names no head, and the prefix
+// of transformers' class names.
 struct Family {
   std::string_view name;
   std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
@@ -50,9 +50,9 @@ const Family& family_of(const Config& config) {
        names);
 }
 
-// Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, but do not affect what it computes.
+// Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
 void ignore_what_does_not_compute(const Config& config) {
-  (void)config.integers("eos_token_id");  // read by generate; a malformed value is refused wherever it comes from
+  (void)config.integers("eos_token_id");  // generate reads it; this refuses a malformed value in every command
   config.ignore({"architectures",
                  "torch_dtype",
                  "dtype",
@@ -108,7 +108,7 @@ void ignore_what_does_not_compute(const Config& config) {
       config.ignore({key});
 }
 
-// The remaining keys change nothing. In a file they are named once and ignored. In the recipe they are an error.
+// The remaining keys change nothing. In a file, each is reported once and ignored. In the recipe, they are an error.
 void name_unread(const Config& config, std::string_view family) {
   std::vector<std::string> names;
   bool code = false;
@@ -117,7 +117,7 @@ void name_unread(const Config& config, std::string_view family) {
       fail(Exit::usage, "{} is not a key that {} models have: leave it out", config.describe(key), family);
     // Names an object by its own key, unless the family reads some of it.
     std::string root = key.substr(0, key.find('.'));
-    if (root.starts_with("rope_")) root = key;  // a group that is read
+    if (root.starts_with("rope_")) root = key;  // the family reads this group
     if (root == "auto_map") {
       code = true;
       continue;
@@ -280,7 +280,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.objective) run.objective = objective_of(config);
   const bool classifies =
       *run.objective == Objective::sequence_classification || *run.objective == Objective::token_classification;
-  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have a message of their own
+  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have their own message
     fail(Exit::usage,
          "{} belongs to a classifier ({}), which does not generate: strata predict labels texts with it; generate "
          "needs a "

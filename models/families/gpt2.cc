@@ -117,7 +117,7 @@ class Gpt2 final : public Model {
       units.push_back(make_head(head, run));
       return;
     }
-    // A sequence is classified by its last token, without a bias; tokens through dropout.
+    // Sequences are classified by their last token, without a bias; tokens are classified after dropout.
     const bool sequences = *run.objective == Objective::sequence_classification;
     units.push_back(make_class_head({.hidden = s.hidden,
                                      .classes = classes.names.size(),

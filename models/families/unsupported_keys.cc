@@ -15,7 +15,7 @@
 namespace strata::models {
 namespace {
 
-// The facts about a family that foreign keys may agree with.
+// The facts about a family that other families' keys may agree with.
 struct Facts {
   bool llama, qwen2, qwen3, gpt2, modernbert;
   double hidden, heads, layers, head_dim;
@@ -64,7 +64,7 @@ bool is_number(const std::string& json, double wanted) {
   return json == "null" || (number && std::abs(*number - wanted) <= 1e-6 * std::abs(wanted));
 }
 
-// Whether a value changes nothing.
+// True if a value changes nothing.
 using Inert = bool (*)(const std::string& json, const Facts& facts);
 constexpr Inert kOff = [](const std::string& json, const Facts&) { return is_off(json); };
 constexpr Inert kOn = [](const std::string& json, const Facts&) { return json == "null" || json == "true"; };
@@ -295,7 +295,7 @@ constexpr UnsupportedWord kForeignWords[] = {
     {"num_mtp_", true, kAhead},
 };
 
-// Quantization settings that the loader does not use, or that are read (files/quantisation.h).
+// True if the loader does not use these quantization settings, or files/quantisation.h reads them.
 bool quantises_nothing(const Config& config, const std::string& group) {
   if (group == "quantization_config" && quantisation_of(config)) return true;
   const std::string four = config.json(group + ".load_in_4bit"), eight = config.json(group + ".load_in_8bit");
@@ -303,7 +303,7 @@ bool quantises_nothing(const Config& config, const std::string& group) {
   return is_off(four) && is_off(eight) && is_off(config.json(group + ".bits"));
 }
 
-// The setting that says most of what a group of quantization settings is.
+// The setting that best identifies a group of quantization settings.
 std::string main_key(const Config& config, const std::string& group) {
   for (const char* name : {".load_in_8bit", ".load_in_4bit", ".quant_method", ".bits"})
     if (!is_off(config.json(group + name))) return group + name;
@@ -318,7 +318,7 @@ void refuse_draft_model(const Config& config) {
       if (lower.find(word) != std::string::npos)
         fail(Exit::usage, "{} names {}: {}", config.describe("architectures"), name, kDraft);
   }
-  // A smaller vocabulary of a draft model.
+  // Draft models have a smaller vocabulary.
   const std::string draft = config.json("draft_vocab_size");
   if (draft != "null" && draft != config.json("vocab_size"))
     fail(Exit::usage, "{} is {}: {}", config.describe("draft_vocab_size"), draft, kDraft);

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxDepth = 16;
 using Values = std::map<std::string, Config::Value, std::less<>>;
 using simdjson::dom::element;
 
-// Why a text cannot be a configuration; the caller adds the context.
+// The reason why a text cannot be a configuration; the caller adds the context.
 struct Malformed {
   std::string why;
 };
@@ -72,7 +72,7 @@ void flatten(element node, const std::string& key, Values& out) {
   for (const auto field : object) flatten(field.value, key + "." + std::string(field.key), out);
 }
 
-// Parses `json` and passes its root to `use`, within the limits of size and depth.
+// Parses `json` and passes its root to `use`. Throws Malformed beyond the limits of size and depth.
 template <typename Use>
 void with_document(std::string_view json, Use&& use) {
   if (json.size() > kMaxBytes)

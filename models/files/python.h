@@ -18,11 +18,11 @@ std::optional<double> python_number_of(std::string_view text);
 std::string minified(simdjson::dom::element node);
 std::string minified(simdjson::dom::object node);
 
-// Whether a regular expression of a user's file matches the whole text, like Python's re.fullmatch. Takes polynomial
+// True if a regular expression from a user's file matches the whole text, like Python's re.fullmatch. Takes polynomial
 // time in pattern and text: patterns may come from downloaded files. Throws std::regex_error.
 bool matches_whole(const std::string& pattern, std::string_view text);
-// The first syntax in a pattern that Python refuses or interprets differently from matches_whole: "back-references
-// (\\1)"; nullopt if there is none. A pattern that neither of the two accepts may pass.
+// Names the first syntax in a pattern that Python refuses or interprets differently from matches_whole(), such as
+// "back-references (\\1)"; nullopt if there is none. A pattern that both refuse may pass.
 std::optional<std::string> foreign_syntax(std::string_view pattern);
 
 }  // namespace strata::models

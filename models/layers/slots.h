@@ -5,13 +5,13 @@
 
 namespace strata::models {
 
-// Bytes up to where the next buffer of a workspace may begin: a cache line's start.
+// Rounds up to a whole number of cache lines, after which the next buffer of a workspace may begin.
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// The activations that a forward writes: those saved for backward, and those that backward does not need, which pass
-// with the call.
+// The activations that a forward writes: saved for backward, or passing, which means that nothing needs them after the
+// call.
 struct ActivationViews {
   device::View saved, passing;
 };
@@ -26,7 +26,7 @@ struct Slot {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
-  // The same in backward, for saved activations, which it only reads.
+  // The same in backward, which only reads saved activations.
   device::ConstView of(const device::ConstView& whole) const {
     STRATA_CHECK(!passing);
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
@@ -38,7 +38,7 @@ struct Slot {
 // Places tensors one after another, each at the start of a cache line.
 class Slots {
  public:
-  // passing: of activations that only the forward needs.
+  // passing: the slots are for activations that only the forward needs.
   explicit Slots(bool passing = false) : passing_(passing) {}
 
   Slot add(std::size_t size, device::DType dtype) {

@@ -10,8 +10,8 @@ namespace strata::models {
 
 // How a vocabulary table is cut into tiles of rows. Sums over the vocabulary are ordered by these tiles, whether or not
 // they are gathered one by one, so their boundaries depend only on the table's shape, the kind of device and the number
-// of virtual shards. A shard has the next `shard_words` words, fewer if the vocabulary ends, in tiles of its own. Tiles
-// are counted over the shards of this rank.
+// of virtual shards. Each shard has the next `shard_words` words (fewer at the end of the vocabulary), in tiles of its
+// own. Tile indices run over the shards of this rank.
 class TableTiles {
  public:
   // A multiple of the pieces in which a softmax is summed. Large enough for full-speed products, which must fill a
