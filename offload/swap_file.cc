@@ -24,7 +24,7 @@ std::string error_text(int error) {
 
 namespace {
 
-// Bytes that this user may still use; none if the file system does not count them (ramfs).
+// Bytes that this user may still use; nullopt if the file system does not count them (ramfs).
 std::optional<std::uint64_t> free_bytes(int file) {
   struct statvfs status {};
   if (::fstatvfs(file, &status) != 0 || status.f_blocks == 0) return std::nullopt;
@@ -78,7 +78,7 @@ void SwapFile::too_small(std::uint64_t available) const {
 }
 
 void SwapFile::preallocate() {
-  // Check first: a file system may hand out all that it has before it finds that this is not enough.
+  // Check first, because a file system may allocate all its space before it finds that this is too little.
   const auto available = free_bytes(file_.get());
   if (available && *available < bytes_) too_small(*available);
   const auto size = static_cast<off_t>(bytes_);
