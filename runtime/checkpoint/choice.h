@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Whether `path` is a single checkpoint: a folder with a manifest.
+// True if `path` is a single checkpoint: a folder with a manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
 // Opens the newest undamaged checkpoint of a folder, for training to resume from; every block is read and verified, on

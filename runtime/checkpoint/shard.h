@@ -24,7 +24,7 @@ std::string_view stored_dtype(device::StorageFormat format);
 std::optional<device::StorageFormat> format_of(std::string_view dtype);
 
 // A part of one tensor's state in a shard file: elements [begin, end) of a box of the tensor, in the box's row-major
-// order. Blocks of elements are counted from the box's first one.
+// order. Blocks of elements are counted from the first element of the box.
 struct Extent {
   std::string kind, tensor;  // "moment1", "transformer.wte.weight"
   device::StorageFormat format = device::StorageFormat::fp32;

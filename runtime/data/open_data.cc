@@ -94,8 +94,8 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                              : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
-// Moves the sequences into the run's memory for them. If they were opened before, their files are checked like new
-// ones.
+// Moves the sequences into the memory that the run reserved for them. If they were opened before, their files are
+// checked like new ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
                                    const char* key, const Recipe::Data& data, const OpenContext& context,
                                    const SequenceOptions& options) {

@@ -94,7 +94,7 @@ void Executor::refill() {
     model_.write_constants(constants.data());
     storage_.write(plan_.control.constants, constants);
   }
-  // Empty caches of keys and values.
+  // Caches of keys and values start as zeros.
   std::vector<std::byte> zeros;
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
     const Buffer& buffer = plan_.buffers[b];
@@ -246,7 +246,7 @@ void Executor::collect(bool early) {
 }
 
 // The first step is issued task by task because libraries initialise themselves on first use. So is a step that
-// overlaps with a checkpoint: neither its reads nor the waits for them are in the graph.
+// overlaps with a checkpoint, because the graph has neither the checkpoint's reads nor the waits for them.
 bool Executor::launch_graph() {
   if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)

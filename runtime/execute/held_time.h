@@ -15,7 +15,7 @@ class HeldTime {
  public:
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}
 
-  // To be called when a checkpoint begins.
+  // Call it when a checkpoint begins.
   void begin() {
     for (Wait& wait : waits_) wait.due = true;
   }

@@ -84,7 +84,7 @@ class Reader {
     return next != nodes_.end() && next->first.starts_with(section + ".");
   }
   bool has_key(const std::string& key) const { return nodes_.contains(key); }
-  // Whether an optional key has the second of two values; false if it is missing. Refuses any other value.
+  // True if an optional key has the second of two values; false if it is missing. Refuses any other value.
   bool is(const std::string& key, std::string_view first, std::string_view second) {
     if (!nodes_.contains(key)) return false;
     const std::string word = text(key);
@@ -150,8 +150,7 @@ class Reader {
   std::map<std::string, const toml::node*> nodes_;
 };
 
-// Interpolates between the measured widths by the logarithm of the width. Outside of them, the nearest measured width
-// counts.
+// Interpolates between the measured widths by the logarithm of the width. Beyond them, uses the nearest measured width.
 double at_width(const std::vector<double>& widths, const std::vector<double>& speeds, double width) {
   const auto next = std::upper_bound(widths.begin(), widths.end(), width);
   if (next == widths.begin()) return speeds.front();

@@ -54,7 +54,7 @@ enum class Bound : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 9> kBoundNames = {
     "products", "attention", "memory", "optimizer", "communication", "host link", "disk", "waking", "stages"};
-// The same in practitioners' terms, for people; files use the names above.
+// The same in practitioners' terms, for display. Files use the names above.
 inline constexpr std::array<std::string_view, 9> kBoundWords = {"GEMM",      "attention",       "memory-bound kernels",
                                                                 "optimizer", "communication",   "host-device copies",
                                                                 "disk",      "synchronisation", "other stages"};
@@ -64,14 +64,14 @@ double sum_of(const BoundSeconds& seconds);
 // The time of a task that runs alone on the machine, by resource.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run, in ns from the step's begin. Lanes run in order and tasks respect their waits;
-// the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory, the
+// When each task of the plan would run, in ns from the start of the step. Lanes run in order and tasks respect their
+// waits; the tasks that the previous step left running are simulated too. Concurrent tasks share cores, memory, the
 // network and drives; if they need more than the machine has, all slow down (processor sharing). A checkpoint's tasks
 // are left out and have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// The same for the plans of all stages of a pipeline, by stage. Each receives what the others send. Simulates one step,
-// as if no other came before it.
+// The same for the plans of all stages of a pipeline, by stage. Each stage receives the messages that others send.
+// Simulates one step, as if no other came before it.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> stages, const MachineProfile& machine);
 
 // The task that ends last among those for which the step's end waits; -1: none. Spans may be of any clock.
@@ -97,7 +97,7 @@ struct SimulatedStage {
 };
 // The time until the next step can begin in all stages.
 double makespan_s(std::span<const SimulatedStage> stages);
-// When the messages that a stage receives began to be sent, by task, in ns; of other tasks 0.
+// For each task of the stage that receives a message: when sending the message began, in ns. For other tasks: 0.
 std::vector<std::int64_t> send_times(std::span<const SimulatedStage> stages, int stage);
 
 // The step's time by resource, over the tasks of its critical path: each is the last for which the next one waited. The

@@ -19,31 +19,32 @@ namespace strata::runtime {
 // parallel.tensor_shards above 1 does not support in this version.
 void require_mesh(const Recipe& recipe, int ranks);
 
-// Throws Error{usage} for a pipeline schedule that the training cannot have, and for settings that exclude pipeline
+// Throws Error{usage} for a pipeline schedule that the training cannot use, and for settings that exclude pipeline
 // stages.
 void require_stages(const Recipe& recipe, int ranks);
 
-// Whether the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
+// True if the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
 // the stages.
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
 
-// The number of micro-batches per rank and step is a multiple of this: whole runs of training.reduce_group, and as many
-// at a time as there are stages in the interleaved schedule.
+// The number of micro-batches per rank and step is a multiple of this: whole runs of training.reduce_group and, in the
+// interleaved schedule, a multiple of the number of stages.
 int multiple_of_micro_batches(const Recipe& recipe, int ranks);
 
 // The number of sequences in a micro-batch is a multiple of this if parallel.sequence divides its rows.
 std::int64_t multiple_of_sequences(const Recipe& recipe);
 
-// Whether the recipe's micro-batches have a number and a size that are such multiples, and divide
-// training.global_batch_size if the recipe has it.
+// True if the number and size of the recipe's micro-batches are such multiples, and divide training.global_batch_size
+// if the recipe has it.
 bool takes_micro_batches(const Recipe& recipe, int ranks);
 
 // Throws Error{usage} if runs of training.reduce_group micro-batches do not divide a step.
 void require_whole_runs(const Recipe& recipe, int ranks);
-// A note if micro-batches could be summed in nodes, but a run is not as long as a node has data ranks.
+// A note if micro-batches could be summed within nodes, but the length of a run is not the number of data ranks per
+// node.
 std::optional<std::string> note_of_runs(const StepPlan& plan);
 
-// Whether parallel.sequence can divide the rows of a model of this width at all.
+// True if parallel.sequence can divide the rows of a model of this width at all.
 bool is_divisible_width(std::size_t width);
 
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).

@@ -19,7 +19,8 @@ struct RowPlace {
 // The memory that a plan reserves for a classifier's scores: the buffers that ranks exchange, and the values kept until
 // all rows have been seen.
 struct ScoreMemory {
-  // `rows`: the most scored rows over all ranks. `of_micro_batch`: the rows that the loss takes of a micro-batch.
+  // `rows`: the maximum number of scored rows, over all ranks. `of_micro_batch`: the rows of a micro-batch that enter
+  // the loss.
   ScoreMemory(const models::Classes& classes, std::uint64_t rows, int ranks, std::size_t of_micro_batch);
 
   std::uint64_t rows;

@@ -20,7 +20,8 @@ namespace strata::runtime {
 
 namespace {
 
-// The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
+// The number of virtual shards may come from a checkpoint or from the user. Every rank must compute the same number of
+// them.
 void require_whole_shares(const Recipe::Parallel& parallel) {
   const std::size_t shards = parallel.shards();
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
@@ -132,7 +133,7 @@ void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
 
 std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std::vector<int>& nodes) {
   if (mesh.tensor == 1 || nodes.empty()) return {};
-  const auto spread = [&](int tensor) {  // the most nodes that neighbouring ranks are on, of as many as share a layer
+  const auto spread = [&](int tensor) {  // the maximum number of nodes for one group of ranks that share a layer
     int most = 1;
     for (std::size_t first = 0; first < nodes.size(); first += static_cast<std::size_t>(tensor)) {
       const auto group = std::span(nodes).subspan(first, static_cast<std::size_t>(tensor));

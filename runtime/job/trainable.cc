@@ -101,8 +101,8 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
          key, pattern, key, fmt::join(names, "\", \""));
 }
 
-// The module that holds a module's table: another module, if it shares that module's table. `tied`: two modules have
-// the table.
+// The module that holds a module's table, which is another module if the table is shared. `tied`: two modules share the
+// table.
 struct TableHolder {
   std::string module;
   bool tied = false;
@@ -124,7 +124,7 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   };
   const auto refuse_other = [&](const ModuleNames& names, const std::string& given) {
     const auto other = std::ranges::find_if(modules.other, is_of(names));
-    // A module that modules_to_save names gets no adapter, whatever else names it.
+    // A module that modules_to_save names gets no adapter, even if other keys name it.
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;

@@ -13,7 +13,7 @@ namespace strata::runtime {
 // The labelling for training.objective, which must be set. Null: each row predicts the next token. The workload must
 // outlive it.
 MakeLabelling labelling_of(const Workload& workload);
-// Whether a model trained on the recipe's objective continues a text.
+// True if a model trained on the recipe's objective continues a text.
 bool generates(const Recipe& recipe);
 
 // Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what follows from

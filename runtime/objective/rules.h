@@ -22,7 +22,7 @@ struct ObjectiveRules {
   std::optional<std::uint32_t> (*loss_rows)(const Recipe& recipe, std::uint32_t rows);
   // data.packing = "auto" means documents if the token files say where documents begin.
   bool of_documents;
-  // Whether models trained on it continue a text.
+  // True if models trained on the objective continue a text.
   bool generates;
   // The kind of predictions that evaluations score, which determines their metrics.
   PredictionKind (*predictions)(const Workload& workload);
@@ -97,8 +97,8 @@ class TokenClasses final : public Labelling {
   std::optional<LabelColumn> labels_;
 };
 
-// Which tokens are selected, and what they become. This is part of the numerics contract and must never change
-// (docs/formats.md, "Masked tokens").
+// Determines which tokens are selected, and what replaces them. This is part of the numerics contract and must never
+// change (docs/formats.md, "Masked tokens").
 class MaskedTokens final : public Labelling {
  public:
   struct Vocabulary {

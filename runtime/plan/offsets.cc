@@ -55,7 +55,7 @@ class TierSpaces {
   std::vector<std::vector<Lifetime>> lives_;  // of each space: by rising time, without overlap
 };
 
-// Whether the task uses what the earlier one wrote.
+// True if the task uses what the earlier one wrote.
 bool follows(const Task& task, const Task& earlier) {
   return std::any_of(earlier.uses.begin(), earlier.uses.end(), [&](const Use& use) {
     const auto same = [&](const Use& other) { return other.buffer == use.buffer; };

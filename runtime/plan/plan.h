@@ -48,8 +48,8 @@ inline constexpr std::array<std::string_view, 13> kLaneNames = {
 inline constexpr std::size_t kLanes = kLaneNames.size();
 // The lanes before `checkpoint` do the training; reports of a step's time list them.
 inline constexpr std::size_t kTrainingLanes = static_cast<std::size_t>(LaneId::checkpoint);
-// Whether the lane is a thread of the host on every device. Except for checkpoint, such lanes touch no device memory;
-// of the other lanes only upload and download touch host memory.
+// True if the lane is a thread of the host on every device. Except for checkpoint, such lanes touch no device memory.
+// Of the other lanes, only upload and download touch host memory.
 constexpr bool on_host(LaneId lane) {
   return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute ||
          lane == LaneId::checkpoint;
@@ -125,13 +125,13 @@ struct Use {
   Role role;
   Access access;
   std::size_t offset = 0, bytes = 0;  // the part of the buffer; 0 bytes: the whole buffer
-  // Whether the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
+  // True if the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
   // bytes.
   bool own = false;
   int copies = -1;  // index of the use in this task whose bytes are written here unchanged; -1: not a copy
 };
 
-// Bytes [begin, end) of a tier's arena. touched_by: those that a use may touch; for `own`, the whole buffer.
+// Bytes [begin, end) of a tier's arena. touched_by(): the bytes that a use may touch; for `own`, the whole buffer.
 struct ByteRange {
   std::size_t begin, end;
 };
@@ -163,9 +163,9 @@ struct Task {
   std::size_t begin = 0, end = 0;
   // forward, backward, loss: the first elements that its buffers of the other pools hold.
   std::size_t frozen_begin = 0, quantised_begin = 0;
-  // reduce: elements exchanged at once; exchange: elements that a rank adds; gather rows: the matrices
+  // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
-  int stretch = -1;  // of a call with seams: the stretch; exchange: the stretch before it; -1: the call runs at once
+  int stretch = -1;  // of a call with seams: the stretch; exchange: the stretch before it; -1: the call is one stretch
   bool meanwhile = false;             // such a call's work that does not wait for the exchange after the stretch
   bool backward = false;              // exchange, gather rows: of a backward
   bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
@@ -241,7 +241,7 @@ struct StepPlan {
   device::DType dtype;
   bool fast, vertical;
   int reduce_group = 1;  // consecutive micro-batches that are summed and rounded as one run (training.reduce_group)
-  bool forward_only;     // forwards and losses (or logits) alone: the only state is parameters
+  bool forward_only;     // only forwards and losses (or logits): the only state is parameters
   // If true, the update that the consensus decided on runs in the next step, each unit's just before its forward, so
   // that disk and host work overlap with the forward of the units before it. Otherwise the update ends the step.
   bool cyclic;
@@ -273,20 +273,21 @@ struct StepPlan {
   // Shorthands for the placement on this mesh. On one rank nothing is sharded.
   bool sharded_parameters() const { return placement.parameters.pieces(mesh()) > 1; }
   bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
-  // Whether a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
+  // True if a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
   bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
-  // Whether a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
+  // True if a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
-  // Whether a run of micro-batches (training.reduce_group) is a node's: the node sums it before it crosses to others.
+  // True if each run of micro-batches (training.reduce_group) belongs to one node, which sums it before it crosses to
+  // other nodes.
   bool sums_in_nodes() const {
     return reduce_group > 1 && reduce_group == mesh().data_per_node() && mesh().has_group(reduce_group);
   }
-  // Whether a rank holds sums of more than it updates.
+  // True if a rank holds sums of more than it updates.
   bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
-  // Whether gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
+  // True if gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
   // one unit shares a tensor of another, their two gradients are added when they are read; more than two are summed,
-  // and so are the gradients of parts. All stages of a pipeline sum, because some of them may go by parts.
+  // and so are the gradients of parts. All stages of a pipeline sum, because some of them may have gradients of parts.
   bool has_sums() const {
     return mesh().data() > 1 || accumulation > 1 || mesh().stages > 1 ||
            (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||

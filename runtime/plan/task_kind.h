@@ -45,7 +45,7 @@ enum class TaskKind : std::uint8_t {
 // The collective operation of a task. No rank completes the task before all of its group have reached it.
 enum class Collective : std::uint8_t { none, all_gather, all_to_all, exchange };
 
-// The end of a message from one pipeline stage to another that a task is. A receiver waits for its sender.
+// Says which end of a message between pipeline stages a task is. A receiver waits for its sender.
 enum class MessageEnd : std::uint8_t { none, sender, receiver };
 
 // The groups of ranks that exchange data, one per kind of exchange. group_of() (peers.h) has their members.

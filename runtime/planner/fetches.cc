@@ -112,7 +112,7 @@ std::vector<Slice> Fetches::stored_slices(const UnitPart& which) const {
 
 namespace {
 
-// The slice extended to whole pages, as drives are read by pages.
+// The slice extended to whole pages, because drives are read in pages.
 Slice paged(const Slice& slice) {
   constexpr std::size_t kPage = device::kBufferAlignment;
   const std::size_t begin = slice.offset / kPage * kPage;

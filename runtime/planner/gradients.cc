@@ -44,8 +44,8 @@ bool Gradients::holds_whole() const {
   return (d_.fp32() ? 0 : device::fp32_bytes(kElements)) + moments >= 2 * d_.bytes_of(kElements);
 }
 
-// Whether the owner's sum is brought to the device tile by tile. A sum that lives on the device need not be. With
-// several ranks it cannot be, because shards do not end where tiles do.
+// True if the owner's sum is brought to the device tile by tile. A sum that lives on the device is not. With several
+// ranks this is impossible, because shards do not end where tiles do.
 bool Gradients::by_tiles(const Owner& owner) const {
   if (!sums_in_tiles(d_.plan, owner.unit) || !has_sums_) return false;
   return owner.shared ? owner.unit == d_.last() && tiling_.table_tiled() : tiling_.tiled(owner.unit);
@@ -60,7 +60,7 @@ std::size_t Gradients::sum_bytes(const Owner& owner) const {
   return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
-// Buffers have the size of the largest piece on every rank.
+// On every rank, buffers have the size of the largest piece.
 std::size_t Gradients::shared_part(int unit) const {
   return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }

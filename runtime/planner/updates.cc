@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-// Chunks that are being fetched while one is updated.
+// The number of chunks that are being fetched while one is updated.
 constexpr std::size_t kAhead = 2;
 
 }  // namespace
@@ -232,7 +232,7 @@ void Updates::receive_copies() {
 }
 
 // State that was read ahead has memory of its own, so it is written back last, when no unit waits for the drive any
-// more. Parameters are not: they may be read again before that.
+// more. Parameters are written earlier, because they may be read again before that.
 void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {

@@ -33,7 +33,7 @@ struct Visit {
 };
 
 // The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the
-// request's tile_bytes, and no other unit needs its parameters all at once. Tiling also requires that parameters are
+// request's tile_bytes, and no other unit needs all its parameters together. Tiling also requires that parameters are
 // sharded or not on the device; and, if the step trains, that gradients are sharded or there is one rank.
 class Tiling {
  public:

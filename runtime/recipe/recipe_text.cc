@@ -98,7 +98,7 @@ Config inside(const Config& config, std::string_view key) {
   return out;
 }
 
-// Whether `key` lies inside another key, not necessarily the preceding one: '-' sorts before '.'.
+// True if `key` lies inside another key, not necessarily the preceding one: '-' sorts before '.'.
 bool is_inside_another(const Config& config, std::string_view key) {
   for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
     if (config.contains(key.substr(0, dot))) return true;

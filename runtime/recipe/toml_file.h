@@ -47,7 +47,7 @@ struct Assignment {
   std::string json = {};   // only below model.config, instead of the node: what TOML does not have (null, {"a": 1})
 };
 
-// Whether a table is this key's value; the names in such a table may contain dots.
+// True if the key takes a table as its value. The names in such a table may contain dots.
 bool takes_table(std::string_view key);
 
 // The assignments of a recipe file. Tables become dotted keys, unless a key takes a table. Below model.config an inline

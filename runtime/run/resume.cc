@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A change of one of these keys would make it a different run. Other keys may differ (rates, steps, placement, ranks).
+// A change of any of these keys would make a different run. Other keys may differ (rates, steps, placement, ranks).
 constexpr std::string_view kSameKeys[] = {"model.frozen_format",
                                           "model.double_quant",
                                           "data.long",
@@ -174,7 +174,7 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
       other_run(path, key, text(key, was), text(key, now));
 }
 
-// Whether the run that wrote the checkpoint trained the job's adapter, by whatever names its keys called the layers.
+// True if the run that wrote the checkpoint trained the job's adapter, whatever names its keys gave the layers.
 bool same_adapter(const Manifest& manifest, const Job& job) {
   const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.recipe.adapter;
   return was.kind == now.kind && now.kind != AdapterKind::none &&
@@ -251,7 +251,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
 }
 
 std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash) {
-  // The schedule has a sentence of its own.
+  // The schedule has its own sentence.
   constexpr std::array<std::string_view, 10> kKeys = {"data.train",
                                                       "training.precision",
                                                       "training.micro_batch_size",

@@ -25,7 +25,7 @@ class WeightSource {
   virtual void prefetch(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                         std::size_t /*count*/) const {}
 
-  // Whether the source itself stores a matrix quantised in this format. If so, read_block() reads the stored block that
+  // True if the source itself stores a matrix quantised in this format. If so, read_block() reads the stored block that
   // begins at element `begin`, a multiple of device::kNf4Block.
   virtual bool quantised(std::size_t /*unit*/, std::size_t /*parameter*/, device::StorageFormat /*format*/) const {
     return false;

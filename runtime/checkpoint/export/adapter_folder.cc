@@ -40,7 +40,7 @@ struct AdapterHead {
   models::Objective objective{};
   std::size_t classes = 0;
 };
-// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a folder of peft's, or does not say what is
+// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a peft folder, or does not say what is
 // classified.
 std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
   require_peft(folder);

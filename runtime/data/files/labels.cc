@@ -146,7 +146,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// Whether the complete text is an integer, which goes to `out`.
+// True if the complete text is an integer, which is stored in `out`.
 template <typename Number>
 bool is_whole(std::string_view text, Number& out) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);

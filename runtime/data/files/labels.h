@@ -15,7 +15,7 @@ namespace strata::runtime {
 // Sets of classes, numbered from 0 in the order in which they are added. A set takes two bytes per class in it.
 class ClassSets {
  public:
-  // `classes`: how many there are, at most 65,536.
+  // `classes`: their number, at most 65,536.
   explicit ClassSets(std::size_t classes);
 
   std::size_t classes() const { return classes_; }

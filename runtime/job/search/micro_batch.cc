@@ -82,7 +82,7 @@ class MicroBatchSearch {
 
   // Memory grows with the micro-batch: double it until a step does not fit, then bisect. The growth is not strict,
   // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
-  // well. Sizes are multiples of one, and counted in it.
+  // well. All sizes are multiples of `one`, and are counted in units of it.
   void among_all() {
     constexpr std::int64_t kLookAhead = 8;
     const std::int64_t one = multiple_of_sequences(recipe_), largest = std::max<std::int64_t>(1, most() / one);

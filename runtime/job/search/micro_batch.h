@@ -15,7 +15,7 @@ struct PlannedBatch {
 };
 
 // The largest micro-batch for which a step of the recipe fits, found by planning, and the next larger allowed size,
-// which does not fit; with the memory of the pipeline stage that needs most. `fits` is empty if one sequence is too
+// which does not fit; with the memory of the pipeline stage that needs the most. `fits` is empty if one sequence is too
 // much, `too_large` if no larger size is allowed.
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;

@@ -21,7 +21,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-// Whether `split` is `shape` with some dimensions split into several.
+// True if `split` is `shape` with some dimensions split into several.
 bool splits(const std::vector<std::uint64_t>& split, const std::vector<std::uint64_t>& shape);
 
 // Elements [begin, end) of a box.
@@ -30,7 +30,7 @@ struct BoxRange {
   std::uint64_t begin, end;
 };
 
-// A box as runs of elements that follow each other in the whole tensor. All have the same length, and they are in the
+// A box as runs of elements that are contiguous in the whole tensor. All runs have the same length, and come in the
 // tensor's order.
 class BoxRuns {
  public:

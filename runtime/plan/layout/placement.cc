@@ -64,7 +64,7 @@ std::string sizes_text(const std::vector<int>& nodes) {
   return text + " ranks";
 }
 
-// A node's ranks are whole data ranks of each stage that it has a part of, as many on every node.
+// The ranks of a node must form whole data ranks of each of its stages, and the same number on every node.
 void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vector<int>& nodes) {
   if (nodes.empty() || mesh.data_per_node() > 0) return;
   if (!std::ranges::is_sorted(nodes))

@@ -18,7 +18,7 @@ std::string describe(const StepPlan& plan, int t) {
                      kLaneNames[index(task.lane)]);
 }
 
-// Whether a lane's work can address a tier. On the CPU the issuing thread also addresses the device's memory.
+// True if a lane's work can address a tier. On the CPU the issuing thread also addresses the device's memory.
 bool reaches(const StepPlan& plan, LaneId lane, Tier tier) {
   switch (lane) {
     case LaneId::upload:
@@ -153,7 +153,7 @@ class Sweep {
   };
   struct Newest {  // the newest run of a task
     int run = kNone;
-    Clock ended;  // what has ended when it has
+    Clock ended;  // what has ended once it has
   };
   static constexpr Clock all_none() {
     Clock clock{};
@@ -300,7 +300,7 @@ class Sweep {
   std::vector<Cell> memory_;
   std::vector<Origin> origins_;
   std::vector<Newest> tasks_;
-  std::array<Clock, kLanes> lanes_;  // what has ended when the newest run of each lane has
+  std::array<Clock, kLanes> lanes_;  // what has ended once the newest run of each lane has
   Clock issued_;                     // what the issuing thread has waited for
   struct Run {
     int task, step;

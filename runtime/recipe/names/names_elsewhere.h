@@ -23,7 +23,7 @@ struct NameElsewhere {
 struct NamesElsewhere {
   std::string_view names, key, note;
 };
-// The keys of Hugging Face's Trainer, TRL, axolotl and LLaMA-Factory, and of what they train with.
+// The keys of Hugging Face's Trainer, TRL, axolotl and LLaMA-Factory, and of the libraries that they train with.
 std::span<const NamesElsewhere> names_of_trainers();
 // The keys of DeepSpeed, FSDP, Accelerate and Megatron-LM.
 std::span<const NamesElsewhere> names_of_frameworks();
@@ -35,7 +35,7 @@ std::string folded(std::string_view name);
 // The row for a key's name, whatever precedes it, or for a section whose answer holds for every key in it; null if
 // there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
-// Whether `found` is the row of a section that contains `key`.
+// True if `found` is the row of a section that contains `key`.
 bool is_by_section(const NameElsewhere& found, std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
@@ -52,7 +52,8 @@ inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // The number of letters to insert, delete or replace, and of neighbours to swap, to turn `a` into `b` (Damerau 1964).
 std::size_t edits(std::string_view a, std::string_view b);
-// Whether a word of `letters` with this many edits is still a typo: at most one edit, or one per `per_edit` letters.
+// True if a word of `letters` letters with this many edits is still a typo: at most one edit, or one per `per_edit`
+// letters.
 bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit);
 
 }  // namespace strata::runtime

@@ -160,7 +160,7 @@ ClassReport ScoreCollector::report_numbers() const {
 // Rank r computes the areas of classes first_curve + r, first_curve + r + ranks, and so on.
 void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
   const std::size_t curves = classes_.names.size() - layout_.first_curve;
-  // As many values of each rank; the last ones have no class.
+  // Every rank sends the same number of values. The last ones may belong to no class.
   std::vector<std::optional<double>> mine = curves_->areas();
   mine.resize((curves + ranks_ - 1) / ranks_);
   const std::vector<std::optional<double>> all = comm::exchange_values<std::optional<double>>(world, mine);

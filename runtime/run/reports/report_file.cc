@@ -20,7 +20,7 @@ namespace strata::runtime {
 
 namespace {
 
-// Whether a line is an evaluation's or an answer's, not a step's.
+// True if a line is an evaluation's or an answer's, not a step's.
 bool is_of_evaluation(std::string_view line, bool table) {
   // A table's last columns belong to evaluations.
   if (table) return !line.ends_with(",,");
@@ -103,7 +103,7 @@ ReportFile::ReportFile(ReportFile&& other) noexcept
       locked_(other.locked_),
       written_(other.written_) {}
 
-// Removes what the file held before, except the lines that are kept.
+// Removes the earlier content of the file, except the lines that are kept.
 void ReportFile::cut() {
   struct stat status {};
   off_t kept = 0;

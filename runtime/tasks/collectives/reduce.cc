@@ -16,7 +16,8 @@ std::size_t up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// The first element in the task's sum buffer: the start of the rank's piece; for shared elements, of those it owns.
+// The first element in the task's sum buffer: the start of the rank's piece or, for shared elements, of those that it
+// owns.
 std::size_t start_of_sum(const TaskContext& context, const Task& task) {
   const UnitLayout& layout = context.layout(task);
   if (task.shared) return owned(context, layout.shared->elements, holder_of(context, task)).begin;
@@ -47,9 +48,9 @@ struct GradientExchange {
   }
 };
 
-// The elements of a gradient that are exchanged at once. A part may lie in a single rank's piece, and that rank
-// receives it from all ranks: the exchange goes in steps, so that no rank receives more than the size of the part at
-// once.
+// The elements of a gradient that are exchanged in one step. A part may lie in a single rank's piece, and that rank
+// receives it from all ranks. So the exchange goes in steps, in each of which no rank receives more than the size of
+// the part.
 std::size_t at_once(const CallGradient& gradient, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   return gradient.which.part < 0 ? gradient.range.size() : up(gradient.range.size(), n * kShardAlignment) / n;
@@ -194,7 +195,7 @@ void ReduceGradient::add(Draft& draft) const {
     draft.plan.comm_bytes.between_nodes += between;
     task.cost.between_bytes = static_cast<double>(between);
   }
-  // The use covers a tile's sum alone: its buffer is longer if the sum is not a whole number of pages.
+  // The use covers only a tile's sum, because its buffer is longer if the sum is not a whole number of pages.
   const Slice held{sum.buffer, 0, holds_tile(draft.plan, task) ? device::fp32_bytes(range.size()) : 0};
   Draft::use(task, held, shared ? Role::shared_sum : Role::sum, sum.access());
   Draft::use_if_any(task, run_sum, Role::run_sum);

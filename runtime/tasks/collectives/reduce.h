@@ -64,11 +64,11 @@ struct Combine {
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
-// Whether the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
+// True if the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
 // of micro-batches (training.reduce_group) or frozen parameters. On NVMe they cannot be, because drives transfer whole
 // pages and tiles do not end at pages.
 bool sums_in_tiles(const StepPlan& plan, int unit);
-// Whether the task's buffer holds only elements [begin, end) of such a sum: tile or norm chunk number task.part.
+// True if the task's buffer holds only elements [begin, end) of such a sum: tile or norm chunk number task.part.
 bool holds_tile(const StepPlan& plan, const Task& task);
 
 // The elements of the task's unit for which the task also reads the gradient of another unit that shares them; empty:

@@ -113,7 +113,7 @@ class MergedWeights final : public ForwardedWeights {
   struct Factors {
     MergedPlace of;
     std::vector<float> a, b;
-    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its length
+    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its norm
 
     double delta(const Delta& d, std::size_t at) const {
       double sum = 0;
