@@ -108,7 +108,7 @@ void check_pattern(std::string_view key, const std::string& pattern) {
   try {
     (void)matches_whole(pattern, "");
   } catch (const std::regex_error&) {  // its message names the library's limits, or a wrong cause
-    fail(Exit::usage, "{} = {} is not a valid regular expression, or too large a one: names of modules are a list", key,
+    fail(Exit::usage, "{} = {} is not a valid regular expression, or is too large: write module names as a list", key,
          pattern);
   }
 }

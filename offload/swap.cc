@@ -167,8 +167,8 @@ std::string engine_refused(Engine engine, const std::system_error& error) {
     return what + " (forbidden by a seccomp filter: allow it, with Docker --security-opt seccomp=unconfined)";
   }
   if (code == ENOSYS) {
-    return what + (engine == Engine::io_uring ? " (this kernel or sandbox has none: Linux 5.6 or later has)"
-                                              : " (this kernel or sandbox has none)");
+    return what + (engine == Engine::io_uring ? " (this kernel or sandbox does not offer it: Linux 5.6 or later does)"
+                                              : " (this kernel or sandbox does not offer it)");
   }
   if (engine == Engine::io_uring && code == ENOMEM) return what + " (raise the limit of locked memory: ulimit -l)";
   if (engine == Engine::libaio && code == EAGAIN) return what + " (raise the sysctl fs.aio-max-nr)";

@@ -51,7 +51,7 @@ void SwapFile::open() {
   if (::stat(folder_.c_str(), &status) != 0) {
     const int error = errno;
     if (error == ENOENT)
-      fail(Exit::usage, "the offload folder {} does not exist: make it, or name another", folder_.string());
+      fail(Exit::usage, "the offload folder {} does not exist: create it, or name another", folder_.string());
     fail(Exit::usage, "the offload folder {} cannot be used: {}", folder_.string(), error_text(error));
   }
   if (!S_ISDIR(status.st_mode))

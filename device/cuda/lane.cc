@@ -123,7 +123,8 @@ void StreamLane::stamp(std::int64_t* where) {
 void StreamLane::require_running(const char* what) {
   cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
   STRATA_CUDA(cudaStreamIsCapturing(stream_.get(), &state));
-  if (state != cudaStreamCaptureStatusNone) fail(Exit::failed, "lane {} {}, which no CUDA graph can hold", name, what);
+  if (state != cudaStreamCaptureStatusNone)
+    fail(Exit::failed, "lane {} {}, which no CUDA graph can contain", name, what);
 }
 
 void StreamLane::begin_range(const char* range) {
@@ -147,7 +148,7 @@ void StreamLane::drain() {
     const cudaError_t state = cudaStreamQuery(stream_.get());
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady) {
-      abort.set({rank, fmt::format("lane {}: work of this lane, or of another of GPU {}, failed: {} ({})", name,
+      abort.set({rank, fmt::format("lane {}: work in this lane, or in another lane of GPU {}, failed: {} ({})", name,
                                    device.ordinal, cudaGetErrorString(state), cudaGetErrorName(state))});
       return;
     }
@@ -176,7 +177,7 @@ void StreamLane::resolve_stamps() {
 
 cpu::HostLane& StreamLane::begin_host_work() {
   cudaStream_t const here = stream();
-  require_running("has work of the host");
+  require_running("has host work");
   if (!host_) host_ = std::make_unique<cpu::HostLane>(name, threads_, rank, abort);
   const std::uint64_t n = ++turns_;
   write(here, arrived_, n);

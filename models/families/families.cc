@@ -130,7 +130,7 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.add_note(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
+    config.add_note(fmt::format("{}: the model brings its own code, which is not run; it is read as a {} model",
                                 config.describe("auto_map"), family));
   if (!names.empty())
     config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
@@ -214,7 +214,7 @@ std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
 float dropout_probability(const Config& config, std::string_view key, double otherwise) {
   const double p = config.number_or(key, otherwise);
   if (!(p >= 0 && p < 1))
-    fail(Exit::usage, "{} is {}: a probability of dropout is at least 0 and below 1", config.describe(key), p);
+    fail(Exit::usage, "{} is {}: a dropout probability must be at least 0 and below 1", config.describe(key), p);
   return static_cast<float>(p);
 }
 
@@ -332,10 +332,10 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   ignore_what_does_not_compute(config);
   name_unread(config, family.name);
   if (run.cache > model->max_positions)
-    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
+    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has only {}", run.cache,
          model->max_positions);
   if (run.seq > model->max_positions)
-    fail(Exit::usage, "data.seq_len is {}, but the model has positions for {} tokens only", run.seq,
+    fail(Exit::usage, "data.seq_len is {}, but the model has positions for only {} tokens", run.seq,
          model->max_positions);
   return model;
 }

@@ -170,8 +170,8 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
     fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
   if (s.query_width() > kMaxWidth)
     fail(Exit::usage,
-         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is supported",
-         s.heads, s.head_dim, kMaxWidth);
+         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the supported maximum", s.heads,
+         s.head_dim, kMaxWidth);
   if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
 

@@ -53,7 +53,7 @@ void require_each_once(simdjson::dom::object object, std::string_view inside) {
   for (const auto field : object)
     if (const auto [first, is_new] = seen.emplace(field.key, field.value);
         !is_new && minified(first->second) != minified(field.value))
-      throw Malformed{fmt::format("has the key {}{}{} twice, with different values: take one of them out", inside,
+      throw Malformed{fmt::format("has the key {}{}{} twice, with different values: remove one of them", inside,
                                   inside.empty() ? "" : ".", field.key)};
 }
 
@@ -113,7 +113,7 @@ Config Config::parse(std::string_view json, std::string source) {
     with_document(json, [&](element root) {
       simdjson::dom::object object;
       if (root.get_object().get(object) != simdjson::SUCCESS)
-        throw Malformed{"is not a JSON object: download it again, from where the model came"};
+        throw Malformed{"is not a JSON object: download it again from the source of the model"};
       require_each_once(object, "");
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {

@@ -41,7 +41,7 @@ void require_pattern(const std::string& key, const std::string& pattern) {
     return true;
   };
   if (pattern.size() > kLongest || !compiles())
-    fail(Exit::usage, "{} has \"{}\", which is not a valid regular expression, or too large a one: {}", key, shown,
+    fail(Exit::usage, "{} has \"{}\", which is not a valid regular expression, or is too large: {}", key, shown,
          kAdvice);
 }
 

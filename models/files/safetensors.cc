@@ -245,7 +245,7 @@ Safetensors Safetensors::open(const fs::path& path) {
   } else if (fs::exists(path / "adapter_config.json", ignored) ||
              fs::exists(path / "adapter_model.safetensors", ignored)) {
     fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model: give that model, and the adapter as "
+         "{} holds an adapter (LoRA), which is a difference from another model: give that model, and the adapter as "
          "adapter.path (eval, generate and predict: --adapter)",
          path.string());
   } else {

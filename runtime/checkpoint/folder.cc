@@ -139,7 +139,8 @@ void CheckpointFolder::lock() {
   }
   lock_.reset();
   if (error == EWOULDBLOCK)
-    fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
+    fail(Exit::usage,
+         "checkpoint.dir {} is in use: another run writes its checkpoints there; choose another for this run",
          path_.string());
   fail(Exit::failed, "{} cannot be locked: {}", path.string(), std::strerror(error));
 }

@@ -29,8 +29,8 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
          device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,
-         "parallel.tensor = {} is not a power of two, in which the sums over a layer's shards are ordered: use {} or "
-         "{}",
+         "parallel.tensor = {} is not a power of two, which the order of the sums over a layer's shards needs: use {} "
+         "or {}",
          parallel.tensor, std::bit_floor(static_cast<unsigned>(parallel.tensor)),
          std::bit_ceil(static_cast<unsigned>(parallel.tensor)));
   if (shards % static_cast<std::size_t>(parallel.tensor) != 0)
@@ -181,7 +181,7 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
   if (node <= 1) return {};
   return fmt::format(
       "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
-      "summed; with {} each node would send its sum alone (a different value rounds differently)",
+      "summed; with {} each node would send only its sum (a different value rounds differently)",
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 

@@ -303,7 +303,7 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
       fail(Exit::usage, "training.freeze: no tensor of this {} model has a name like {}; the nearest are {}",
            model.family, pattern, nearest_tensors(names, pattern));
   if (model.trained_parameters() == 0)
-    fail(Exit::usage, "training.freeze = [{}] freezes all of the model, and nothing would be trained: leave some out",
+    fail(Exit::usage, "training.freeze = [{}] freezes the whole model, so nothing would be trained: leave some out",
          fmt::join(patterns, ", "));
 }
 

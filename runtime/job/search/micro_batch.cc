@@ -30,8 +30,8 @@ class MicroBatchSearch {
       const int ranks = recipe_.parallel.data_ranks(ranks_);
       if (*global % ranks != 0)
         fail(Exit::usage,
-             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch: give a multiple "
-             "of {}",
+             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch size: give a "
+             "multiple of {}",
              *global, ranks, ranks);
       among_divisors(*global / ranks);
     } else {
@@ -142,7 +142,7 @@ std::string resume_micro_batch(Recipe& recipe) {
     const auto stored = manifest.recipe.find(std::string(kKey));
     if (stored == manifest.recipe.end()) continue;
     size = std::stoll(stored->second);
-    return fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string());
+    return fmt::format("{} = auto: {}, as in {}", kKey, size, found.path.string());
   }
   return {};
 }

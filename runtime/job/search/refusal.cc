@@ -50,7 +50,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
                        as_asked ? ""
                                 : fmt::format(", with training.gradient_accumulation_steps = {}{}", steps,
                                               global ? " instead of training.global_batch_size" : ""),
-                       !same                             ? " (losses change, as the batch grows)"
+                       !same                             ? " (losses change, because the batch grows)"
                        : training.reduce == Reduce::fast ? " (same batch, rounded differently)"
                                                          : "");
   }

@@ -74,8 +74,8 @@ void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vect
          key);
   if (mesh.node == 0)
     fail(Exit::usage,
-         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start as many on each, or "
-         "give \"all\"",
+         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start the same number on "
+         "each, or give \"all\"",
          key, sizes_text(nodes));
   if (mesh.node % mesh.tensor != 0)
     fail(Exit::usage,

@@ -165,7 +165,7 @@ void require_unused(const fs::path& folder, const std::vector<fs::path>& files) 
     const Descriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file.get() >= 0 && lock_file(file) == EWOULDBLOCK)
       fail(Exit::usage,
-           "report.tensorboard = {} is in use: another run writes its reports there; give this one another",
+           "report.tensorboard = {} is in use: another run writes its reports there; choose another for this run",
            folder.string());
   }
 }

@@ -217,7 +217,7 @@ bool is_off(element value) {
 }
 
 // Initialisations that subtract the first B A from the model's weights, or replace these: the file is then the
-// difference to weights that were not saved.
+// difference from weights that were not saved.
 bool changes_base(std::string init) {
   std::ranges::transform(init, init.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
   constexpr std::string_view kBegins[] = {"pissa", "olora", "corda", "loftq", "lora_ga", "lora-ga", "milora"};
