@@ -4,10 +4,10 @@ the bytes that enter all nodes per step.
 
     bench/against_fsdp.py --hosts n1:2,n2:2 --interface eth0 --torch-train TORCH_TRAIN.py --python PYTHON_WITH_TORCH
 
-It runs on the first of the hosts, which mpirun reaches by ssh, with the same paths on all of them. Both train
-gpt2-124m in bf16 on --micro-batches (8) of 1 x 1,024 tokens per rank, with gradients that are reduced after every
-micro-batch. TORCH_TRAIN.py is the peer: with --fsdp it shards over all ranks; HSDP gives it a mesh of nodes x ranks
-instead. Needs build/strata.
+Run it on the first host. mpirun reaches the other hosts by ssh, and paths are the same on all of them. Both sides train
+gpt2-124m in bf16 on --micro-batches (8) of 1 x 1,024 tokens per rank, and reduce gradients after every micro-batch.
+TORCH_TRAIN.py is the peer: with --fsdp it shards over all ranks; HSDP gives it a mesh of nodes x ranks instead. Needs
+build/strata.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile
 
