@@ -24,7 +24,7 @@ struct Backend {
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
   // Makes the device's part of an event, in addition to the host's part; null if the host's part is enough.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
-  // Implements device/fault_watch.h; null if a device cannot fail by itself.
+  // Implements device/fault_watch.h; null if a device cannot fail on its own.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);
   // Implements device/graph.h; null if lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);

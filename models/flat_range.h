@@ -15,7 +15,7 @@ struct ElementRange {
 };
 
 // A unit's parameters lie in up to three pools, each a flat buffer: trained; frozen; and quantised, which is frozen too
-// and stored in a format of its own (nf4).
+// and stored in a separate format (nf4).
 enum class PoolKind : std::uint8_t { trained, frozen, quantised };
 inline constexpr std::array<PoolKind, 3> kPools = {PoolKind::trained, PoolKind::frozen, PoolKind::quantised};
 

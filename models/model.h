@@ -105,7 +105,7 @@ class Unit;
 SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
                       std::size_t parameter);
 
-// What a unit's calls read and write, apart from parameters and saved activations.
+// The values that a unit's calls read and write, apart from parameters and saved activations.
 struct Ports {
   bool input = true;                   // false: the unit makes y from the batch, without x and dx
   bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
@@ -211,8 +211,8 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Call before adding parameters: freezes the parameters whose names match or, with an adapter, all that it does not
-  // train fully.
+  // Call before adding parameters: freezes the parameters whose names match or, with an adapter, all parameters that
+  // the adapter does not train fully.
   void freeze(std::vector<std::string> patterns, std::shared_ptr<const Adapter> adapter = {}) {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);

@@ -15,7 +15,7 @@ class Submitter;
 
 // Bytes of a request and of a stripe. A block lies on one drive, and moves in one request if a call covers it.
 inline constexpr std::size_t kBlock = std::size_t{1} << 20;
-// Offsets, sizes and memory are multiples of this: no drive sold today needs more for direct I/O.
+// Offsets, sizes and memory are multiples of this. No drive sold today needs more for direct I/O.
 inline constexpr std::size_t kPage = 4096;
 
 // How requests reach the kernel, best first.

@@ -98,7 +98,7 @@ struct ProbeResult {
 // Throws Error{usage} with the reasons if a forced mode does not work, Error{failed} if no mode does.
 ProbeResult probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
-// Why registering memory failed, and what helps.
+// The reason why registering memory failed, and the remedy.
 std::string registration_refused(int error);
 
 // Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 // A wait polls without a pause for a short while, then in intervals.
 constexpr int kEagerQueries = 200;
 constexpr auto kQuery = std::chrono::microseconds(20);
-// How long a stream may still run after an abort: issued kernels end by themselves, collectives when their communicator
-// is torn down.
+// How long a stream may still run after an abort: issued kernels end on their own, and collectives end when their
+// communicator is torn down.
 constexpr auto kDrain = std::chrono::seconds(5);
 
 void back_off(std::int64_t query) {

@@ -137,7 +137,7 @@ class Embedding final : public Unit {
   std::size_t offset_of(std::size_t tile) const {
     return shard_offsets_[tiles_.shard(tile)] + tiles_.row_in_shard(tile) * spec_.hidden;
   }
-  // With one shard, each tile of the table is a part. The positions are in a part of their own, the last one.
+  // With one shard, each tile of the table is a part. The positions are a separate part, the last one.
   template <typename F>
   void for_tiles(std::size_t part, F&& f) const {
     for (std::size_t tile = 0; tile < tiles_.count(); ++tile)

@@ -16,7 +16,7 @@ struct ActivationViews {
   device::View saved, passing;
 };
 
-// A tensor's place inside a larger buffer (what a block saves, or its workspace).
+// A tensor's place inside a larger buffer (a block's saved values, or its workspace).
 struct Slot {
   std::size_t offset = 0, size = 0;  // in bytes, in elements
   device::DType dtype = device::DType::fp32;

@@ -75,7 +75,7 @@ bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.end > end + 1; });
 }
 
-// A rank of a simulation: several steps of its plan, one after the other.
+// A simulated rank, which runs several consecutive steps of its plan.
 class SimulatedRank {
  public:
   SimulatedRank(const StepPlan& plan, const MachineProfile& machine, std::size_t steps)
@@ -183,7 +183,7 @@ class SimulatedRank {
   Messages sent_, received_;
 };
 
-// Simulates several steps of one rank per plan, each on cores and drives of its own. If only one stage's plan is given,
+// Simulates several steps of one rank per plan, each with its own cores and drives. If only one stage's plan is given,
 // its receives do not wait.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, const MachineProfile& machine,
                                         std::size_t steps) {

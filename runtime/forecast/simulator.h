@@ -61,7 +61,7 @@ inline constexpr std::array<std::string_view, 9> kBoundWords = {"GEMM",      "at
 using BoundSeconds = std::array<double, kBoundNames.size()>;
 double sum_of(const BoundSeconds& seconds);
 
-// The time of a task that runs alone on the machine, by resource.
+// The time, by resource, of a task that runs alone on the machine.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
 // When each task of the plan would run, in ns from the start of the step. Lanes run in order and tasks respect their

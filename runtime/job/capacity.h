@@ -25,7 +25,7 @@ struct RankDevice {
 // any can be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.
 RankDevice choose_rank_device(DeviceKind kind, int node_rank);
 
-// The device for planning alone: device.kind = cuda plans for a GPU even if this machine has none.
+// The device for planning without running: device.kind = cuda plans for a GPU even if this machine has none.
 RankDevice planned_rank_device(DeviceKind kind);
 
 // "AMD EPYC (AVX-512, ...)", "NVIDIA H200 (GPU 0, shared by 2 ranks)".

@@ -62,7 +62,7 @@ constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
 // `split` with one unit less in piece `from` and one more in piece `to`; the pieces between shift by a unit. Empty if
-// `from` has one unit alone.
+// `from` has only one unit.
 std::vector<UnitRange> with_unit_moved(std::vector<UnitRange> split, std::size_t from, std::size_t to) {
   if (split[from].first == split[from].last) return {};
   for (std::size_t cut = std::min(from, to); cut < std::max(from, to); ++cut) {
@@ -239,8 +239,8 @@ std::vector<UnitRange> choose_split(
   const StepPlan plan = whole(with_few_micro_batches(recipe, ranks, 2));
   StageTimes times(model.units.size());
   times.add(plan, nominal_profile(plan), micro_batches);
-  // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
-  // chunks, so a long step is planned with fewer.
+  // A stage keeps the activations of at most as many micro-batches as there are stages, or about twice as many with
+  // several chunks. So a long step is planned with fewer micro-batches.
   const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   const std::size_t calls = static_cast<std::size_t>(micro_batches) * model.units.size();
   const bool is_short = calls <= kShortStep;

@@ -312,7 +312,8 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     const bool may_tile = plan.sharded_parameters() || plan.placement.parameters.tier != Tier::device;
     if (!asked.memory.tile && !fits(plan, capacity) && may_tile &&
         plannable(asked, parts_of(*job.model) / 4, micro_batches_of(asked, ranks, purpose)))
-      // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
+      // If no tiling fits, keeps the smallest peak that was found: the step needs that much, and the refusal reports
+      // it.
       for (const std::size_t tile_bytes : tile_thresholds(*job.model, plan)) {
         StepPlan tiled = plan_of(tile_bytes);
         if (tiled.memory[0].peak < plan.memory[0].peak) plan = std::move(tiled);

@@ -75,11 +75,11 @@ void require_quantised(const models::Model& model);
 // 64 elements that share a scale.
 void require_whole_scales(const models::Model& model, const models::ShardRange& shards);
 
-// A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
+// A sentence about the tensors that full training trains if the model's files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model);
 
 // A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
-// of them at once, so fewer are allowed.
+// of them at the same time, so fewer are allowed.
 inline constexpr std::int64_t kMaxCalls = 1 << 16, kMaxVerticalCalls = 1 << 13;
 
 // The calls of a rank's units in a step of this many micro-batches through a model with this many units. The rank has

@@ -197,7 +197,7 @@ void require_known(const DataClasses& data, const models::Classes& own, const mo
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   };
-  // Columns of vectors stand for the model's classes by their places, so there must be as many.
+  // Columns of vectors stand for the model's classes by their places, so their numbers must be equal.
   if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
   fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));

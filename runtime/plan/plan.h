@@ -261,7 +261,7 @@ struct StepPlan {
   IoBytes io_bytes;            // predicted
 
   int stage = 0;                  // the plan's stage of the pipeline
-  StageUnits own;                 // the units of this stage; the plan lists these alone
+  StageUnits own;                 // the units of this stage; the plan lists only these
   std::vector<UnitRange> pieces;  // the pieces of all stages
 
   const Mesh& mesh() const { return layout.mesh; }

@@ -61,7 +61,7 @@ enum class Peers : std::uint8_t {
 };
 inline constexpr std::size_t kPeers = 8;
 
-// Which of a machine's measured speeds (forecast/machine.h) a task's memory traffic runs at.
+// The measured speed of a machine (forecast/machine.h) at which a task's memory traffic runs.
 enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 
 // The properties of a kind of task that the rest of the program may use. Its operands and work are in its struct in

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// The tasks at the boundary between two steps: what the host writes before a step and reads after it, the copies of
+// The tasks at the boundary between two steps: the host's writes before a step and its reads after it, the copies of
 // both on a GPU, and a checkpoint's reads of the state that the previous step left.
 class BoundaryTasks {
  public:

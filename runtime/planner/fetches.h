@@ -26,7 +26,7 @@ class Fetches {
   // - A fetch begins one visit earlier for each tier that it passes.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
-  // before() adds the fetches for a visit; after() releases what the visit was the last to need.
+  // before() adds the fetches for a visit. after() adds the releases that follow it.
   void before(int visit);
   void after(int visit);
 

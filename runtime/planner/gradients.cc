@@ -293,8 +293,9 @@ void Gradients::reduce_tile(const Produced& p) {
   if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
 }
 
-// Completes a sum that was added by tiles. Tiles need not end where the norm's blocks do, so the norm goes over chunks
-// of its own. Chunks are cut at the ends of shared ranges as well, and the sharers' sums are added to those inside.
+// Completes a sum that was added by tiles. Tiles need not end where the norm's blocks do, so the norm goes over
+// separate chunks. Chunks are cut at the ends of shared ranges as well, and the sharers' sums are added to the chunks
+// inside.
 void Gradients::complete_by_chunks(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;

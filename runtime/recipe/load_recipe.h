@@ -26,7 +26,7 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 Recipe stored_keys(const std::map<std::string, std::string>& stored, std::span<const std::string_view> names);
 
 // Every key that must be equal on all ranks, with its value, in a fixed order. report.*, control.* and device.threads
-// are left out; the weights of several sources have a key of their own.
+// are left out; the weights of several sources have a separate key.
 std::vector<std::pair<std::string, std::string>> values_of(const Recipe& recipe);
 // values_of(), one "key = value" per line. Ranks compare its hash before step 1.
 std::string to_text(const Recipe& recipe);

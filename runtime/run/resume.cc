@@ -52,7 +52,7 @@ bool is_dropout(std::string_view key) {
   return key.ends_with("_pdrop") || key.ends_with("_dropout");
 }
 
-// Keys of config.json that do not change what a trained weight means.
+// Keys of config.json that do not change the meaning of trained weights.
 bool is_free(std::string_view key) {
   constexpr std::array<std::string_view, 8> kFree = {"_name_or_path",     "architectures",   "dtype",
                                                      "torch_dtype",       "use_cache",       "transformers_version",

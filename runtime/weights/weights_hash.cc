@@ -166,7 +166,7 @@ class Hasher {
     }
   }
 
-  // Quantised pools have blocks of their own size.
+  // Quantised pools have blocks of a different size.
   void add_frozen(std::size_t unit, PoolKind kind) {
     if (!owns(unit)) return;
     const bool quantised = kind == PoolKind::quantised;

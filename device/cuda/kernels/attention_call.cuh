@@ -53,7 +53,7 @@ struct AttentionRows {
   __device__ bool visible(unsigned query, unsigned key) const {
     return key <= query + call.ahead && query <= key + call.behind && query < rows && key < rows;
   }
-  // Whether each of `queries` queries sees each of `keys` keys.
+  // True if each of `queries` queries sees each of `keys` keys.
   __device__ bool all_visible(unsigned query, unsigned queries, unsigned key, unsigned keys) const {
     return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
            query + queries <= rows && key + keys <= rows;

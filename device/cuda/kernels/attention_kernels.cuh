@@ -202,7 +202,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
-  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at once
+  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at the same time
   constexpr int kTile = kColumns * Tile::kStride, kFragments = kPart / 8;
   T* const x = dynamic_shared<T>();
   T* const y = x + kTileRows * Tile::kStride;

@@ -8,7 +8,7 @@
 #include "device/numeric/dynamic_map.h"
 
 // A dynamic map (device/numeric/dynamic_map.h) as tables for kernels, with the same results: a few instructions for a
-// byte or its value. The tables are copied into shared memory, where each lane reads an entry of its own.
+// byte or its value. The tables are copied into shared memory, because every lane reads a different entry.
 namespace strata::device::cuda {
 
 struct CodeTable {

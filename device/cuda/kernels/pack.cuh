@@ -99,7 +99,7 @@ __device__ inline Pack<T, kN> rounded(const Floats<kN>& x) {
   return v;
 }
 
-// Whether addresses that are any multiple of `bytes` from `at` are aligned to `alignment` bytes.
+// True if every address at a multiple of `bytes` from `at` is aligned to `alignment` bytes.
 inline bool aligned(const void* at, std::size_t bytes, std::size_t alignment = 16) {
   return reinterpret_cast<std::uintptr_t>(at) % alignment == 0 && bytes % alignment == 0;
 }

@@ -66,7 +66,7 @@ class Bench {
     const std::size_t workspace = std::max(kMatmulWorkspace, product_->epilogue_workspace());
     x_.workspace = random(lane.device(), workspace_, workspace / 2, DType::bf16);
     if (s.epilogue == Epilogue::none) return;
-    // As large as the largest epilogue operand.
+    // This view is as large as the largest epilogue operand.
     const View second = random(lane.device(), second_, std::max(out, static_cast<std::size_t>(s.m)), s.out);
     if (is_gelu_gradient(s.epilogue))
       x_.epilogue_in = second;

@@ -274,7 +274,7 @@ const T* pointer(ConstView v) {
   return reinterpret_cast<const T*>(v.data);
 }
 
-// Whether vectors start and end at multiples of 16 bytes.
+// True if vectors start and end at multiples of 16 bytes.
 bool whole(const NormShape& shape, std::size_t element_bytes, std::initializer_list<ConstView> x,
            std::initializer_list<ConstView> y) {
   const auto fit = [](std::initializer_list<ConstView> views, std::size_t bytes) {

@@ -17,7 +17,7 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 struct LogitTile {
   std::size_t rows, first, columns, stride;
   View logits;
-  bool starts;  // the first tile of the vocabulary, or of a shard of it that has statistics of its own
+  bool starts;  // the first tile of the vocabulary, or of a shard with its own statistics
 };
 
 // The statistics of a row's logits that its loss and gradient need.

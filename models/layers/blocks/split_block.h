@@ -42,8 +42,8 @@ enum class BlockStep : std::uint8_t {
   output_norm
 };
 
-// Where backward ends in a block: at the lowest step that trains if nothing below the block does, otherwise at its
-// input. What a block saves, computes and exchanges in backward follows from it.
+// Where backward ends in a block: at the lowest trained step if nothing below the block trains, otherwise at the
+// block's input. This determines what the block saves, computes and exchanges in backward.
 struct BackwardEnd {
   BlockStep step = BlockStep::input;
 

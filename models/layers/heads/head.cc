@@ -290,7 +290,7 @@ class ChunkedHead final : public LossUnit {
     run_logits(lane, c, p, row, tile, logits);
     softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, to);
   }
-  // The logits of each tile of a chunk, one after the other.
+  // Calls f with the place of each tile's logits in a chunk. The places follow one another.
   template <typename F>
   void for_logits(const Context& c, std::size_t row, F&& f) const {
     const View logits = whole_.logits.of(c.workspace);
@@ -381,7 +381,7 @@ class ChunkedHead final : public LossUnit {
   HeadTable table_;
   std::size_t chunk_rows_;
   bool generates_;
-  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at once.
+  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at the same time.
   HeadPlaces whole_, tiled_;
   Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // places in the workspace of a run that generates
 };

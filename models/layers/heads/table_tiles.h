@@ -28,7 +28,7 @@ class TableTiles {
   // The shard that has the tile, counted among this rank's, and the tile's first row in it.
   std::size_t shard(std::size_t tile) const { return tiles_[tile].shard; }
   std::size_t row_in_shard(std::size_t tile) const { return tiles_[tile].row; }
-  // Which of widths() the tile has: the different numbers of rows of all ranks' tiles, the largest first.
+  // The index of the tile's width in widths(), the different numbers of rows of all ranks' tiles, the largest first.
   std::size_t width(std::size_t tile) const { return tiles_[tile].width; }
   const std::vector<std::size_t>& widths() const { return widths_; }
   // The sum of f(rows) over the tiles of as many full shards as this rank has, which is the same on every rank.

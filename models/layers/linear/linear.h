@@ -173,7 +173,7 @@ class Linear {
   struct Dora {
     device::View norms, scales, product, wide, rest;
   };
-  // The product of one tensor, if dropout gives each tensor an input of its own.
+  // The product of one tensor, if dropout gives each tensor its own input.
   struct Single {
     std::size_t column;
     device::Product forward, input;

@@ -18,10 +18,10 @@ namespace strata::models {
 // default of parallel.tensor_shards), else "parallel.tensor_shards = 4".
 std::string key_text(const ShardRange& shards);
 
-// Which side of a linear layer virtual shards divide.
+// The side of a linear layer that virtual shards divide.
 enum class CutSide : std::uint8_t { outputs, inputs };
 
-// A linear layer that is computed in V virtual shards, each a Linear of its own with a piece of W, as in Megatron-LM
+// A linear layer that is computed in V virtual shards, each of which is a Linear with a piece of W, as in Megatron-LM
 // (Shoeybi et al. 2019). A matrix that is cut is stored as a stack of the shards' matrices: [V, rows, features / V]. If
 // outputs are cut, y is such a stack and dx is the sum of V products. If inputs are cut, x is such a stack, y is the
 // sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that

@@ -202,7 +202,7 @@ class ClassNumbers {
   bool named_by_numbers_ = false;
 };
 
-// The label whose bits are these classes.
+// The label whose bits stand for these classes.
 std::int32_t bits_of(std::span<const std::int32_t> classes) {
   std::uint32_t bits = 0;
   for (const std::int32_t c : classes) bits |= 1U << c;

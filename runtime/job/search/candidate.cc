@@ -203,7 +203,7 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   const device::DType dtype = recipe.training.precision;
   const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, PoolKind::trained);
   const std::size_t sums = elements(placement.sums(), PoolKind::trained);
-  // The sums of all units exist at once when their norm is computed.
+  // The sums of all units exist at the same time when their norm is computed.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // fp32 parameters are their own master
                                                                                 // copy

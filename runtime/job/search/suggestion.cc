@@ -49,8 +49,8 @@ Suggestion suggestion_of(Changes changes, const Fit& fit) {
   return {std::move(changes), fit.memory};
 }
 
-// Returns what the recipe's step needs, if it fits. Plans at most two micro-batches first: they need no more memory
-// than many, and planning them is faster. Adds the number of planned tasks to `tasks`.
+// Returns the memory of the recipe's step if it fits. Plans at most two micro-batches first, because these need no more
+// memory than many and are planned faster. Adds the number of planned tasks to `tasks`.
 std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
                             std::size_t& tasks) {
   const Recipe& recipe = workload.recipe;

@@ -99,7 +99,7 @@ struct UnitLayout : Pool {
   }
 };
 
-// Which rank of a mesh has which elements of the model.
+// Determines which rank of a mesh has which elements of the model.
 struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;

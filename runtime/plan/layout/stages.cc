@@ -237,7 +237,7 @@ class PassTimes {
       for (int s = 0; s < pipeline.stages; ++s)
         for (; next[index(s)] < all[index(s)].size(); ++next[index(s)]) {
           const auto [what, g, piece] = all[index(s)][next[index(s)]];
-          double ready = 1;  // 0: what it needs has no time yet
+          double ready = 1;  // 0: something that it needs has no time yet
           if (what == What::forward && piece > 0) ready = end(piece - 1, what, g);
           if (what == What::backward)
             ready = piece + 1 < pipeline.pieces() ? end(piece + 1, what, g) : end(piece, What::forward, g);

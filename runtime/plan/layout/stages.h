@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Consecutive units [first, last] whose forward is run again together in backward; if `recompute` is false, their saved
+// Consecutive units [first, last] that run forward again together in backward. If `recompute` is false, their saved
 // activations are kept instead.
 struct Segment {
   int first, last;

@@ -144,7 +144,7 @@ class Count {
       unit.normed += elements;
       return std::nullopt;
     }
-    // Chunks of a unit are combined and counted one after the other.
+    // Chunks of a unit are combined and counted one at a time.
     if (unit.normed > 0 && !(task.kind == TaskKind::combine && task.part >= 0))
       return fmt::format("{} comes after the norm has counted unit {}", text_of(task), holder);
     if (task.kind == TaskKind::combine) unit.combined[sharer_of(task, layout)] += elements;

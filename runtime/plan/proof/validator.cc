@@ -83,8 +83,8 @@ constexpr WhenSet bit(When when) {
 }
 
 // A sequence of steps in which every kind follows every kind that may precede it in a run. F: no pending update, as in
-// the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone.
-// F and P may also begin a checkpoint, after a drain or not; C reads the last checkpoint alone.
+// the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone. F
+// and P may also begin a checkpoint, after a drain or not. C only reads the last checkpoint's state.
 std::vector<WhenSet> steps_of(const StepPlan& plan) {
   constexpr WhenSet kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
   WhenSet present = 0;
@@ -96,7 +96,7 @@ std::vector<WhenSet> steps_of(const StepPlan& plan) {
   return {kF, kF};
 }
 
-// Runs steps one after the other, tasks in issue order, and tracks for each cell of memory what it holds and which runs
+// Runs consecutive steps, with tasks in issue order, and tracks for each cell of memory its contents and the runs that
 // touched it last.
 class Sweep {
  public:

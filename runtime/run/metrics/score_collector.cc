@@ -90,7 +90,7 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
       gather_.add(label, of_row);
       continue;
     }
-    // With so many classes, only the predicted classes are sent, not the scores.
+    // With this many classes, only the predicted classes are sent, not the scores.
     if (many())
       all_of(of_row, predicted_);
     else

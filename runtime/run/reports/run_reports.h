@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// Files in report.dir in addition to the reports that have keys of their own.
+// Files in report.dir in addition to the reports that have their own keys.
 inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl",
                                   kPlanReport = "plan.json";
 

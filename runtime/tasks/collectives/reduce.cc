@@ -24,7 +24,7 @@ std::size_t start_of_sum(const TaskContext& context, const Task& task) {
   return context.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(context.rank).begin;
 }
 
-// A holder's flat buffer in as many pieces as a node has ranks.
+// A holder's flat buffer, cut into one piece per rank of a node.
 Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
   return holder.shards.in_pieces(plan.reduce_group);
 }

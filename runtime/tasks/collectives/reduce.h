@@ -28,8 +28,8 @@ struct GradientSource {
 };
 
 // All-to-all of a gradient within a node whose micro-batches are one run (StepPlan::sums_in_nodes): the pieces of this
-// rank's elements are added in rank order and rounded once. The gradient is cut into as many pieces as the node has
-// ranks, and these elements are one of them.
+// rank's elements are added in rank order and rounded once. The gradient is cut into one piece per rank of the node,
+// and these elements are one of the pieces.
 struct NodeSum {
   CallGradient gradient;
 

@@ -20,7 +20,7 @@ namespace strata::device::cpu::STRATA_ISA {
 
 inline constexpr std::size_t kLanes = 16;
 
-// How many of the sixteen elements exist. "All" is a type of its own, so that full steps test nothing.
+// How many of the sixteen elements exist. "All" is a separate type, so that full steps need no test.
 struct Full {};
 struct Part {
   std::size_t n;  // 1 .. 15
@@ -305,8 +305,8 @@ STRATA_LANES float maximum(F32x16 x) {
 }
 
 // e^x within 1.5 ulp over the whole range (tests/device/ops/losses/losses_test.cc): subnormals, 0, infinity; NaN stays
-// NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes whose result is 0, as masked scores are,
-// compute e^0 instead: a result that underflows takes a processor many times as long.
+// NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes with the result 0, such as those of masked
+// scores, compute e^0 instead, because an underflow takes a processor many times as long.
 STRATA_LANES F32x16 exp(F32x16 x) {
   constexpr float kZero = -105;
   const F32x16 given = x;
