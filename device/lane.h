@@ -1,10 +1,11 @@
 #pragma once
 // device/ is what computes: memory (memory.h), lanes of work (here), events between lanes, and operations (ops/), each
 // on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins under headers that name neither. backend.h and operations.h are
-// the tables through which a lane finds its own twin, and of the higher folders only comm/nccl/ uses a twin directly.
-// numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings (numeric/dtype.h
-// first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and wait for nothing
-// else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how a lane runs.
+// the tables through which a lane finds its own twin, and comm/nccl/ is the only higher folder that uses a twin
+// directly. numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings
+// (numeric/dtype.h first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and
+// wait for nothing else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how
+// a lane runs.
 
 #include <cstdint>
 #include <memory>
@@ -17,8 +18,8 @@ namespace strata::device {
 
 class Lane;
 
-// A point in a lane's work for which other lanes can wait. The one host thread that issues work records it and waits
-// for it. It may be recorded again every step, but in another lane only after the previous record was reached. A wait
+// A point in a lane's work that other lanes can wait for. The one host thread that issues work records it and waits for
+// it. It may be recorded again every step, but in another lane only after the previous record was reached. A wait
 // refers to the newest record issued before it; if there is none, it ends immediately. The event must outlive the work
 // that refers to it.
 class Event {

@@ -13,7 +13,7 @@ struct RowRange {
 static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 
 // Documents are cut into tiles of `size` rows from their first row on. Each tile belongs to the window [begin, begin +
-// size) of its sequence's rows in which it starts. So the number of windows does not depend on the documents, a
+// size) of its sequence's rows that contains its start. So the number of windows does not depend on the documents, a
 // document has at most one tile in a window, and if a sequence is one document, the tiles are the windows. The iterator
 // walks a window's tiles, and its rows outside of documents:
 //   for (TileIterator at(documents, seq, begin, size); at.next();) ... at.document, at.row

@@ -78,7 +78,7 @@ struct Batch {
   const std::uint32_t* class_sets = nullptr;
 };
 
-// The same columns in the form in which the host writes them, or the rows of one sequence.
+// The same columns as writable host memory, or the rows of one sequence in it.
 struct BatchRows {
   std::span<std::uint32_t> tokens;
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count

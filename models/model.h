@@ -121,7 +121,7 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A boundary within a call, at which ranks add or gather the results of their virtual shards
+// A boundary within a call, where ranks add or gather the results of their virtual shards
 // (models/layers/blocks/split_block.h).
 struct Seam {
   // The number of elements in the sum ([tokens, hidden] and whatever else crosses) or, if the seam gathers, in a rank's
@@ -162,8 +162,7 @@ class Unit {
   virtual const LossUnit* as_loss() const { return nullptr; }
 
   virtual UnitBytes bytes() const = 0;
-  // Adds every library product of one micro-batch's forward and backward, from which the lower bound of a step's time
-  // follows.
+  // Adds every library product of one micro-batch's forward and backward, for the lower bound of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
   // The cost of a pass of one micro-batch over these parts. Work that belongs to no part's parameters is divided
   // evenly.
@@ -182,7 +181,7 @@ class Unit {
   // Returns the name of the attention implementation, if the unit has attention.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
-  // Its linear layers in the order in which they were added: their names, and their adapters.
+  // The names and adapters of its linear layers, in the order in which they were added.
   struct LinearLayer {
     std::string name;
     LowRank low_rank;

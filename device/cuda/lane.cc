@@ -55,7 +55,7 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
   finished_ = turn_flags_.take();
 }
 
-// This terminates: host lanes run the host work for which the stream waits even after an abort.
+// This terminates, because host lanes run the host work that the stream waits for even after an abort.
 StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
   const cudaError_t state = cudaStreamSynchronize(stream_.get());

@@ -34,7 +34,7 @@ inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std:
                              kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMaxWidth);
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMaxWidth);
-// A size for which transformers' class has a default. If the file has none, the default is used and noted
+// A size that has a default in transformers' class. If the file has none, the default is used and noted
 // (Config::add_note).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
                             std::size_t most = kMaxWidth);

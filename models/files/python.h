@@ -10,9 +10,9 @@ namespace strata::models {
 // Rules of Python that the files of transformers and peft rely on.
 
 // Python's json reads NaN, Infinity and numbers of any size. simdjson refuses them, so they are passed to it as marked
-// strings. This returns JSON text in which every such number is marked.
+// strings. Returns the JSON text with every such number marked.
 std::string without_python_numbers(std::string_view json);
-// The number for which a marked string stands; nullopt for an ordinary string.
+// The number that a marked string stands for; nullopt for an ordinary string.
 std::optional<double> python_number_of(std::string_view text);
 // A node of the marked text as JSON, with its original numbers.
 std::string minified(simdjson::dom::element node);

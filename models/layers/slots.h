@@ -5,7 +5,7 @@
 
 namespace strata::models {
 
-// Rounds up to a whole number of cache lines, after which the next buffer of a workspace may begin.
+// Rounds up to whole cache lines: the next buffer of a workspace begins at a cache line.
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }

@@ -10,7 +10,7 @@
 
 namespace strata::runtime {
 
-// Facts about the recipe's files on which a plan depends. Determined once, when the data are opened (resolve_data), and
+// Facts about the recipe's files that a plan depends on. Determined once, when the data are opened (resolve_data), and
 // passed on as a value. Before that, everything is 0.
 struct DataFacts {
   // The maximum host memory in bytes that sequences keep (index, labels), for the parts of train and validation that

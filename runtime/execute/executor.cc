@@ -194,8 +194,8 @@ void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
 }
 
 // A stream must not wait for host work that calls CUDA, because the waiting stream might block that call
-// (device/cuda/lane_impl.h). A checkpoint does so if it reads the GPU's memory. In the other direction, the tasks for
-// which a checkpoint waits have ended when it begins; a wait here needs no signal to the host, which a graph could not
+// (device/cuda/lane_impl.h). A checkpoint does so if it reads the GPU's memory. In the other direction, the tasks that
+// a checkpoint waits for have ended when it begins. A wait here needs no signal to the host, which a graph could not
 // contain.
 bool Executor::waits_here(const Task& task, const Task& other) const {
   if (task.lane == LaneId::host || (task.lane == LaneId::checkpoint && on_gpu(other))) return true;

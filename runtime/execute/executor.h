@@ -106,7 +106,7 @@ class Executor {
   void forget(const Saver& saver) noexcept;
   // Only for plans with a checkpoint's tasks.
   device::Lane& checkpoint_lane() { return queues_.of(LaneId::checkpoint); }
-  // The time for which tasks have waited until a checkpoint had read what they overwrite; exact after drain().
+  // The time that tasks have waited until a checkpoint had read the state that they overwrite; exact after drain().
   double held_ms() const { return held_.ms(); }
 
   // Starts reporting the lanes' progress to `places`. Call it before the first step; `done`: steps of earlier runs.

@@ -9,8 +9,8 @@
 
 namespace strata::runtime {
 
-// The time for which tasks have waited until a checkpoint had read what they overwrite. Only each task's first wait
-// after the begin of a checkpoint counts: later ones find it already read.
+// The time that tasks have waited until a checkpoint had read the state that they overwrite. Only each task's first
+// wait after the begin of a checkpoint counts: later ones find it already read.
 class HeldTime {
  public:
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}

@@ -223,8 +223,8 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
   return std::move(simulate({&one, 1}, machine, steps)[0]);
 }
 
-// The tasks for which the step's end waits: the host lane's and those they wait for, in this step or in the previous
-// one; all tasks if the plan has no host tasks.
+// The tasks that the step's end waits for: the host lane's tasks and those that they wait for, in this step or in the
+// previous one; all tasks if the plan has no host tasks.
 std::vector<int> ends_of(const StepPlan& plan) {
   std::vector<int> ends;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {

@@ -87,10 +87,10 @@ struct SimulatedSplit {
   std::vector<double> idle;  // share of the step, by stage
 };
 
-// The pieces from which a unit may move, and the pieces to which it moves. Moves from busy stages to idle ones come
-// first, because they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from
-// idle stages to busy ones follow, because the waits of other stages also depend on which piece of a stage has a unit.
-// Of the pieces of two stages, the closest come first, so that few others shift.
+// Pairs of pieces: a unit may move from the first to the second. Moves from busy stages to idle ones come first,
+// because they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle
+// stages to busy ones follow, because the waits of other stages also depend on which piece of a stage has a unit. Of
+// the pieces of two stages, the closest come first, so that few others shift.
 std::vector<std::pair<std::size_t, std::size_t>> moves_of(const std::vector<double>& idle, std::size_t pieces) {
   const std::size_t stages = idle.size();
   std::vector<std::size_t> by_idle(stages);

@@ -16,8 +16,8 @@ namespace strata::runtime {
 // training.reduce_group and the interleaved schedule require.
 Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
 
-// The time for which units keep each lane busy in a step, by which the stages of a pipeline are balanced. Lanes
-// overlap, so a stage takes as long as its busiest one.
+// The time that units keep each lane busy in a step, which is used to balance the stages of a pipeline. Lanes overlap,
+// so a stage takes as long as its busiest one.
 class StageTimes {
  public:
   explicit StageTimes(std::size_t units);

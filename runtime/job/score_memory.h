@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// The maximum number of classes for which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
+// The maximum number of classes with which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
 // the number of classes, and hardly any data set with more classes has examples of each.
 inline constexpr std::size_t kMaxTabled = 1024;
 

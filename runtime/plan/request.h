@@ -51,8 +51,8 @@ struct PlanRequest {
   // forward_only, classifiers: bytes of scores that each rank sends at a time, and bytes of host memory for the scores
   // that it keeps (runtime/job/score_memory.h).
   std::size_t chunk_bytes = 0, score_bytes = 0;
-  // For forecasts: the sum of the squared lengths of a sequence's documents, to which attention's cost is proportional;
-  // the mean over sequences. 0: a sequence is one document.
+  // For forecasts: the mean over sequences of the sum of their documents' squared lengths. Attention's cost is
+  // proportional to it. 0: a sequence is one document.
   double mean_squares = 0;
 };
 

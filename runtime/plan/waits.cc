@@ -71,10 +71,10 @@ struct Known {
   }
 };
 
-// A tier's memory, cut at the ends of accesses, with the accesses for which a later one may have to wait.
+// A tier's memory, cut at the ends of accesses, with the accesses that a later one may have to wait for.
 class Touches {
  public:
-  // Records the run's access to [begin, end), and appends to `needed` the earlier runs for which it must wait.
+  // Records the run's access to [begin, end), and appends to `needed` the earlier runs that it must wait for.
   void touch(const TwoSteps& steps, int run, std::size_t begin, std::size_t end, bool writes,
              std::vector<int>& needed) {
     split(begin);

@@ -23,7 +23,7 @@ class Activations {
   int add(std::string name);  // a buffer of an activation
   int add_residual(int g);
 
-  // Before a call of a unit: the buffers in which it finds its input and residual, or writes its output and residual.
+  // Before a call of a unit: the buffers that hold its input and residual, or take its output and residual.
   bool takes_all_rows(int unit) const;
   int input_for(int unit, int g);
   int residual_for(int unit, int g);

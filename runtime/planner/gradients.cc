@@ -181,7 +181,7 @@ void Gradients::close(const Owner& owner) {
   sum.run_on_device = -1;
 }
 
-// Adds the tasks on a sum to which no micro-batch will be added. The sums of its sharers are already complete, because
+// Adds the tasks on a sum that will get no further micro-batch. The sums of its sharers are already complete, because
 // sharers come after the holder in forward and so before it in backward.
 void Gradients::complete(int unit) {
   Sum& sum = sum_of({unit});

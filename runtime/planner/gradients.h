@@ -29,7 +29,7 @@ class Gradients {
   // Call it after the last call of the step.
   void finish();
 
-  // The operands from which the update reads elements [begin, end) of the rank's part of a complete gradient.
+  // The operands of the update that hold elements [begin, end) of the rank's part of a complete gradient.
   std::vector<GradientSource> of(int unit, std::size_t begin, std::size_t end) const;
 
  private:
@@ -61,7 +61,7 @@ class Gradients {
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t place(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[place(owner)]; }
-  // The layout of the flat buffer in which the gradient's elements count: the holder's for shared parameters.
+  // The layout of the flat buffer that the gradient's elements refer to: the holder's for shared parameters.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;
   // Bytes of the elements that this rank reduces, in fp32.

@@ -22,8 +22,8 @@ struct TomlAssertion {};
 
 namespace strata::runtime {
 
-// Throws Error{usage} for a dotted key of more than a hundred parts, on which toml++ overflows the stack, and for a
-// string with as many dots that has nothing but letters between them.
+// Throws Error{usage} for a dotted key of more than a hundred parts, which makes toml++ overflow the stack, and for a
+// string with equally many dots that has nothing but letters between them.
 void refuse_deep_keys(std::string_view text, std::string_view what);
 
 // Reads a file of at most 1 MiB. `what` names its kind ("recipe") at the start of every error. Throws Error{usage} with

@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// The progress from which the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and
+// The progress that the run resumes from, in micro-batches of the job's size. Throws Error{usage}, with the key and
 // both values, if the checkpoint's run cannot continue as this job: another model, data order, seed and so on.
 // `validation_hash`: of this run (Trainer::validation_hash).
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job,

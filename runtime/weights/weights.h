@@ -1,7 +1,7 @@
 #pragma once
 // runtime/weights/ loads weights: from random numbers, safetensors or a checkpoint (weight_source.h) into the
-// executor's memory according to their placement, and has the hash by which two runs are compared (this header);
-// adapter/ has LoRA's and DoRA's.
+// executor's memory according to their placement, and computes the hash that compares two runs (this header). adapter/
+// holds the weights of LoRA and DoRA.
 
 #include <span>
 #include <string>

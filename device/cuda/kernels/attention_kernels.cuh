@@ -12,7 +12,7 @@ namespace strata::device::cuda {
 namespace attention {
 
 inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
-// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
+// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
 inline constexpr float kLowest = -1e30f;
 
 // Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
       });
 }
 
-// Calls f with the smallest head size for which there are kernels, as a constant.
+// Calls f with the smallest head size that has kernels and fits, as a constant.
 template <typename F>
 void with_head_dim(std::size_t head_dim, F f) {
   if (head_dim <= 64)

@@ -57,8 +57,7 @@ template <typename T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
-// The 16 bytes at row[at], of which row[0 .. n) exists; the rest are zeros. aligned: rows start at multiples of 16
-// bytes.
+// The 16 bytes at row[at]. Elements beyond row[0 .. n) become zeros. aligned: rows start at multiples of 16 bytes.
 template <typename T>
 __device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
   if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);

@@ -17,7 +17,7 @@ struct StepMessage {
   std::uint64_t requests = 0;
 };
 
-// The result on which the ranks agreed, for the host to read after the step.
+// The result that the ranks agreed on, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
   double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient is not

@@ -66,10 +66,10 @@ class HeadNorms {
   Slot query_rstd_, key_rstd_, d_query_gain_, d_key_gain_;
 };
 
-// The keys and values of a layer with fewer key heads than virtual shards, in which neighbouring shards read the same
-// key head. The first of these shards owns the head's weights and computes it, and all of them attend to a copy.
-// Backward adds their gradients in fp32 by a balanced tree and rounds once, for the first shard. A component of a
-// block. Does nothing if no shards share a head (any()).
+// The keys and values of a layer with fewer key heads than virtual shards: neighbouring shards read the same key head.
+// The first of these shards owns the head's weights and computes it, and all of them attend to a copy. Backward adds
+// their gradients in fp32 by a balanced tree and rounds once, for the first shard. A component of a block. Does nothing
+// if no shards share a head (any()).
 class SharedKeys {
  public:
   struct Spec {

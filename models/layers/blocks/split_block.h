@@ -47,8 +47,8 @@ enum class BlockStep : std::uint8_t {
 struct BackwardEnd {
   BlockStep step = BlockStep::input;
 
-  // reaches(): backward computes the gradient of the step's output, from which its parameters' gradients follow.
-  // passes(): it computes the gradient of the step's input.
+  // reaches(): backward computes the gradient of the step's output, which gives its parameters' gradients. passes(): it
+  // computes the gradient of the step's input.
   bool reaches(BlockStep s) const { return step <= s; }
   bool passes(BlockStep s) const { return step < s; }
 };
@@ -56,9 +56,9 @@ struct BackwardEnd {
 // A transformer block with four products: for attention, its projection, and the MLP's two. In one virtual shard each
 // product is a part of the unit. With several, the block is one part, because each shard has a piece of every product.
 // If ranks share the block, its calls have seams after the products whose results are sums over shards. If the ranks
-// also divide the rows, each takes its rows of such a sum. There are then also seams before each half of a block
-// (attention and projection, or the MLP), at which the ranks gather its input or, in backward, the gradient of its
-// output. With DoRA in layers whose inputs are cut, a forward begins with a seam at which ranks gather squared norms.
+// also divide the rows, each takes its rows of such a sum. There is then also a seam before each half of a block
+// (attention and projection, or the MLP), where the ranks gather the half's input or, in backward, the gradient of its
+// output. With DoRA in layers whose inputs are cut, a forward begins with a seam where ranks gather squared norms.
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
@@ -130,8 +130,8 @@ class SplitBlock : public Unit {
   // input, which is a sum over shards.
   virtual void backward_parameters_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                                       device::ConstView saved, const GradientRange&) const = 0;
-  // The seam at which the block's caller adds over ranks the sum that the product leaves; without elements if there is
-  // none.
+  // The seam after the product, where the block's caller adds the product's sum over the ranks; without elements if
+  // there is no sum.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
   // If ranks divide the rows: computes the input of a half of the block and leaves this rank's rows of it in `to`.
   virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x,
@@ -142,7 +142,7 @@ class SplitBlock : public Unit {
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
-  // Gradients to which each rank adds a part (of norms and of adapters' whole tensors): their number of elements; the
+  // Gradients that are sums of all ranks' parts (of norms and of adapters' whole tensors): their number of elements; a
   // rank leaves its part, and takes the sums.
   virtual std::size_t crossing_gradients() const = 0;
   virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
@@ -168,7 +168,7 @@ class SplitBlock : public Unit {
     const std::size_t size = own.size / shards_.count * shards_.of;
     return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }
-  // The product at which backward ends.
+  // The product where backward ends.
   std::size_t first_backward_product() const;
 
  private:

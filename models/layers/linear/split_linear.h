@@ -56,7 +56,7 @@ class SplitLinear {
   std::size_t out() const;                               // the outputs of these shards
   // The offset of the bias that must be added to the sum of all ranks' partial sums.
   const std::optional<std::size_t>& bias() const { return bias_; }
-  // As in Linear, but independent of which shards a rank has: FLOPs are an average shard's.
+  // As in Linear, but independent of the rank's shards: FLOPs are an average shard's.
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
   double backward_flops() const;
@@ -111,7 +111,7 @@ class SplitLinear {
   std::vector<Linear> kinds_;
   std::size_t sharers_ = 1;
   bool adapted_ = false;
-  // The places of the gradients of adapters' whole tensors, in the order in which shards leave them: factors, then
+  // The places of the gradients of adapters' whole tensors, in the order of the shards' output: factors, then
   // magnitudes. own_sums_: the number of these elements in each shard.
   struct Whole {
     std::size_t offset, size;

@@ -20,8 +20,8 @@ std::string base_of_adapter(const std::filesystem::path& folder);
 // The base model of a peft folder that is given as a model, if the base is a local folder: base_model_name_or_path,
 // relative to the current folder or else to the adapter's.
 std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path& model);
-// A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder to
-// which the same path leads.
+// A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder that
+// the same path leads to.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
 // If model.path is a peft folder, moves it to adapter.path and sets model.path to its base. Returns a note about this,
 // or an empty string.

@@ -38,8 +38,8 @@ class ModelFolder {
   std::optional<device::StorageFormat> quantised() const;
   // The model.path of the run that wrote the checkpoint, if it had one.
   std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
-  // A sentence if that path is relative to the folder in which the run was started, as in older manifests, and nothing
-  // says which folder that was; otherwise empty.
+  // A sentence if that path is relative to the folder in which the run was started, as in older manifests, and this
+  // folder is unknown; otherwise empty.
   std::string base_note() const;
   // Thread-safe. A checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,

@@ -173,7 +173,7 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
-    // A column of a label vector, for which the data had no name.
+    // A column of a label vector that has no name in the data.
     if (!number && name.starts_with(models::kNumberedLabel)) {
       std::size_t place = 0;
       if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())

@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// Sets of classes, numbered from 0 in the order in which they are added. A set takes two bytes per class in it.
+// Sets of classes, numbered from 0 as they are added. A set takes two bytes per class in it.
 class ClassSets {
  public:
   // `classes`: their number, at most 65,536.

@@ -74,7 +74,7 @@ struct PackingFigures;
 // All sequences, as a limit on the number that a run reads.
 inline constexpr std::uint64_t kAllSequences = std::numeric_limits<std::uint64_t>::max();
 
-// Sequences of one length, cut out of token files, of which batches consist. Before they are read, keep_in() must move
+// Sequences of one length, cut out of token files. Batches consist of them. Before they are read, keep_in() must move
 // their index and labels to the plan's memory.
 class Sequences {
  public:

@@ -175,7 +175,7 @@ class Search {
     return true;
   }
 
-  // The choice of tiers nearest to the recipe's with which all other savings together are enough.
+  // The choice of tiers nearest to the recipe's that suffices with all other savings together.
   std::optional<std::vector<Step>> all_at_once() {
     for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
       for (const bool one_by_one : {false, true}) {

@@ -11,7 +11,7 @@
 
 namespace strata::runtime {
 
-// The kinds of contents of a planned buffer, by which memory is reported.
+// The kinds of contents of planned buffers. Memory is reported by kind.
 enum class Kind : std::uint8_t { parameters, gradients, optimizer, activations, workspace, staging };
 inline constexpr std::array<std::string_view, 6> kKindNames = {"parameters",  "gradients", "optimizer",
                                                                "activations", "workspace", "staging"};

@@ -87,7 +87,7 @@ struct StageStep {
   bool operator==(const StageStep&) const = default;
 };
 
-// The pipeline to which a stage's steps belong.
+// The pipeline that a stage's steps belong to.
 struct Pipeline {
   int stages = 1, chunks = 1;
   Schedule schedule = Schedule::one_forward_one_backward;

@@ -49,15 +49,14 @@ struct GradientExchange {
 };
 
 // The elements of a gradient that are exchanged in one step. A part may lie in a single rank's piece, and that rank
-// receives it from all ranks. So the exchange goes in steps, in each of which no rank receives more than the size of
+// receives it from all ranks. So the exchange goes in steps, and in each step no rank receives more than the size of
 // the part.
 std::size_t at_once(const CallGradient& gradient, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   return gradient.which.part < 0 ? gradient.range.size() : up(gradient.range.size(), n * kShardAlignment) / n;
 }
 
-// The runs of micro-batches to which the task adds these elements. The run's buffer begins with the rank's own
-// elements.
+// The runs of micro-batches that the task adds these elements to. The run's buffer begins with the rank's own elements.
 device::GradientRuns runs_of(const TaskContext& context, const Task& task, const ElementRange& elements) {
   const auto length = static_cast<std::size_t>(context.plan.reduce_group);
   const auto g = static_cast<std::uint64_t>(task.micro_batch);

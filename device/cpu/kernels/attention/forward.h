@@ -5,7 +5,7 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
+// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
 static constexpr float kLowest = -1e30f;
 
 // The state of one tile of 64 queries while it passes over the keys: each query's running maximum and sum, and the

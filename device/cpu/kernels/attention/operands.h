@@ -5,10 +5,10 @@
 
 // The forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are widened,
 // as pairs of bf16 (Pairs), which AVX512_BF16 multiplies, or as pairs that AMX multiplies (amx_pairs.h). bf16 has the
-// same bits in the first two: which of them is faster depends on the processor (device/cpu/isa.h). A tile is
-// kTile rows of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product
-// sums over its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their
-// products, as FlashAttention-2 does.
+// same bits in the first two. The processor determines which of them is faster (device/cpu/isa.h). A tile is kTile rows
+// of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product sums over
+// its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their products,
+// as FlashAttention-2 does.
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;

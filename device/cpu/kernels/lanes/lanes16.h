@@ -277,7 +277,7 @@ STRATA_LANES Halves halves(F32x16 x) {
 STRATA_LANES F32x16 zeros() {
   return broadcast(0.0f);
 }
-// Sets the lanes beyond n to `fill`: for maxima, in which a padding zero would count.
+// Sets the lanes beyond n to `fill`. Maxima need this, because a padding zero would count.
 STRATA_LANES F32x16 only(F32x16 x, float, Full) {
   return x;
 }
