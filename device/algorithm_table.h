@@ -63,7 +63,7 @@ void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& f
 // everything that may affect bits. Empty if products have no choice of algorithms, as on the CPU.
 std::string algorithm_machine(Device device);
 // Times all candidates on `device` for the products that `table` lacks, and adds the fastest. Call it at set-up, before
-// the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes some
+// the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes a few
 // tenths of a second per product.
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
 // From now on, products of `lane` use the table. Products that the table lacks use the library's first proposal.

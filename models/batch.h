@@ -84,10 +84,10 @@ struct BatchRows {
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};    // of the whole micro-batch; empty: all rows
+  std::span<std::uint32_t> loss_rows = {};    // the whole micro-batch's; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
-  std::span<std::uint32_t> class_sets = {};   // of the whole micro-batch, the same number of words per row; empty: none
+  std::span<std::uint32_t> class_sets = {};   // the whole micro-batch's, equally many words per row; empty: none
 
   // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {

@@ -170,7 +170,7 @@ double Unit::share_of(double amount, const PartRange& parts) const {
 }
 
 Work Unit::whole_work(Pass pass) const {
-  double share = 1;  // of the layers, that this rank computes
+  double share = 1;  // the share of the layers that this rank computes
   for (const Parameter& p : parameters_)
     if (p.slice.shards > 1) share = static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
   const Work own = work(pass, all_parts());

@@ -54,7 +54,7 @@ struct Context {
   const float* class_weights = nullptr;  // null: 1 each
   device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
   // For a unit with seams (Unit::seams): the stretch to run; where it leaves its partial sums or its piece, in fp32;
-  // and the total of what the previous stretch left on all ranks (sums are in the compute dtype).
+  // and the total of the values that the previous stretch left on all ranks (sums are in the compute dtype).
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
@@ -71,7 +71,7 @@ struct UnitBytes {
 
 // Elements [begin, end) of a unit's trained pool, and ranges of its other pools, that can be gathered, used and freed
 // separately: a tile of a unit that does not fit as a whole. Each range may be empty. Boundaries are multiples of the
-// pool's alignment, and depend only on the model's shapes and on what is frozen.
+// pool's alignment, and depend only on the model's shapes and on the choice of frozen tensors.
 struct Part : ElementRange {
   ElementRange frozen = {0, 0}, quantised = {0, 0};
 

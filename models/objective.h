@@ -8,7 +8,7 @@ namespace strata::models {
 
 class Config;
 
-// The objective of training: what a model learns to predict. It determines the units at the model's end.
+// The training objective: what a model learns to predict. It determines the units at the model's end.
 enum class Objective : std::uint8_t { causal_lm, masked_lm, sequence_classification, token_classification };
 std::string_view name_of(Objective objective);  // the value of training.objective
 

@@ -17,7 +17,7 @@ namespace strata::models {
 // of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order. The first
 // dimension of a tensor with one segment (a vocabulary) need not be divisible: parts are rounded up to whole rows, and
 // the last shards have fewer rows, or none. If `sharers` neighbouring shards use the same part (the keys of a head that
-// several shards of queries read), the first has it and the others have none.
+// several shards of queries read), only the first has it.
 struct Slice {
   std::size_t dimension = 0, segments = 1;
   std::size_t shards = 1;  // 1: the tensor is whole

@@ -1,7 +1,6 @@
 #pragma once
-// models/families/ has one file per family, or per few that differ little, with the meaning of their config.json, their
-// tensors' names, and the layers they are made of. Open gpt2.cc first: a family reads from top to bottom like its
-// paper.
+// models/families/ has one file per family, or per group of similar families, with the meaning of their config.json,
+// their tensors' names, and their layers. Open gpt2.cc first: a family reads from top to bottom like its paper.
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -14,7 +13,7 @@
 
 namespace strata::models {
 
-// If a file has no `model_type`, adds the type that belongs to the class in `architectures`, if Strata has it.
+// If a file has no `model_type`, adds the type for the class in `architectures`, if Strata supports it.
 void name_family(Config& config);
 
 // make_model() selects one of these by `model_type`.

@@ -27,7 +27,7 @@ struct Gpt2Shape {
   bool transposed = false;  // matrices are [out, in]
 };
 
-// bitsandbytes transposes the matrices that it quantises: to [out, in], as all other families have them.
+// bitsandbytes transposes the matrices that it quantises: to [out, in], the layout of all other families.
 bool transposed(const Config& config, const Gpt2Shape& s, const RunShape& run) {
   if (!run.not_quantised) return false;
   for (std::size_t layer = 0; layer < s.layers; ++layer)

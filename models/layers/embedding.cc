@@ -159,7 +159,7 @@ class Embedding final : public Unit {
   std::size_t tokens_, element_, positions_offset_ = 0, types_offset_ = 0;
   ShardRange shards_;
   TableTiles tiles_;
-  std::vector<std::size_t> shard_offsets_;  // of this rank's shards of the table
+  std::vector<std::size_t> shard_offsets_;  // offsets of this rank's shards of the table
   Slot scratch_, dropped_;
   UnitBytes bytes_;
 };

@@ -67,8 +67,8 @@ class NormPart {
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 
  private:
-  // The operation writes all gradients; the gradients of frozen tensors go to the end of the scratch, where nothing
-  // reads them.
+  // The operation writes all gradients; the gradients of frozen tensors are written to the end of the scratch, where
+  // nothing reads them.
   std::size_t unwanted_at() const { return aligned(device::norm_backward_workspace(shape_)); }
   std::size_t unwanted_bytes() const;
   // One block's sums: the gain's and, except for root_mean_square, the bias's.

@@ -30,7 +30,7 @@ struct Extent {
   device::StorageFormat format = device::StorageFormat::fp32;
   Box box;
   std::uint64_t begin = 0, end = 0;
-  std::uint64_t offset = 0, bytes = 0;        // its place in the file
+  std::uint64_t offset = 0, bytes = 0;        // the extent's place in the file
   std::vector<std::uint64_t> checksums = {};  // XXH3-64 of each block
   std::size_t file = 0;                       // index among the checkpoint's files
 

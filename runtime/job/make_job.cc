@@ -294,7 +294,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       StepPlan plan = ordered(asked, asked.memory.order == AccumulationOrder::vertical, tile_bytes);
       if (!both_orders) return plan;
       StepPlan vertical = ordered(asked, true, tile_bytes);
-      if (fits(plan, capacity) && fits(vertical, capacity)) {  // they are simulated
+      if (fits(plan, capacity) && fits(vertical, capacity)) {  // both orders are simulated
         derive_waits(plan);
         derive_waits(vertical);
       }

@@ -25,7 +25,7 @@ struct ScoreMemory {
 
   std::uint64_t rows;
   std::size_t of_micro_batch;
-  bool curves;              // whether the scores of all classes are kept, or only the predicted class
+  bool curves;              // true if the scores of all classes are kept, false if only the predicted class is
   std::size_t first_curve;  // with two exclusive classes only the second one has a curve
   std::size_t label_words;  // words of a row's label: one, or its set of classes (device::class_set_words())
   std::size_t words;        // words of a row as it is sent: its label and the model's output

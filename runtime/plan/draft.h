@@ -38,8 +38,8 @@ struct UnitPart {
   PoolKind pool = PoolKind::trained;
 };
 
-// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks defines what each kind of task
-// uses and costs. Waits, offsets and memory are derived afterwards from the uses recorded here.
+// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks defines the uses and costs of
+// each kind of task. Waits, offsets and memory are derived afterwards from the uses recorded here.
 class Draft {
  public:
   explicit Draft(const PlanRequest& request);

@@ -78,8 +78,8 @@ enum class Role : std::uint8_t {
   partial,            // fp32: the sums over this rank's virtual shards, at a seam of a call
   total,              // their sum over the ranks that share the unit's layers
   residual,           // gradient of the residual stream: dy on entry, dx on exit
-  gradients,          // of the unit's own parameters, one micro-batch, compute dtype
-  shared_gradients,   // of the parameters that it shares with another unit
+  gradients,          // gradients of the unit's own parameters: one micro-batch, compute dtype
+  shared_gradients,   // gradients of the parameters that it shares with another unit
   node_sum,           // sum of a node's micro-batches, rounded to the compute dtype: this rank's piece in its node
   local_sum,          // `fast`: fp32, over this rank's micro-batches
   run_sum,            // fp32, this rank's part, over an incomplete run of micro-batches (training.reduce_group)
@@ -98,7 +98,7 @@ enum class Role : std::uint8_t {
   cache,      // keys and values of a unit, if the run generates
   scores,     // fp32: logits of the last row if the run generates; in an evaluation a classifier's logits
   workspace,
-  source,  // of an upload, download, read or write; the next use is its target
+  source,  // the source of an upload, download, read or write; the next use is the target
   target,
 };
 
@@ -165,11 +165,11 @@ struct Task {
   std::size_t frozen_begin = 0, quantised_begin = 0;
   // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
-  int stretch = -1;  // of a call with seams: the stretch; exchange: the stretch before it; -1: the call is one stretch
-  bool meanwhile = false;             // such a call's work that does not wait for the exchange after the stretch
-  bool backward = false;              // exchange, gather rows: of a backward
-  bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
-  bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
+  int stretch = -1;  // a call with seams: its stretch; exchange: the stretch before it; -1: the call is one stretch
+  bool meanwhile = false;  // a call with seams: its work that does not wait for the exchange after the stretch
+  bool backward = false;   // exchange, gather rows: of a backward
+  bool own_rows = false;   // exchange: the total has only this rank's rows of the sum
+  bool shared = false;     // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage
@@ -255,7 +255,7 @@ struct StepPlan {
   ControlBuffers control, host_control;
   int index_buffer = -1;       // packed data: which documents share a sequence; -1: none
   int score_buffer = -1;       // a classifier's scores in an evaluation, in host memory; -1: none
-  RankChunks chunks;           // what ranks send each other between steps
+  RankChunks chunks;           // the data that ranks send each other between steps
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted

@@ -11,7 +11,7 @@ namespace strata::runtime {
 
 struct StepPlan;
 
-// Everything a plan is made from; the same on every rank.
+// All inputs of a plan; the same on every rank.
 struct PlanRequest {
   const models::Model* model;
   models::RunShape shape;

@@ -64,7 +64,7 @@ struct Known {
   std::array<Clock, kWhens> alone;
 
   void begin_step() { alone = {}; }
-  // Adds what has ended by the end of a run.
+  // Adds the runs that have ended by the end of a run.
   void add(When when, const Clock& ended) {
     always.add(ended);
     if (when != When::always) alone[static_cast<std::size_t>(when)].add(ended);
@@ -137,8 +137,8 @@ void derive_waits(StepPlan& plan) {
   std::array<Touches, kTiers> touched;
   std::vector<Clock> ended(index(steps.runs()));  // by run: what has ended once it has, itself included
   std::array<Known, kLanes> lanes;                // what has ended once the newest run of each lane has
-  Known issued;                                   // what the issuing thread has waited for
-  std::vector<int> needed, waits;                 // of one run
+  Known issued;                                   // the runs that the issuing thread has waited for
+  std::vector<int> needed, waits;                 // those of one run
 
   for (int run = 0; run < steps.runs(); ++run) {
     if (steps.number_of(run) == 0) {

@@ -60,7 +60,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
     for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part)
       for (const PoolKind pool : kPools) fetch({unit, part, pool});
   add_shards();
-  // Lanes run in order, so what is needed first is fetched first.
+  // Lanes run in order, so data that is needed first is fetched first.
   for (auto& hops : hops_before_)
     std::stable_sort(hops.begin(), hops.end(),
                      [&](const Hop& a, const Hop& b) { return all_[a.fetch].needed < all_[b.fetch].needed; });

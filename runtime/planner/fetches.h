@@ -42,7 +42,7 @@ class Fetches {
     std::vector<Slice> slices;
     int shard = -1;  // part of a sharded unit in another tier: the fetch of its shard; -1: `slices` hold the bytes
   };
-  // The fetch of a shard, and the first visit before which some of it is gathered.
+  // The fetch of a shard, and the first visit that a part of it is gathered for.
   struct Shard {
     std::size_t fetch;
     int visit;

@@ -374,12 +374,13 @@ class Builder {
   const int lowest_;  // the lowest unit that trains something: backward ends in it
   std::optional<BoundaryTasks> boundary_;
   std::vector<int> caches_;           // by unit; -1: none
-  int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
-  int unpacked_ = -1;                 // of the part being added; -1: none
-  int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
-  // The gradients that the parts or stretches of a call write: of the unit itself, and of what it shares; -1: none.
+  int workspace_ = -1, saving_ = -1;  // those of the call whose parts are being added
+  int unpacked_ = -1;                 // that of the part being added; -1: none
+  int partial_ = -1, total_ = -1;     // those of the stretch being added; -1: none
+  // The gradients that the parts or stretches of a call write: of the unit itself, and of its shared parameters; -1:
+  // none.
   int written_ = -1, shared_ = -1;
-  int input_ = -1, residual_ = -1, loss_residual_ = -1;  // as the call takes them
+  int input_ = -1, residual_ = -1, loss_residual_ = -1;  // the buffers that the call takes
 };
 
 }  // namespace

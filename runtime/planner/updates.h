@@ -33,7 +33,7 @@ class Updates {
   struct Chunk {
     int unit;
     std::size_t begin, end;
-    bool last;  // whether it is the last chunk of its unit
+    bool last;  // true for the last chunk of its unit
   };
   // A chunk that has been fetched: where its state is stored, and where the update finds it (state).
   struct Fetched {

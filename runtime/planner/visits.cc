@@ -124,7 +124,7 @@ class VisitList {
 Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     : table_unit_(static_cast<int>(layout.units.size()) - 1),
       table_first_(1),
-      // Generation needs the logits of all tiles together, but tiles leave only what a loss needs.
+      // Generation needs the logits of all tiles together, but tiles leave only the values that a loss needs.
       tiles_(request.shape.cache > 0 ? 0 : static_cast<int>(request.model->loss_unit().table_tiles())) {
   const models::Model& model = *request.model;
   const auto parts_of = [&](int unit) { return model.units[static_cast<std::size_t>(unit)]->parts(); };

@@ -25,7 +25,7 @@ struct Call {
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.
 struct Visit {
-  int unit, part;  // what is gathered; part -1: the whole unit
+  int unit, part;  // the gathered unit and part; part -1: the whole unit
   bool needs_parameters;
   std::vector<Call> calls;
   std::vector<StageStep> messages = {};  // the pipeline's messages that are listed before the calls

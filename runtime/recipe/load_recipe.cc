@@ -46,7 +46,7 @@ std::string at_most(const RecipeValue& value, const RecipeKey& key) {
 
 // A name that no key has.
 struct Unknown {
-  std::string_view begin;  // of the sentence if it stands alone
+  std::string_view begin;  // the beginning of the sentence if it stands alone
   std::string text;
 };
 

@@ -122,7 +122,7 @@ struct Recipe {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
     std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
-    std::optional<std::filesystem::path> replaced = {};  // what adapter.path was before it was given again
+    std::optional<std::filesystem::path> replaced = {};  // the previous value of adapter.path, if it was given again
     std::vector<std::string> given;                      // the adapter keys that the recipe gives
     bool of_checkpoint = false;                          // the keys came from the checkpoint that model.path names
 

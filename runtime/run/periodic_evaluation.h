@@ -67,7 +67,7 @@ class PeriodicEvaluation {
     return evaluations_without_improvement(trainer_.progress().best, without_value_);
   }
 
-  // The peak memory of evaluations, and what they have sent to other ranks.
+  // The peak memory of evaluations, and the bytes that they have sent to other ranks.
   Memory measured_memory() const;
   const comm::CommBytes& comm_bytes() const { return sent_; }
 

@@ -262,7 +262,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
                                                       "optimizer.eps",
                                                       "optimizer.momentum",
                                                       "optimizer.weight_decay"};
-  constexpr std::size_t kLongest = 200;  // of a value in the message
+  constexpr std::size_t kLongest = 200;  // the length of a value in the message
   std::vector<std::string> changes;
   const auto compare = [&](std::string_view what, const std::string& was, const std::string& now) {
     if (was != now)

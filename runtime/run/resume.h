@@ -25,7 +25,7 @@ Progress progress_under(const Manifest& manifest, const std::filesystem::path& p
 std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std::int64_t steps_done);
 
 // A sentence about settings that may differ from the checkpoint's run, but give different bits: its data, precision,
-// batch, and what the optimizer computes with; empty if none does. `data_hash`: of this run (Trainer::data_hash).
+// batch, and optimizer settings; empty if none does. `data_hash`: of this run (Trainer::data_hash).
 std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash);
 
 // The start of a run.

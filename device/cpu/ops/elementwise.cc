@@ -110,7 +110,7 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
 
 namespace {
 
-// Calls add(at, n, bias, out) for ranges [at, at + n) of the result that lie in one row of the bias.
+// Calls add(at, n, bias, out) for ranges [at, at + n) of the result, each within one row of the bias.
 template <typename Add>
 void by_rows(Team& team, std::size_t count, ConstView bias, View out, const Add& add) {
   const std::size_t row = bias ? bias.size : out.size;

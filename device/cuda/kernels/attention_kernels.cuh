@@ -16,8 +16,8 @@ inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
 inline constexpr float kLowest = -1e30f;
 
 // Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
-// the window's rows outside of documents, with `row` counted over all sequences. Between calls, only what a tile holds
-// in registers anyway is kept: the window is found again from the tile.
+// the window's rows outside of documents, with `row` counted over all sequences. Between calls, nothing is kept except
+// the tile's own registers: the window is computed again from the tile.
 template <typename T, typename TileOf, typename None>
 __device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
   unsigned next = window;

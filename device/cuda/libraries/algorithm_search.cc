@@ -74,8 +74,8 @@ class Bench {
       x_.epilogue_out = second;
   }
 
-  // The fastest of the library's proposals that gives the same bits twice, and its time per run; "" and infinity if
-  // there is none.
+  // The fastest of the library's proposals that gives the same bits twice, and its time per run. "" and infinity if no
+  // proposal does.
   struct Timed {
     std::string algorithm;
     float ms = std::numeric_limits<float>::infinity();
@@ -168,7 +168,7 @@ std::string algorithm_machine(Device device) {
   cudaDeviceProp properties{};
   STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
   // Part of a GPU (MIG) has fewer multiprocessors than the whole GPU of the same name, and other algorithms.
-  const std::string attention = cudnn_text();  // its version determines for which shapes it computes attention
+  const std::string attention = cudnn_text();  // its version determines the shapes for which it computes attention
   return fmt::format("{} ({} SMs), cuBLASLt {}{}{}", properties.name, properties.multiProcessorCount,
                      library_version_text(cublaslt().cublasLtGetVersion()), attention.empty() ? "" : ", ", attention);
 }

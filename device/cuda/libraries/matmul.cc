@@ -93,7 +93,7 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
   }
 }
 
-// The key has one alignment for all operands: with narrow inputs, it may be less than an fp32 output has.
+// The key has one alignment for all operands. With narrow inputs, it may be below the alignment of an fp32 output.
 std::uint32_t Matmul::alignment_of_output() const {
   return std::max(static_cast<std::uint32_t>(key_.alignment), static_cast<std::uint32_t>(size_of(key_.shape.out)));
 }

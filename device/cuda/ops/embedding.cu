@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The last step sorts each row's positions, so that their order no longer depends on the atomics. A block takes every
-// gridDim-th row, because frequent words are neighbours. A warp sorts the rows with few positions: each goes to the
-// place given by the number of smaller ones. The block sorts the others, window by window, with a bit for each
+// gridDim-th row, because frequent words are neighbours. A warp sorts the rows with few positions: the place of each
+// position is the number of smaller positions. The block sorts the others, window by window, with a bit for each
 // position.
 constexpr unsigned kRowsPerBlock = kWarp;
 

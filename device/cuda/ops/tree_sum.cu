@@ -52,7 +52,7 @@ struct TreeSum {
     Pack<float, kN> sum = subtree<kCount, kN>(source, 0, begin);
     if constexpr (kCount == kMaxInRegisters) {
       // The loop over levels is unrolled and selects instead of branching: with an index that is not known at compile
-      // time, or a break, `waiting` would lie in local memory.
+      // time, or a break, `waiting` would be in local memory.
       Pack<float, kN> waiting[kLevels] = {};
       waiting[0] = sum;
       for (std::size_t g = 1; g < groups; ++g) {

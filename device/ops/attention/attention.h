@@ -13,7 +13,7 @@ namespace strata::device {
 // Grouped-query attention within the documents of `batch` sequences of `seq` rows. q, k, v point at their first head
 // inside rows that are q_stride, k_stride, v_stride elements apart; o rows are heads * head_dim apart. Query head h
 // reads key head h / (heads / kv_heads). A query sees keys of its document. If causal, these are the keys up to its
-// own, and with window > 0 the last `window` of them. Otherwise they are all keys, and with window > 0 those at most
+// own, and with window > 0 the last `window` of them. Otherwise they are all keys, and with window > 0 the keys at most
 // window / 2 rows away.
 struct AttentionShape {
   std::size_t batch, seq, heads, kv_heads, head_dim;

@@ -98,7 +98,7 @@ class SharedKeys {
     return sums_.of(workspace).sub(v * size(), size());
   }
   // leave() copies keys and values from the rows of the shards' heads, or leaves them in `partial` for all ranks.
-  // take() then reads what the ranks left.
+  // take() then reads the values that the ranks left.
   void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
   void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
   // The same for the gradients, whose sums go to the rows of the shards that own them.
@@ -148,7 +148,7 @@ class BlockAttention {
   void place_saved(Slots& heads, Slots& results);
   void place_work(Slots& work) { work_ = work.add_bytes(work_bytes_); }
 
-  const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
+  const device::AttentionShape& shape() const { return attention_.shape(); }  // for one shard
   float dropout() const { return spec_.dropout; }
   // The same functions as in AttentionPart.
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }

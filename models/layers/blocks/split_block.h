@@ -209,11 +209,11 @@ class SplitBlock : public Unit {
 };
 
 // Throws Error{usage} unless the number of shards divides the heads and the MLP's width, and either divides the
-// key-value heads or is a multiple of them: a key-value head lies in one shard, or several shards have only that head.
+// key-value heads or is a multiple of them: a key-value head is in one shard, or several shards have only that head.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
 // Implements Unit::work for a transformer block with one linear layer per part, or all of them in one part.
-// `activation`: the bytes of x, and of y, which forward reads and writes in addition to what it saves and to the
+// `activation`: the bytes of x, and of y, which forward reads and writes in addition to its saved values and to the
 // `passing` bytes of its other activations; backward reads the saved values and writes as many bytes.
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation, const BackwardEnd& end,

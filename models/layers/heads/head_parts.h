@@ -53,7 +53,7 @@ struct HeadPlaces {
     bool learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
     std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
-    bool shared;  // whether ranks share the head, and add the gradients of the norm's output
+    bool shared;  // true if ranks share the head, and add the gradients of the norm's output
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
@@ -72,8 +72,8 @@ struct HeadPlaces {
 };
 
 // The part of a head that precedes its table: it selects the rows that enter the loss and applies the transform of a
-// masked language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A
-// component of the head. Its tensors lie in the head's flat buffer.
+// masked language model (an optional norm, a dense layer and the GELU of erf) and the final norm. A component of the
+// head. Its tensors lie in the head's flat buffer.
 class HeadInput {
  public:
   HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}

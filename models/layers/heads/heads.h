@@ -58,7 +58,7 @@ struct ClassHeadSpec {
   bool dense_biased = true;
   std::string dense_norm = {};  // a LayerNorm without a bias after it; none if empty
   std::string scores;           // the name of the layer that computes the scores
-  bool biased = true;           // whether that layer has a bias
+  bool biased = true;           // true if that layer has a bias
   float dropout_before = 0,
         dropout_after = 0;  // before and after the dense layer; without one, only dropout_after
 };

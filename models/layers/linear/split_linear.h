@@ -52,7 +52,7 @@ class SplitLinear {
   // dropout on rows whose length is not a multiple of 4.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
-  std::size_t shards() const { return shards_.size(); }  // of this rank
+  std::size_t shards() const { return shards_.size(); }  // the number of this rank's shards
   std::size_t out() const;                               // the outputs of these shards
   // The offset of the bias that must be added to the sum of all ranks' partial sums.
   const std::optional<std::size_t>& bias() const { return bias_; }
@@ -73,8 +73,8 @@ class SplitLinear {
   void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
                      device::View scratch) const;
   // With several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements.
-  // If ranks share the layer, the gradients stay there, and crossing() elements go to other ranks: leave_gradients()
-  // adds this rank's shards, and take_gradients() takes the sums over all ranks.
+  // If ranks share the layer, the gradients stay there, and crossing() elements are sent to other ranks:
+  // leave_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
   void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;

@@ -235,7 +235,7 @@ class Search {
   Purpose purpose_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
   std::size_t& planned_;   // by all searches
-  std::size_t limit_ = kMaxPlannedTasks;        // of planned_, for the current part of the search
+  std::size_t limit_ = kMaxPlannedTasks;        // the limit of planned_ for the current part of the search
   std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 

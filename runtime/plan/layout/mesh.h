@@ -95,7 +95,7 @@ struct Cut {
     return {begin, begin + size()};
   }
   models::ElementRange piece(const Coordinates& rank) const { return piece(rank.shard / copies); }
-  // The elements of `range` that lie in the rank's piece; an empty range if there are none.
+  // The elements of `range` in the rank's piece; an empty range if there are none.
   models::ElementRange piece_of(const models::ElementRange& range, const Coordinates& rank) const;
   // The same buffer in fewer pieces.
   Cut in_pieces(int fewer) const { return {fewer, copies * pieces / fewer, elements}; }

@@ -36,7 +36,8 @@ struct Placement {
   StatePlacement parameters, gradients, optimizer;
   Tier activations;
 
-  // The placement of the fp32 gradient sums. If gradients are not sharded, a rank still sums only what it updates.
+  // The placement of the fp32 gradient sums. If gradients are not sharded, a rank still sums only the elements that it
+  // updates.
   const StatePlacement& sums() const { return gradients.sharded() ? gradients : optimizer; }
 };
 

@@ -53,7 +53,7 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
 // The list that gives these pieces; empty if none does, because the first piece lacks the embedding's norm.
 std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span<const UnitRange> pieces);
 
-// The time that a piece of these units takes, and whether a piece may have them.
+// The time of a piece with these units; true if a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
 // Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the split
@@ -76,10 +76,10 @@ struct StageStep {
   enum class What : std::uint8_t {
     forward,
     backward,
-    receive_input,     // from the stage of the piece before
+    receive_input,     // from the stage of the previous piece
     send_output,       // to the stage of the next piece
-    receive_gradient,  // of the output, from the stage of the next piece
-    send_gradient,     // of the input, to the stage of the piece before
+    receive_gradient,  // the gradient of the output, from the stage of the next piece
+    send_gradient,     // the gradient of the input, to the stage of the previous piece
   };
   What what;
   int micro_batch;

@@ -147,7 +147,7 @@ class Sweep {
   struct Cell {
     int buffer = kNone;                 // the buffer whose contents it holds
     int written = kNone, step = kNone;  // the run that wrote it last, and its step
-    LaneId lane = LaneId::compute;      // of that run
+    LaneId lane = LaneId::compute;      // the lane of that run
     Clock read = all_none();            // by lane: the newest run that has read it since then
     int origin = kNone;                 // index of the contents' origin, if they are a copy
   };
@@ -295,13 +295,13 @@ class Sweep {
 
   const StepPlan& plan_;
   const Cells cells_;
-  std::vector<Touch> uses_;     // of all tasks, in the order of the list
+  std::vector<Touch> uses_;     // the uses of all tasks, in the order of the list
   std::vector<int> first_use_;  // by task
   std::vector<Cell> memory_;
   std::vector<Origin> origins_;
   std::vector<Newest> tasks_;
   std::array<Clock, kLanes> lanes_;  // what has ended once the newest run of each lane has
-  Clock issued_;                     // what the issuing thread has waited for
+  Clock issued_;                     // the runs that the issuing thread has waited for
   struct Run {
     int task, step;
   };

@@ -15,7 +15,7 @@ struct NameElsewhere {
   std::string_view name;
   std::string_view key;   // our key; empty if there is none
   std::string_view note;  // how its values differ, or a sentence that replaces the key
-  bool section = false;   // whether the answer holds for every key inside this section, too
+  bool section = false;   // true if the answer holds for every key inside this section, too
 };
 
 // As NameElsewhere, for several names, separated by spaces, that correspond to one key. A name that ends in .* is a

@@ -73,8 +73,8 @@ class ScoreCollector {
   const models::Classes& classes() const { return classes_; }
   void clear();
   // Adds the rows of this rank's round, none on a rank without the head. Scores are `stride` apart; rows with labels
-  // that do not count are left out. sets: the rows' sets of classes, as the batch has them. documents: those of all
-  // rows of the micro-batch, whose sequences have seq_len rows; used for words only. Collective.
+  // that do not count are left out. sets: the rows' sets of classes, as in the batch. documents: those of all rows of
+  // the micro-batch, whose sequences have seq_len rows; used for words only. Collective.
   void add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
                  std::span<const std::uint32_t> sets, std::span<const device::RowRange> documents, std::size_t seq_len);
   // Call it after the last round. Collective.
@@ -96,7 +96,7 @@ class ScoreCollector {
   RowGather gather_;
   ClassTally tally_;
   std::optional<ClassCurves> curves_;
-  std::optional<EntityTally> entities_;  // of this rank's texts
+  std::optional<EntityTally> entities_;  // the entities of this rank's texts
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
   std::size_t count_ = 0;                // the number of either
   std::vector<double> odds_;

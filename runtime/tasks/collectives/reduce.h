@@ -1,6 +1,6 @@
 #pragma once
 // runtime/tasks/collectives/ holds the tasks that ranks do together: gradients reduced (this header), parameters
-// gathered (gather.h), and what ranks exchange that share a layer (activations.h).
+// gathered (gather.h), and activations exchanged by ranks that share a layer (activations.h).
 #include "comm/communicator.h"
 #include "runtime/plan/draft.h"
 #include "runtime/tasks/task_context.h"
@@ -12,7 +12,7 @@ struct CallGradient {
   UnitPart which;
   int micro_batch;
   ElementRange range;  // elements in the flat buffer of the unit, or of the holder if `shared`
-  bool shared;         // whether the tensor is one that the unit shares with another (the holder)
+  bool shared;         // true if the unit shares the tensor with another (the holder)
   int buffer;
 
   Role role() const { return role_of(shared); }
@@ -41,7 +41,7 @@ struct NodeSum {
 // All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order. After
 // a NodeSum, each piece is a node's.
 struct ReduceGradient {
-  CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
+  CallGradient gradient;  // in the buffer of a NodeSum if nodes sum first
   OutputBuffer sum;
   bool first;                 // nothing has been added to these elements yet
   OutputBuffer run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
@@ -80,7 +80,7 @@ const UnitLayout& holder_of(const TaskContext& context, const Task& task);
 // The part of `elements`, in the holder's flat buffer, that this rank owns.
 ElementRange owned(const TaskContext& context, const ElementRange& elements, const UnitLayout& holder);
 // The elements of the task's sum that this rank owns. A sum buffer may hold more than the rank's shard, if sums are
-// sharded over fewer ranks; a shared sum holds only what the rank owns.
+// sharded over fewer ranks; a shared sum holds only the elements that the rank owns.
 device::View own_part_of_sum(const TaskContext& context, const Task& task);
 
 // With training.reduce = "fast", each rank sums its micro-batches' gradients locally, and ranks exchange the rounded

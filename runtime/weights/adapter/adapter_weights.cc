@@ -246,7 +246,7 @@ class Magnitudes final : public ForwardedWeights {
   std::unique_ptr<WeightSource> values_;
   std::vector<std::vector<Matrix>> matrices_;  // by unit and parameter
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of those read at once
+  mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of matrices read at once
 };
 
 }  // namespace

@@ -102,7 +102,7 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
        folder.string(), tensor.name, model.family);
 }
 
-// VeLoRA's projections (velora_config) compress what backward keeps; forward does not read them.
+// VeLoRA's projections (velora_config) compress the activations that backward keeps. Forward does not read them.
 bool is_of_backward(const models::StoredTensor& tensor) {
   return tensor.name.ends_with(".lora_velora_embed");
 }

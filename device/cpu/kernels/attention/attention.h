@@ -9,7 +9,7 @@ namespace strata::device::cpu {
 // Indexed by DType. Tasks of one call may run concurrently. Each worker has its own `scratch` of attention_scratch()
 // floats, 64-byte aligned.
 struct AttentionKernels {
-  // Computes the outputs of those queries that lie in the document.
+  // Computes the outputs of the queries that are in the document.
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // Computes delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Level i waits while bit i of the number of shards is set. The loop over levels is unrolled and selects, so that
-// `waiting` lies in registers, as in tree_sum.cu.
+// `waiting` stays in registers, as in tree_sum.cu.
 constexpr int kLevels = 11;
 
 __global__ void join_shards(VocabularyShards shards, std::size_t rows, const RowStatistics* of_shards,
