@@ -71,8 +71,8 @@ class PosixFileSystem final : public FileSystem {
     if (create_new_folder(path)) return;
     const int reason = errno;
     std::error_code ignored;
-    // Another rank may have created it. A symbolic link is refused: the checkpoint would go to a folder that is not
-    // this run's.
+    // Another rank may have created it. A symbolic link is refused: the checkpoint would be written to a folder that
+    // does not belong to this run.
     if (reason != EEXIST || !fs::is_directory(fs::symlink_status(path, ignored))) failed(path, "made a folder", reason);
   }
 

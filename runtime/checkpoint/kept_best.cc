@@ -29,7 +29,7 @@ bool greater_is_better(const std::map<std::string, std::string>& recipe) {
 
 constexpr std::string_view kValidation = "data.validation";
 
-// The names of data.validation. Manifests of older versions have them as the user gave them.
+// The names of data.validation. Manifests of older versions have them as the user wrote them.
 std::string absolute_names(const std::map<std::string, std::string>& recipe) {
   const std::string names = value_of(recipe, kValidation);
   if (names.find('"') == std::string::npos) return names;  // none

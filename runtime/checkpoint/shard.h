@@ -45,8 +45,8 @@ struct Extent {
 // checksums, so that it can be written last.
 std::string shard_header(std::span<const Extent> extents);
 
-// Reads the extents of a shard file and compares the header with what the manifest promises. Throws Error{corrupt}, or
-// Error{failed} if it cannot be read.
+// Reads the extents of a shard file and compares the header with the manifest. Throws Error{corrupt}, or Error{failed}
+// if it cannot be read.
 std::vector<Extent> read_shard_header(const std::filesystem::path& file, const ShardEntry& promised);
 
 }  // namespace strata::runtime

@@ -152,7 +152,7 @@ OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const 
   OpenedData opened;
   const bool packs = data.packing == Packing::documents;
   if (!packs && !labelling) return opened;
-  // The size of the head depends on what is found in the sequences, so pack now.
+  // The size of the head depends on the packed sequences, so pack now.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
   const auto open = [&](const std::vector<std::string>& patterns, const char* key, SequenceOptions options) {
     options.pack = pack;

@@ -136,11 +136,11 @@ class Executor {
   // Issues the tasks that are due (see `When`).
   void issue_due();
   void issue(std::size_t index);
-  // Queues the recording of the task's begin or end: in spans() if it is `stamped`, and in the places.
+  // Queues the recording of the task's start or end: in spans() if it is `stamped`, and in the places.
   void mark(device::Lane& lane, std::size_t index, bool stamped, bool begins);
   void wait(const Task& task, int other);
   void wait_here(int other);
-  // Waits until a checkpoint has read what the task writes, and records how long.
+  // Waits until a checkpoint has read the state that the task overwrites, and records how long.
   void wait_for_saves(std::size_t index);
   // Calls f(). An exception sets the abort token before it unwinds, because lanes may wait for tasks that will no
   // longer be issued.

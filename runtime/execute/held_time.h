@@ -10,7 +10,7 @@
 namespace strata::runtime {
 
 // The time that tasks have waited until a checkpoint had read the state that they overwrite. Only each task's first
-// wait after the begin of a checkpoint counts: later ones find it already read.
+// wait after the start of a checkpoint counts: later ones find it already read.
 class HeldTime {
  public:
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}

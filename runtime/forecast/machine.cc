@@ -169,7 +169,8 @@ double exchange_gb_per_s(const Machine& m) {
   return 1 / std::max(both - sum, 0.1 * both);
 }
 
-// Scales the speeds if another number of ranks shares the machine: each rank has `part` of what a measured rank had.
+// Scales the speeds if another number of ranks shares the machine: each rank has the fraction `part` of a measured
+// rank's share.
 void scale_speeds(MachineProfile& p, double part) {
   for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
                         &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})

@@ -86,7 +86,8 @@ inline constexpr std::int64_t kMaxCalls = 1 << 16, kMaxVerticalCalls = 1 << 13;
 // the largest stage of parallel.split or, if stages are balanced, about its share.
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
 bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
-// Throws Error{usage} for a recipe that needs more calls, of one of `ranks` or of all of them, than a plan may have.
+// Throws Error{usage} for a recipe that needs more calls, on one of `ranks` ranks or on all of them together, than a
+// plan may have.
 void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks);
 
 }  // namespace strata::runtime

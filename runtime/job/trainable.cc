@@ -81,8 +81,8 @@ struct Modules {
 
 using Folder = std::optional<std::filesystem::path>;
 
-// Throws if a pattern that matches nothing lists the ends of modules' names, as a shell's arguments give them:
-// "q_proj", "q_proj,v_proj".
+// Throws if a pattern that matches nothing lists the ends of modules' names, as a shell passes them: "q_proj",
+// "q_proj,v_proj".
 void require_no_names(const std::vector<std::string>& modules, std::string_view key, const std::string& pattern) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {

@@ -173,8 +173,8 @@ std::string config_json(models::Config config, device::DType dtype) {
   return config.to_json();
 }
 
-// A model's weights for a model that stores some of the same tensors transposed: from a GPT-2 that bitsandbytes
-// quantised to GPT-2 as transformers stores it. Keeps one matrix in memory.
+// Provides a model's weights to a model that stores some of the same tensors transposed: those of a GPT-2 that
+// bitsandbytes quantised, to a GPT-2 as transformers stores it. Keeps one matrix in memory.
 class TransposedWeights final : public ForwardedWeights {
  public:
   TransposedWeights(const WeightSource& weights, const models::Model& from, const models::Model& to)

@@ -21,8 +21,8 @@ MappedFile open_companion(const TokenFile& tokens, const std::filesystem::path& 
 // the sidecar names (docs/formats.md). The token file outlives it.
 class Documents {
  public:
-  // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file differs from what the
-  // sidecar says, or if documents are empty, out of order or beyond the last token.
+  // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file contradicts the sidecar, or
+  // if documents are empty, out of order or beyond the last token.
   explicit Documents(const TokenFile& file);
 
   std::uint64_t count() const { return begins_.size(); }

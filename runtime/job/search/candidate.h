@@ -35,7 +35,7 @@ struct Scope {
   std::size_t width = 0;  // the model's width (Model::hidden)
 };
 
-// Appends every candidate that has one change more than `from`.
+// Appends every candidate that has one more change than `from`.
 void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidate>& out);
 
 // The tiers that hold parameters, gradients, optimizer state and activations.

@@ -20,7 +20,7 @@ struct PlannedBatch {
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;
 
-  // The size of a plan that shows what was found: the largest that fits, or the smallest that was tried.
+  // The size to plan with for a report: the largest that fits, or otherwise the smallest that was tried.
   std::int64_t size() const { return (fits ? fits : too_large)->size; }
 };
 // Tries any size if the recipe has training.gradient_accumulation_steps or neither key, and the divisors of a rank's
