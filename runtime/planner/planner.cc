@@ -377,8 +377,7 @@ class Builder {
   int workspace_ = -1, saving_ = -1;  // those of the call whose parts are being added
   int unpacked_ = -1;                 // that of the part being added; -1: none
   int partial_ = -1, total_ = -1;     // those of the stretch being added; -1: none
-  // The gradients that the parts or stretches of a call write: of the unit itself, and of its shared parameters; -1:
-  // none.
+  // The gradients that a call's parts or stretches write: the unit's own, and those of shared parameters; -1: none.
   int written_ = -1, shared_ = -1;
   int input_ = -1, residual_ = -1, loss_residual_ = -1;  // the buffers that the call takes
 };
