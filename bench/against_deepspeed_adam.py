@@ -19,7 +19,7 @@ ap.add_argument("--peer", action="store_true")
 a = ap.parse_args()
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 strata = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata")
-passes = max(9, 400_000_000 // a.n)  # as many rounds as `strata bench adam`
+passes = max(9, 400_000_000 // a.n)  # the same number of rounds as `strata bench adam`
 
 
 def peer():

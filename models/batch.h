@@ -45,7 +45,7 @@ struct RunShape {
   // If the model's files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
   // The virtual shards that blocks are computed in (models/layers/linear/split_linear.h). Their number, a power of two,
-  // is part of the numerics; which of them this rank computes is not.
+  // is part of the numerics; the choice of those that this rank computes is not.
   ShardRange shards = {};
   // Ranks that share the blocks divide the rows between them, except in products and attention (sequence parallelism,
   // Korthikanti et al. 2022). Their number divides tokens(), and the model's width is a multiple of 4.

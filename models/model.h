@@ -124,8 +124,8 @@ enum class Pass : std::uint8_t { forward, backward };
 // A boundary within a call, where ranks add or gather the results of their virtual shards
 // (models/layers/blocks/split_block.h).
 struct Seam {
-  // The number of elements in the sum ([tokens, hidden] and whatever else crosses) or, if the seam gathers, in a rank's
-  // piece.
+  // The number of elements in the sum ([tokens, hidden] and any other tensor that crosses) or, if the seam gathers, in
+  // a rank's piece.
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
@@ -348,7 +348,7 @@ class Model {
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.
   void ignore_layers(std::span<const std::string> layers);
-  // Names of a head's parameters that are initialised from the seed if the weights' files have none of them.
+  // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
   std::vector<std::string> drawn_if_missing;
   // Class weights, stored as fp32 in the constants from byte class_weights_at on; empty: 1 each.
   std::vector<float> class_weights;

@@ -55,8 +55,8 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 // The folder in which a run writes its checkpoints, locked against other runs during this object's lifetime.
 class CheckpointFolder {
  public:
-  // Collective: rank 0 creates and locks the folder and removes what earlier runs left unfinished. Throws
-  // AgreedError{usage} if another run holds the lock.
+  // Collective: rank 0 creates and locks the folder and removes the partly written or partly deleted checkpoints of
+  // earlier runs. Throws AgreedError{usage} if another run holds the lock.
   CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
                    Note note = {});
   ~CheckpointFolder();

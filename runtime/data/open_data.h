@@ -46,7 +46,7 @@ struct OpenContext {
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
   std::vector<comm::FileFingerprint>& fingerprints;
-  // The memory for what sequences keep (Sequences::keep_in).
+  // The memory for the index and labels of the sequences (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };

@@ -167,7 +167,7 @@ void Executor::issue(std::size_t t) {
     else
       wait(task, other);
   if (saved && !recording_) wait_for_saves(t);
-  // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped in timed steps alone.
+  // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped only in timed steps.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !boundaries_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);

@@ -100,7 +100,7 @@ class Executor {
 
   // After drain(): makes the next step begin a checkpoint, with the work of `saver` in its checkpoint lane.
   void save_during_next_step(Saver& saver);
-  // Waits for the checkpoint's tasks; issues them alone if no step has.
+  // Waits for the checkpoint's tasks. If no step has issued them, issues them first.
   void finish_saving();
   // Call it before `saver` is destroyed. Waits for the tasks that were issued; issues and throws nothing.
   void forget(const Saver& saver) noexcept;

@@ -285,7 +285,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.all_to_all_bytes_per_s = exchange_gb_per_s(m) * 1e9;
   }
   if (m.disk) {
-    // The speed of as many drives as the recipe stripes over, if those are fewer than were measured.
+    // If the recipe stripes over fewer drives than were measured, their speed is scaled down.
     const auto drives = static_cast<double>(std::max<std::size_t>(1, job.recipe.memory.nvme.size()));
     const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
     p.read_bytes_per_s = m.disk->read_gb_per_s * part;

@@ -243,7 +243,7 @@ void resolve_classes(Workload& workload) {
   const auto record = [&](const char* what, const std::string& json) {
     to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
   };
-  // null (unknown) replaces whatever the model was trained on before.
+  // null (unknown) replaces the value of an earlier training of the model.
   const bool known = data->tokenizer_hash && !data->tokenizer_hash->empty();
   record("tokenizer", known ? json_string(data->tokenizer) : "null");
   record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");

@@ -77,7 +77,7 @@ class Evaluator {
   const Job& job_;
   comm::World& world_;
   std::unique_ptr<Executor> executor_;
-  std::optional<IndexMemory> index_memory_;  // none unless it has a plan of its own
+  std::optional<IndexMemory> index_memory_;  // none unless it has its own plan
   DisjointSequences data_;
   std::optional<ScoreCollector> scores_;  // a classifier's scores
   double load_seconds_ = 0;

@@ -50,9 +50,9 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                 const Advance& advance);
 
 // Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
-// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
-// one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
-// start_or_resume(). The recipe must be resolved.
+// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation and an older
+// one does, because the run resumes from the older one if the newer one is damaged. Checkpoints that cannot be read are
+// left to start_or_resume(). The recipe must be resolved.
 StartPoint predict_start(const Recipe& recipe, int threads);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.

@@ -258,7 +258,7 @@ class Hasher {
     std::uint64_t parameter, shard, begin, count;
   };
   // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
-  // first of them sends what all of them have.
+  // first of them sends the elements that all of them have.
   std::string own_elements(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
                            std::size_t at, std::size_t n) {
     std::string own;

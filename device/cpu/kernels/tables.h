@@ -6,7 +6,7 @@
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
 
-// The tables of kernels, one for each source here; attention's is in attention/attention.h.
+// The tables of kernels, one for each source file in this folder; attention's is in attention/attention.h.
 namespace strata::device::cpu {
 
 // Indexed by the function (device/ops/activation.h: GELUs, gates) and by DType. n elements, or one row of `width`

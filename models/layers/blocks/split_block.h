@@ -214,7 +214,7 @@ void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv
 
 // Implements Unit::work for a transformer block with one linear layer per part, or all of them in one part.
 // `activation`: the bytes of x, and of y, which forward reads and writes in addition to its saved values and to the
-// `passing` bytes of its other activations; backward reads the saved values and writes as many bytes.
+// `passing` bytes of its other activations; backward reads the saved values and writes the same number of bytes.
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation, const BackwardEnd& end,
                 std::size_t passing);

@@ -1,6 +1,6 @@
 #pragma once
 // models/layers/heads/ holds the ends of models: next-token and masked-token prediction (head.cc), classes of documents
-// and tokens (class_head.cc), and what comes before them: a pooled row or a transform.
+// and tokens (class_head.cc), and the layers before them: a pooled row or a transform.
 
 #include <cstddef>
 #include <memory>

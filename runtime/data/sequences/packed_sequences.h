@@ -37,8 +37,8 @@ class NumberSet {
 // space unused, but fills each bin with items of similar length from neighbouring places in the file: a training step
 // of a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
 // items, with three quarters of the total length, are spread first: each goes into the bin with the most space, over as
-// few bins as could hold all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit
-// alone is used.
+// few bins as could hold all of them. The others follow by best fit. If that needs more than 1 extra bin per 200, only
+// best fit is used.
 class BestFit {
  public:
   explicit BestFit(std::uint32_t capacity);

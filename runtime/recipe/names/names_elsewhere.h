@@ -32,7 +32,7 @@ std::span<const NamesElsewhere> names_of_frameworks();
 std::span<const NameElsewhere> names_elsewhere();
 // The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
 std::string folded(std::string_view name);
-// The row for a key's name, whatever precedes it, or for a section whose answer holds for every key in it; null if
+// The row for a key's name, regardless of its prefix, or for a section whose answer holds for every key in it; null if
 // there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
 // True if `found` is the row of a section that contains `key`.

@@ -323,8 +323,8 @@ STRATA_LANES F32x16 exp(F32x16 x) {
   return keep_above(scale_by_power(p, n), given, kZero);
 }
 
-// 2^x within 1.7e-7 of it, for x up to 0; 0 from -150 down; NaN stays NaN. The polynomial is the best of degree 5 in
-// [-1/2, 1/2] that is 1 at 0.
+// 2^x for x up to 0, with a relative error of at most 1.7e-7; 0 from -150 down; NaN stays NaN. The polynomial is the
+// best of degree 5 in [-1/2, 1/2] that is 1 at 0.
 STRATA_LANES F32x16 exp2(F32x16 x) {
   constexpr float kZero = -150;
   const F32x16 given = x;
