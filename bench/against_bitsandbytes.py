@@ -3,11 +3,11 @@
 
     bench/against_bitsandbytes.py --python PYTHON [--steps 200]
 
-PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). The same weights, batches, schedule,
-clipping and betas; matrices of blocks in 8 bits, the rest in fp32, on both sides. bitsandbytes' own noise is what its
-curve moves by when the weights it starts from are nudged by a hundred-thousandth. Its CPU quantiser takes codes that are
-not the nearest below about 2e-5 of a block's largest number; "nearest codes" replaces that function. Prints a Markdown table. Needs
-build/strata.
+PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). Both sides have the same weights,
+batches, schedule, clipping and betas, and keep matrices of blocks in 8 bits and the rest in fp32. The noise of
+bitsandbytes is the change of its curve if the initial weights are nudged by a hundred-thousandth. Below about 2e-5 of a
+block's largest number, its CPU quantiser does not choose the nearest codes; "nearest codes" replaces that function.
+Prints a Markdown table. Needs build/strata.
 """
 import argparse, glob, json, math, os, subprocess, sys, tempfile
 
@@ -15,7 +15,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument("--python", default=sys.executable)
 ap.add_argument("--steps", type=int, default=200)
 ap.add_argument("--nudges", type=int, default=3)
-ap.add_argument("--peer")  # runs of the peer, into this folder
+ap.add_argument("--peer")  # runs the peer and writes its losses to this folder
 a = ap.parse_args()
 SEQ, BATCH, RATE, WARMUP = 64, 8, 2e-3, 20
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

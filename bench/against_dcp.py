@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Strata's checkpoints compared with torch.distributed.checkpoint's on this machine: gpt2-124m, bf16, 2 ranks, ZeRO-3 / FSDP2,
-one thread a rank; in turns, medians; prints a Markdown table.
+one thread per rank; alternating, medians; prints a Markdown table.
 
     bench/against_dcp.py --fsdp-checkpoint FSDP_CHECKPOINT.py --python PYTHON_WITH_TORCH [--rounds 2] [--dir DIR]
 

@@ -4,9 +4,9 @@
     bench/against_deepspeed_adam.py --python PYTHON [--n 6000000] [--rounds 3] [--threads N]
 
 PYTHON has torch and deepspeed (this script runs itself with it), which compiles its operation on first use. DeepSpeed's
-step takes an fp32 gradient; a training step also widens the bf16 gradient before and narrows the fp32 master after it,
-in passes of their own: "with casts". Strata's step has both in its one pass. In turns; the least times of many short
-passes over more memory than the caches hold stand for the code where the machine does other work. Needs build/strata.
+step takes an fp32 gradient. A training step also widens the bf16 gradient before it and narrows the fp32 master after
+it, in separate passes ("with casts"). Strata's step does both in its single pass. Runs alternate. The minimum over many
+short passes, over more memory than the caches hold, excludes other work on the machine. Needs build/strata.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
@@ -19,7 +19,7 @@ ap.add_argument("--peer", action="store_true")
 a = ap.parse_args()
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 strata = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata")
-passes = max(9, 400_000_000 // a.n)  # as `strata bench adam` has rounds
+passes = max(9, 400_000_000 // a.n)  # the same number of rounds as `strata bench adam`
 
 
 def peer():

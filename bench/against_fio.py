@@ -3,8 +3,8 @@
 
     bench/against_fio.py --dir DIR [--rounds 5] [--size 1GiB] > docs/results/X.md
 
-fio (Debian's package fio) with --ioengine=io_uring --direct=1 --bs=1M --iodepth=32, over a file that lies there already,
-as the swap file does. Needs build/strata (scripts/build.sh).
+fio (Debian's package fio) runs with --ioengine=io_uring --direct=1 --bs=1M --iodepth=32, on a file that already exists,
+like the swap file. Needs build/strata (scripts/build.sh).
 """
 import argparse, datetime, json, os, platform, statistics, subprocess, tempfile
 
@@ -35,7 +35,7 @@ def theirs(file, mode):
 mine, peer = [], []
 with tempfile.TemporaryDirectory(dir=a.dir) as scratch:
     file = os.path.join(scratch, "fio.dat")
-    theirs(file, "write")  # makes the file
+    theirs(file, "write")  # creates the file
     for _ in range(a.rounds):
         mine.append(ours(scratch))
         peer.append((theirs(file, "write"), theirs(file, "read")))

@@ -4,10 +4,10 @@ the bytes that enter all nodes per step.
 
     bench/against_fsdp.py --hosts n1:2,n2:2 --interface eth0 --torch-train TORCH_TRAIN.py --python PYTHON_WITH_TORCH
 
-It runs on the first of the hosts, which mpirun reaches by ssh, with the same paths on all of them. Both train
-gpt2-124m in bf16 on --micro-batches (8) of 1 x 1,024 tokens per rank, with gradients that are reduced after every
-micro-batch. TORCH_TRAIN.py is the peer: with --fsdp it shards over all ranks; HSDP gives it a mesh of nodes x ranks
-instead. Needs build/strata.
+Run it on the first host. mpirun reaches the other hosts by ssh, and paths are the same on all of them. Both sides train
+gpt2-124m in bf16 on --micro-batches (8) of 1 x 1,024 tokens per rank, and reduce gradients after every micro-batch.
+TORCH_TRAIN.py is the peer: with --fsdp it shards over all ranks; HSDP gives it a mesh of nodes x ranks instead. Needs
+build/strata.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile
 
@@ -30,7 +30,7 @@ env = dict(os.environ, CUDA_VISIBLE_DEVICES="", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI
 scratch = tempfile.mkdtemp()
 with open(os.path.join(scratch, "tokens.bin"), "wb") as f:  # any tokens: speed does not depend on them
     f.write(b"".join((i * 2654435761 % 50257 % 65536).to_bytes(2, "little") for i in range(300000)))
-with open(os.path.join(scratch, "peer.py"), "w") as f:  # torchrun's variables from mpirun's, and HSDP's mesh
+with open(os.path.join(scratch, "peer.py"), "w") as f:  # sets torchrun's variables from mpirun's, and HSDP's mesh
     f.write(f"""import os, sys
 for name, value in (("RANK", "RANK"), ("WORLD_SIZE", "SIZE"), ("LOCAL_RANK", "LOCAL_RANK")):
     os.environ[name] = os.environ["OMPI_COMM_WORLD_" + value]

@@ -27,7 +27,7 @@ SHAPES = {
 NEXT, CLASS, MASKED = "next token", "class", "masked tokens"
 LABELS = 2
 # Name, shape, what, dtype, shortest and longest document, documents per padded batch, tokens per packed sequence,
-# sequences per step: about as many documents as a batch has.
+# sequences per step (which hold about as many documents as a batch).
 CASES = [
     ("SmolLM2-135M, bf16", "smollm2-135m", NEXT, "bf16", 20, 400, 8, 1024, 2),
     ("MiniLM, classes, bf16", "minilm", CLASS, "bf16", 16, 256, 16, 512, 4),
@@ -36,7 +36,7 @@ CASES = [
     ("BERT base, classes, fp32", "bert-base", CLASS, "fp32", 16, 256, 16, 512, 4),
     ("RoBERTa base, masked words, bf16", "roberta-base", MASKED, "bf16", 16, 256, 16, 512, 4),
 ]
-WIDTH = 2  # bytes of a token in the files, as all vocabularies here are below 65,536
+WIDTH = 2  # bytes per token in the files: all vocabularies here are below 65,536
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -57,7 +57,7 @@ def peer(folder, what, dtype, lengths, batch, steps):
             labels = ids.masked_fill(~mask, -100)
         elif what == CLASS:
             ids, labels = ids.masked_fill(~mask, config.pad_token_id), torch.randint(0, LABELS, (batch,))
-        else:  # as DataCollatorForLanguageModeling chooses them
+        else:  # chosen as in DataCollatorForLanguageModeling
             chosen = (torch.rand(mask.shape) < 0.15) & mask
             labels = ids.masked_fill(~chosen, -100)
             ids = ids.masked_fill(~mask, config.pad_token_id)
@@ -136,7 +136,7 @@ def main():
         lines = [json.loads(line) for line in open(steps)]
         timed = lines[2:]
         per_step = statistics.mean(l["labels"] for l in timed)
-        if what != NEXT:  # rows of the sequences of an epoch, and of these those that are documents'
+        if what != NEXT:  # counts only the rows that belong to documents
             sequences = round(len(lines) * micro_batch / lines[-1]["epoch"])
             per_step = micro_batch * seq * (os.path.getsize(tokens) / WIDTH) / (sequences * seq)
         rate = per_step * len(timed) / sum(l["step_ms"] for l in timed) * 1e3

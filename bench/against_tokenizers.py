@@ -4,10 +4,11 @@
     bench/against_tokenizers.py [--size BYTES] [--vocab N] [--only KIND ...] [--rounds N] [--no-speed]
 
 Trains a tokenizer of each kind (tests/golden/make_tokenizers.py) on the mixed text, encodes all of it with both, and
-compares id by id. Then both, alternating, encode the same documents, a quarter of the text: the library's encode_batch_fast
-in one thread, ours with --threads 1, reading JSONL and writing tokens, less what starting and loading takes. Speed is per second
-of processor time, which other work on the machine disturbs less than the clock; the last column is the clock's. Run it with a
-Python that has the packages tokenizers and sentencepiece. Prints a Markdown table.
+compares id by id. Then both, alternating, encode the same documents, a quarter of the text: the library's
+encode_batch_fast in one thread, and ours with --threads 1, which reads JSONL and writes tokens, minus the time for
+starting and loading. Speeds are per second of processor time, which other work on the machine disturbs less than wall
+time; the last column uses wall time. Run it with a Python that has the packages tokenizers and sentencepiece. Prints a
+Markdown table.
 """
 import argparse, array, json, os, resource, statistics, subprocess, sys, tempfile, time
 
@@ -22,7 +23,7 @@ ap.add_argument("--vocab", type=int, default=16000)
 ap.add_argument("--only", nargs="*")
 ap.add_argument("--rounds", type=int, default=3)
 ap.add_argument("--no-speed", action="store_true")
-ap.add_argument("--keep", help="folder to keep the tokenizers in, and to take them from")
+ap.add_argument("--keep", help="folder in which tokenizers are stored, and from which they are read if present")
 a = ap.parse_args()
 strata = os.path.join(root, os.environ.get("STRATA_BUILD", "build"), "strata")
 scratch = a.keep or tempfile.mkdtemp()

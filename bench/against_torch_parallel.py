@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Tensor parallelism and pipeline stages compared with PyTorch's on this machine: two ranks of one core each, alternating,
-medians; prints a Markdown table, with the program's own one rank of two threads as the third column.
+medians; prints a Markdown table, in which the third column is Strata on one rank of two threads.
 
     bench/against_torch_parallel.py --torch-parallel TORCH_PARALLEL.py --python PYTHON_WITH_TORCH [--rounds 3]
 
 TORCH_PARALLEL.py is the peer: torchrun starts it on two ranks, and its last rank prints one JSON line with tokens_per_s
-and its own peak_rss_bytes, which is compared with that of our last rank; the largest of ours is shown too. The model is
-a GPT-2 of 124M parameters whose head is not tied, as the peer's. Needs build/strata.
+and its own peak_rss_bytes. This is compared with our last rank; the largest of our ranks is shown too. The model is a
+GPT-2 of 124M parameters whose head is not tied, like the peer's. Needs build/strata.
 """
 import argparse, datetime, json, os, platform, statistics, subprocess, sys, tempfile
 

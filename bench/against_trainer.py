@@ -4,9 +4,10 @@
     examples/languages.sh
     bench/against_trainer.py --python PYTHON_WITH_TRANSFORMERS [--seeds 3] [--epochs 1] > docs/results/X.md
 
-Both start from the same pretrained encoder and the same texts, take equal epochs, the same number of steps and thus the
-same mean number of texts per step, AdamW with the same numbers, a linear schedule, fp32, dropout as configured, and draw
-their head, order and dropout from the seed. Needs build/strata (scripts/build.sh) and the files of examples/languages.sh.
+Both start from the same pretrained encoder and the same texts. They train for the same number of epochs and steps, and
+thus with the same mean number of texts per step, with AdamW and the same settings, a linear schedule, fp32, and dropout
+as configured, and draw the head, order and dropout from the seed. Needs build/strata (scripts/build.sh) and the files
+of examples/languages.sh.
 """
 import argparse, csv, datetime, json, os, platform, statistics, subprocess, sys, tempfile, time
 

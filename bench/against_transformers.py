@@ -5,7 +5,7 @@
     against_transformers.py STRATA MODEL_DIR --export                                     what `export` writes loads
     against_transformers.py STRATA MODEL_DIR --families     greedy tokens of a small random model of each family
 
-Both generate greedily in the stored dtype, batch 1, with a cache of keys and values; they take turns, medians are
+Both generate greedily in the stored dtype, batch 1, with a cache of keys and values. Runs alternate, and medians are
 printed. The first token (the prompt) is not counted.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time, warnings

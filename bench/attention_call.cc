@@ -1,4 +1,4 @@
-// One call of attention on operands from a file, forward and backward, for comparisons with peers
+// Runs attention forward and backward once, on operands from a file, for comparisons with peers
 // (bench/attention_error.py).
 //   attention_call IN OUT
 // IN: eight 64-bit integers (batch, seq, heads, kv_heads, head_dim, window, causal, dtype as DType numbers them), then

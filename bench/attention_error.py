@@ -4,9 +4,9 @@
     bench/attention_error.py [--call build/bench/attention_call] [--shapes 50] [--seed 1] > docs/results/attention-error-X.md
 
 The error of an output or a gradient is |x - x64| / |x64| in the Euclidean norm. PyTorch's is that of
-F.scaled_dot_product_attention on the CPU. Shapes have windows, both directions, packed documents, grouped heads, and heads
-of 32 to 256. Ends with 1 if an error of Strata's is larger than PyTorch's by more than 2%: that is what other roundings
-of the same size may differ by in one shape. The geometric mean over all shapes must not be larger at all.
+F.scaled_dot_product_attention on the CPU. Shapes have windows, both directions, packed documents, grouped heads, and
+heads of 32 to 256. Exits with 1 if one of Strata's errors exceeds PyTorch's by more than 2%, which is how much other
+roundings of the same size may differ for one shape. The geometric mean over all shapes must not be larger at all.
 """
 import argparse, datetime, math, os, random, subprocess, sys, tempfile
 import torch, torch.nn.functional as F

@@ -63,8 +63,8 @@ common = [f"model.path={a.model}", "data.seq_len=64", "training.precision=fp32",
 train = common + [f"data.train={scratch}/tokens.bin", "training.micro_batch_size=1", "training.max_steps=1", "device.threads=1",
                   f"checkpoint.dir={folder}", "checkpoint.every=1", f"report.summary={summary}"]
 rows = {name: [] for name in ["plain", "cold", "warm", "write", "read", "fio write", "fio read"]}
-SIZE = "1600M"  # about a checkpoint's, over both files
-fio("write", SIZE)  # makes the file
+SIZE = "1600M"  # about the size of a checkpoint, over both files
+fio("write", SIZE)  # creates the file
 for _ in range(a.rounds):
     drop([weights])
     rows["plain"].append(plain_read(weights))

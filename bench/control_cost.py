@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """The cost of watching a run: the control service, Prometheus metrics read once a second and `strata ctl watch`, all
-at once, against control.listen = "off" and no watching between nodes. Pairs of runs in turns, first the one, then the
-other.
+together, compared with control.listen = "off" and no watching between nodes. Runs alternate in pairs, and the order
+within a pair alternates too.
 
     bench/control_cost.py --dir FOLDER [--strata build/strata] [--pairs 10] [--seconds 30] [--ranks 1] [--set KEY=VALUE ...]
 
-Time per step is taken by the clock from line to line of report.jsonl, so that what happens between steps counts: the
-median over pieces of a run of a second each. Prints both medians in ms, and the median over pairs of their ratio with
-the interval that holds it in 95 of 100 cases. Needs a machine without other work, and a core on which no rank computes.
+The time per step is the wall time between lines of report.jsonl, so that work between steps counts: the median over
+one-second pieces of a run. Prints both medians in ms, and the median over pairs of their ratio with the interval that
+holds it in 95 of 100 cases. Needs a machine without other work, and a core on which no rank computes.
 
-With one rank also what the control service's threads (those of nice 10) took of a core, by the kernel's own account
-(schedstat): what a machine without a spare core would lose. That figure does not vary with what else runs.
+With one rank, also prints the share of a core that the control service's threads (those of nice 10) took, as counted by
+the kernel (schedstat): what a machine without a spare core would lose. Other work does not affect this figure.
 """
 import argparse
 import json
@@ -62,7 +62,7 @@ class Watched:
 
 
 def watching_seconds(pid):
-    """Processor time of a process's threads of nice 10 so far, those of the control service."""
+    """Processor time so far of a process's threads of nice 10, which belong to the control service."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -74,7 +74,7 @@ def watching_seconds(pid):
 
 
 def step_ms(steps):
-    """Milliseconds per step: the median over pieces of a second, without the first two."""
+    """Milliseconds per step: the median over one-second pieces, without the first two."""
     times = [json.loads(line)["time"] for line in open(steps) if line.endswith("\n")]
     pieces, begin = [], 0
     for i, at in enumerate(times):

@@ -4,11 +4,12 @@
     bench/nf4_error.py --python PYTHON [--steps 300] [--batches 20] [--layers 12] [--seed 1] [--folder DIR]
     bench/nf4_error.py --python PYTHON --model DIR [--batches 20] [--folder DIR]
 
-PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). A Llama of SmolLM2's proportions is
-trained on this repository's sources, or DIR, a Llama in bf16 with its tokenizer, reads this repository's pages. It is
-quantised by bitsandbytes and saved; every row of the table reads these codes. Batches have 2 sequences of 256 tokens.
-"exact" is fp64 with the codes' values, which bitsandbytes and Strata round to bf16 for a product in bf16: "rounded" is
-fp64 with these. Prints a Markdown table. Needs build/strata.
+PYTHON has torch, transformers and bitsandbytes (this script runs itself with it). The model is a Llama of SmolLM2's
+proportions that is trained on this repository's sources or, with --model, the Llama in DIR (bf16, with its tokenizer),
+which reads this repository's pages. bitsandbytes quantises and saves it, and every row of the table reads these codes.
+Batches have 2 sequences of 256 tokens. "exact" is fp64 with the codes' values. "rounded" is fp64 with these values
+rounded to bf16, as bitsandbytes and Strata round them for a product in bf16. Prints a Markdown table. Needs
+build/strata.
 """
 import argparse, array, glob, hashlib, json, os, subprocess, sys, tempfile
 
@@ -20,7 +21,7 @@ ap.add_argument("--layers", type=int, default=12)
 ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--model")
 ap.add_argument("--folder")  # keeps the model and the peer's losses; with the same options and text they are read again
-ap.add_argument("--peer")  # what the peer computes, into this folder
+ap.add_argument("--peer")  # runs the peer and writes its results to this folder
 a = ap.parse_args()
 SEQ, ROWS = 256, 2
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

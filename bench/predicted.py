@@ -3,8 +3,8 @@
 
     bench/predicted.py --data TOKENS.bin --dir FOLDER [--strata build/strata] [--rounds 3] [--steps 6] [--case NAME ...]
 
-The machine is calibrated right before each case. Prints a row per case: predicted and measured ms per step (the
-median of those after the second), and their ratio, the median over rounds with the least and the most.
+The machine is calibrated right before each case. Prints a row per case: predicted and measured ms per step (the median
+over the steps after the second), and the median of their ratio over rounds, with its minimum and maximum.
 """
 import argparse
 import json

@@ -36,7 +36,7 @@ constexpr Named kProducts[] = {
     {"head_weight_gradient_sum", kWords, kWidth, kChunk, true, false, false, true, true},
 };
 
-// Memory as the runtime has it (large pages), every element 0.01.
+// Allocated like the runtime's memory (large pages); every element is 0.01.
 struct Buffer {
   Arena arena;
   DType dtype;

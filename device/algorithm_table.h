@@ -15,7 +15,7 @@
 
 namespace strata::device {
 
-// The properties of a product on which a library's choice of an algorithm depends: its shape, and the alignment of its
+// The properties of a product that determine a library's choice of an algorithm: its shape, and the alignment of its
 // operands and their rows in bytes.
 struct AlgorithmKey {
   ProductShape shape;
@@ -39,7 +39,7 @@ class AlgorithmTable {
 
   const std::string& machine() const { return machine_; }
   std::size_t size() const { return lines_.size(); }
-  // The library's own encoding of its algorithm, which is opaque here; or null. "apart" (see kApart) is a value too.
+  // The algorithm in the library's own encoding, which is opaque here, or kApart. Null if the table has no entry.
   const std::string* find(const AlgorithmKey& key) const;
   void set(const AlgorithmKey& key, std::string algorithm);
 
@@ -60,10 +60,10 @@ AlgorithmTable load_algorithms(const std::filesystem::path& file, const std::str
 void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& file);
 
 // The machine for which a table of `device` is valid: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2",
-// everything on which bits may depend. Empty if products have no choice of algorithms, as on the CPU.
+// everything that may affect bits. Empty if products have no choice of algorithms, as on the CPU.
 std::string algorithm_machine(Device device);
 // Times all candidates on `device` for the products that `table` lacks, and adds the fastest. Call it at set-up, before
-// the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes some
+// the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes a few
 // tenths of a second per product.
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
 // From now on, products of `lane` use the table. Products that the table lacks use the library's first proposal.

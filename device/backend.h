@@ -24,7 +24,7 @@ struct Backend {
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
   // Makes the device's part of an event, in addition to the host's part; null if the host's part is enough.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
-  // Implements device/fault_watch.h; null if a device cannot fail by itself.
+  // Implements device/fault_watch.h; null if a device cannot fail on its own.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);
   // Implements device/graph.h; null if lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
@@ -34,13 +34,13 @@ struct Backend {
   void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
   std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 
-  // Device memory, and host memory that the device reads and writes at full speed; all bytes are zero. Throw
+  // Allocate zeroed device memory, and zeroed host memory that the device accesses at full speed. Throw
   // Error{does_not_fit}.
   std::byte* (*allocate)(Device device, std::size_t bytes);
   std::byte* (*allocate_host)(Device device, std::size_t bytes);
   void (*free)(Device device, std::byte* data, std::size_t bytes) noexcept;
   void (*free_host)(Device device, std::byte* data, std::size_t bytes) noexcept;
-  // The same for memory allocated by others; null if there is nothing to do.
+  // Give host memory allocated elsewhere the same speed; null if there is nothing to do.
   void (*pin)(Device device, std::byte* data, std::size_t bytes);
   void (*unpin)(Device device, std::byte* data) noexcept;
   // Copies between the device's memory and any memory; blocking.

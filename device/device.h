@@ -4,8 +4,8 @@
 
 namespace strata::device {
 
-// The processor on which a rank computes. Lanes, events, memory and products are made for one. Host lanes and host
-// memory belong to the default one.
+// The processor on which a rank computes. Each lane, event, memory and product is made for one device. Host lanes and
+// host memory belong to the default device.
 enum class Kind : std::uint8_t { cpu, cuda };
 
 struct Device {

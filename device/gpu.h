@@ -36,7 +36,7 @@ struct Gpus {
   std::vector<Gpu> gpus;
   std::vector<GpuLibrary> libraries;  // looked up only if there are GPUs
 
-  // Whether training can run on one of them, as far as can be determined without starting it.
+  // True if training can run on one of these GPUs, as far as can be determined without starting one.
   bool usable() const;
 };
 
@@ -45,7 +45,7 @@ struct Gpus {
 void prepare_for_gpus();
 // Never throws because something is missing. Does not start a GPU: takes no GPU memory and little time.
 Gpus find_gpus();
-// Starts the GPU as a run does (some 500 MiB, about a second), and fills in the free memory, or the problem.
+// Starts the GPU as a run does (about 500 MiB and one second), and fills in the free memory, or the problem.
 void probe_gpu(Gpu& gpu);
 
 // A GPU's memory as its driver counts it, over all processes.

@@ -11,12 +11,12 @@ namespace strata::device {
 // and everything that the work refers to, must outlive it. Destroy it when none of its launches is running.
 class Graph {
  public:
-  // Whether lanes of the device can be recorded; host lanes cannot.
+  // True if lanes of the device can be recorded. Host lanes cannot.
   static bool possible(Device device);
 
-  // Calls issue(). Work that issue() queues in `lane`, and in lanes that wait for an event recorded in `lane`
-  // meanwhile, is recorded and does not run. By its end, `lane` must have waited for all of these lanes. No lane may
-  // wait for an earlier record, be stamped or synchronized, or get host work. An event recorded meanwhile must be
+  // Calls issue(). Work that issue() queues in `lane`, and in lanes that wait for an event recorded in `lane` during
+  // the call, is recorded and does not run. By its end, `lane` must have waited for all of these lanes. No lane may
+  // wait for an earlier record, be stamped or synchronized, or get host work. An event recorded during the call must be
   // recorded again before anything else waits for it. Throws an Error{failed} with the device's message if the device
   // refuses the work; the recording is then gone, and the lanes are as before.
   Graph(Lane& lane, const std::function<void()>& issue);

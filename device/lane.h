@@ -1,10 +1,11 @@
 #pragma once
 // device/ is what computes: memory (memory.h), lanes of work (here), events between lanes, and operations (ops/), each
 // on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins under headers that name neither. backend.h and operations.h are
-// the tables through which a lane finds its own twin, and of the higher folders only comm/nccl/ uses a twin directly.
-// numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings (numeric/dtype.h
-// first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and wait for nothing
-// else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how a lane runs.
+// the tables through which a lane finds its own twin, and comm/nccl/ is the only higher folder that uses a twin
+// directly. numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings
+// (numeric/dtype.h first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and
+// wait for nothing else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how
+// a lane runs.
 
 #include <cstdint>
 #include <memory>
@@ -17,21 +18,21 @@ namespace strata::device {
 
 class Lane;
 
-// A point in a lane's work for which other lanes can wait. The host thread that issues work (there is only one) records
-// it and waits for it. It may be recorded again every step, but in another lane only after the previous record was
-// reached. A wait refers to the newest record issued before it; without one, it ends at once. The event must outlive
-// the work that refers to it.
+// A point in a lane's work that other lanes can wait for. The one host thread that issues work records it and waits for
+// it. It may be recorded again every step, but in another lane only after the previous record was reached. A wait
+// refers to the newest record issued before it; if there is none, it ends immediately. The event must outlive the work
+// that refers to it.
 class Event {
  public:
   // For lanes of `device` and of the host. A record in the device's lanes costs more if the host waits for it, and
-  // cannot be part of a graph. Without `host_waits`, only lanes of the device may wait for such records.
+  // cannot be part of a graph then. Without `host_waits`, only lanes of the device may wait for such records.
   explicit Event(Device device = {}, bool host_waits = true);
   ~Event();
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
-  // For an event that host lanes record: whether its newest record has been reached, so that a wait would end at once.
-  // True if it has no record.
+  // For an event that host lanes record: true if its newest record has been reached, so that a wait would end
+  // immediately, or if it has no record.
   bool passed() const;
   // For the same kind of event: blocks the issuing thread until it has been reached. Throws Aborted when the run's
   // token is set.
@@ -49,8 +50,8 @@ struct Operations;
 
 // An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. Operations take the
 // lane in which they run, and return before they have run. Work in different lanes overlaps, and only events order it.
-// One host thread issues; a lane whose queue is full makes it wait. The first exception thrown by a lane's work sets
-// the abort token; from then on the run's lanes drop queued work.
+// One host thread issues work; it waits if a lane's queue is full. The first exception thrown by a lane's work sets the
+// abort token; from then on the run's lanes drop queued work.
 class Lane {
  public:
   // `threads` includes the lane's own thread (on the CPU). `rank` is for error messages. The token outlives the lane.
@@ -63,7 +64,7 @@ class Lane {
   int threads() const;
   AbortToken& abort() const;
   Device device() const;
-  // The operations of the lane's twin, for device/ops/.
+  // The operations of the lane's twin, for the functions of device/ops/.
   const Operations& operations() const;
 
   void record(Event& event);

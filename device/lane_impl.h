@@ -21,12 +21,11 @@ class Event::Twin {
  public:
   virtual ~Twin() = default;
 
-  // Whether the device has reached record n, which one of its lanes made. Any thread may call it, and does so until it
-  // is true. It must not call the device's driver: the issuing thread may be blocked inside the driver until the caller
-  // has continued.
+  // True if the device has reached record n, which one of its lanes made. Any thread may poll it. It must not call the
+  // device's driver: the issuing thread may be blocked inside the driver until the caller has continued.
   virtual bool reached(std::uint64_t n) = 0;
 
-  // The host lane has reached record n. Called under the state's mutex, for a waiting device.
+  // Tells a waiting device that the host lane has reached record n. Called under the state's mutex.
   virtual void signal(std::uint64_t n) = 0;
 };
 

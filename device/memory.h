@@ -47,8 +47,8 @@ class Arena {
 // Copies between device memory and any other memory. It blocks, and any thread may call it.
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
-// Makes host memory that others mapped accessible to `device` at full speed (pinned, for a GPU) during the lifetime of
-// this object. Throws Error{does_not_fit} if the system refuses.
+// During its lifetime, `device` can access host memory that was mapped elsewhere at full speed (pinned, for a GPU).
+// Throws Error{does_not_fit} if the system refuses.
 class Pin {
  public:
   Pin(Device device, std::byte* data, std::size_t bytes);

@@ -21,7 +21,7 @@ class Product::Impl {
   virtual void run(Lane& lane, const Operands& x) = 0;
 
   // Runs the epilogue as a separate operation, after the product without it is queued. Elements between the rows of C
-  // do not change. Its scratch is part of Product::workspace_bytes().
+  // do not change. Product::workspace_bytes() includes its scratch.
   void run_epilogue(Lane& lane, const Operands& x) const;
   std::size_t epilogue_workspace() const;
 

@@ -13,13 +13,13 @@ struct RowRange {
 static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 
 // Documents are cut into tiles of `size` rows from their first row on. Each tile belongs to the window [begin, begin +
-// size) of its sequence's rows in which it starts. So the number of windows does not depend on the documents, a
-// document has at most one tile in a window, and if a sequence is one document, the tiles are the windows. This walks a
-// window's tiles, and its rows outside of documents:
+// size) of its sequence's rows that contains its start. So the number of windows does not depend on the documents, a
+// document has at most one tile in a window, and if a sequence is one document, the tiles are the windows. The iterator
+// walks a window's tiles, and its rows outside of documents:
 //   for (TileIterator at(documents, seq, begin, size); at.next();) ... at.document, at.row
 class TileIterator {
  public:
-  // documents: of the sequence's `seq` rows. from: a row of the window that no earlier tile reaches.
+  // documents: one per row of the sequence, `seq` in all. from: a row of the window that no earlier tile reaches.
   constexpr TileIterator(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size,
                          std::size_t from)
       : documents_(documents), size_(size), next_(from), end_(begin + size < seq ? begin + size : seq) {}

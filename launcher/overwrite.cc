@@ -147,7 +147,7 @@ void require_place(const NamedFile& output, bool makes_folder) {
   std::error_code error;
   const fs::path folder = output.path.has_parent_path() ? output.path.parent_path() : ".";
   if (!makes_folder && !fs::exists(folder, error) && !error)
-    fail(Exit::usage, "{} {}: there is no folder {}: make it first, or give another name", output.name,
+    fail(Exit::usage, "{} {}: there is no folder {}: create it first, or give another name", output.name,
          output.path.string(), folder.string());
   if (fs::is_directory(output.path, error))
     fail(Exit::usage, "{} {} is a folder: give the name of a file", output.name, output.path.string());

@@ -26,7 +26,7 @@ T of_pattern(const std::vector<std::pair<std::string, T>>& table, std::string_vi
   return otherwise;
 }
 
-// As in peft, a module that is saved, or lies in one that is, is not a target.
+// As in peft, a saved module, or a module inside one, is not a target.
 bool lies_in_saved(const Adapter& adapter, std::string_view module) {
   return std::ranges::any_of(adapter.modules_to_save, [&](const std::string& saved) {
     for (std::size_t at = 0; at <= module.size();) {
@@ -107,8 +107,8 @@ void check_pattern(std::string_view key, const std::string& pattern) {
          pattern, *syntax);
   try {
     (void)matches_whole(pattern, "");
-  } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause
-    fail(Exit::usage, "{} = {} is not a valid regular expression, or too large a one: names of modules are a list", key,
+  } catch (const std::regex_error&) {  // its message names the library's limits, or a wrong cause
+    fail(Exit::usage, "{} = {} is not a valid regular expression, or is too large: write module names as a list", key,
          pattern);
   }
 }

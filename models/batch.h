@@ -17,7 +17,7 @@
 
 namespace strata::models {
 
-// The shape of a micro-batch, and what is fixed for a run. Products are prepared for it.
+// The shape of a micro-batch and the settings that are fixed for a run. Products are prepared for this shape.
 struct RunShape {
   std::size_t batch, seq;  // number of sequences, tokens per sequence
   device::DType dtype;     // the compute dtype: parameters, activations and gradients of one micro-batch
@@ -32,7 +32,7 @@ struct RunShape {
   bool packed = false;
   // nullopt: the objective of the model's configuration.
   std::optional<Objective> objective = {};
-  // The most rows of a micro-batch that enter the loss; 0: all.
+  // The maximum number of rows of a micro-batch that enter the loss; 0: all.
   std::size_t loss_rows = 0;
   // The weights of a classifier's classes in its loss; empty: 1 each.
   std::vector<float> class_weights = {};
@@ -45,7 +45,7 @@ struct RunShape {
   // If the model's files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
   // The virtual shards that blocks are computed in (models/layers/linear/split_linear.h). Their number, a power of two,
-  // is part of the numerics; which of them this rank computes is not.
+  // is part of the numerics; the choice of those that this rank computes is not.
   ShardRange shards = {};
   // Ranks that share the blocks divide the rows between them, except in products and attention (sequence parallelism,
   // Korthikanti et al. 2022). Their number divides tokens(), and the model's width is a multiple of 4.
@@ -70,24 +70,24 @@ struct Batch {
   const std::int32_t* labels;         // labels of the rows that enter the loss: the first entries of the column
   const std::uint32_t* positions;     // the position in the row's document; see place_padding()
   const device::RowRange* documents;  // each row's document: attention sees no other rows
-  // The rows that enter the loss, ascending; the rest of the column is row 0, with labels that do not count. null: all
-  // rows.
+  // The rows that enter the loss, ascending. The rest of the column names row 0, with labels that do not count. null:
+  // all rows.
   const std::uint32_t* loss_rows = nullptr;
   const std::uint32_t* types = nullptr;  // token types; null: all are 0
   // The sets of classes of the rows that enter the loss (device::class_set_words()); null: the labels hold the targets.
   const std::uint32_t* class_sets = nullptr;
 };
 
-// The same columns as the host writes them, or the rows of one of its sequences.
+// The same columns as writable host memory, or the rows of one sequence in it.
 struct BatchRows {
   std::span<std::uint32_t> tokens;
   std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};    // of the whole micro-batch; empty: all rows
+  std::span<std::uint32_t> loss_rows = {};    // the whole micro-batch's; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
-  std::span<std::uint32_t> class_sets = {};   // of the whole micro-batch, equally many words per row; empty: none
+  std::span<std::uint32_t> class_sets = {};   // the whole micro-batch's, equally many words per row; empty: none
 
   // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
@@ -105,10 +105,10 @@ struct BatchRows {
 // it once, on filled columns whose positions begin at 0 in each document.
 void place_padding(const BatchRows& rows);
 
-// How the columns of a micro-batch follow each other in memory.
+// The layout of a micro-batch's columns in memory.
 struct BatchShape {
   std::size_t tokens = 0;
-  std::size_t loss_rows = 0;  // the most rows that enter the loss; 0: all rows, without a column that lists them
+  std::size_t loss_rows = 0;  // the maximum number of rows that enter the loss; 0: all rows, and no column lists them
   bool types = false;         // has a column of token types
   std::optional<std::uint32_t> padding = {};  // BatchRows::padding
   std::size_t class_words = 0;                // words of the set of classes of a row that enters the loss

@@ -24,7 +24,7 @@ void require_different(const Config& config, const std::vector<std::string>& nam
     const std::string key = fmt::format("id2label.{}", i);
     const bool given = config.overridden(key) || config.overridden(fmt::format("id2label.{}", known->second));
     fail(given ? Exit::usage : Exit::corrupt,
-         "{} is \"{}\", as is that of class {}: give each class a name of its own, such as --set model.config.{}={}",
+         "{} is \"{}\", as is that of class {}: give each class a different name, such as --set model.config.{}={}",
          config.describe(key), names[i], known->second, key, fmt::format("{}{}", kNumberedLabel, i));
   }
 }

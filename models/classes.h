@@ -31,7 +31,7 @@ inline constexpr std::string_view kNumberedLabel = "LABEL_";
 // an unknown problem_type.
 Classes read_classes(const Config& config, Objective objective);
 
-// Whether the names are tags of entities in words: "O", and at least one "B-" or "I-" with the entity's type (Ramshaw
+// True if the names are tags of entities in words: "O", and at least one "B-" or "I-" with the entity's type (Ramshaw
 // and Marcus 1995).
 bool are_entity_tags(std::span<const std::string> names);
 

@@ -14,8 +14,8 @@ struct ElementRange {
   std::size_t size() const { return end - begin; }
 };
 
-// A unit's parameters lie in up to three pools, each a flat buffer: trained, frozen, and frozen and quantised, which is
-// stored in a format of its own (nf4).
+// A unit's parameters lie in up to three pools, each a flat buffer: trained; frozen; and quantised, which is frozen too
+// and stored in a separate format (nf4).
 enum class PoolKind : std::uint8_t { trained, frozen, quantised };
 inline constexpr std::array<PoolKind, 3> kPools = {PoolKind::trained, PoolKind::frozen, PoolKind::quantised};
 
@@ -34,8 +34,8 @@ constexpr std::size_t place_in_pool(std::size_t offset) {
   return offset & ((std::size_t{1} << kPoolBits) - 1);
 }
 
-// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: complete pools, or the part that is
-// available. Quantised elements have been unpacked. Offsets count from the start of a pool. Frozen elements have no
+// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: complete pools, or the available
+// part of them. Quantised elements have been unpacked. Offsets count from the start of a pool. Frozen elements have no
 // gradient: their GradientRange view is empty.
 template <typename V>
 struct FlatRange {

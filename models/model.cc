@@ -118,7 +118,8 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
     if (all[i].rank > 0)
       all[i].b =
           add(layers[i].name + ".lora_B.weight", sizes(layers[i].out, all[i].rank), {0, 0}, of_outputs(layers[i]));
-  // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/adapter_weights.h).
+  // Magnitudes start as the norms of W's outputs, which a source of weights computes
+  // (runtime/weights/adapter/adapter_weights.h).
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].dora)
       all[i].magnitude =
@@ -169,7 +170,7 @@ double Unit::share_of(double amount, const PartRange& parts) const {
 }
 
 Work Unit::whole_work(Pass pass) const {
-  double share = 1;  // of the layers, that this rank computes
+  double share = 1;  // the share of the layers that this rank computes
   for (const Parameter& p : parameters_)
     if (p.slice.shards > 1) share = static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
   const Work own = work(pass, all_parts());

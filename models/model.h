@@ -1,10 +1,10 @@
 #pragma once
 // models/ is mathematics: layers with forward and backward written out, and the families made of them. It computes the
 // shards of a layer that it is given, and does not depend on communicators, stages, tiers or plans. A Unit (this
-// header) is what is gathered together: an embedding, a block, a head. It reports its inputs and outputs, its cost, and
-// the tensors that it saves and shares; the planner asks it, and does not distinguish kinds of units. Open
-// families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
-// families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
+// header) is gathered as a whole: an embedding, a block, a head. It reports its inputs and outputs, its cost, and the
+// tensors that it saves and shares; the planner asks it, and does not distinguish kinds of units. Open families/gpt2.cc
+// next: a family reads from top to bottom like its paper, made of layers/ and device/ops. families/families.h lists
+// them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <array>
 #include <cstddef>
@@ -31,8 +31,8 @@
 
 namespace strata::models {
 
-// A unit's keys and values of positions [0, first). A call appends its rows' keys and values. A call with one row runs
-// on that row only: x, y and the workspace's use shrink to it.
+// A unit's keys and values of positions [0, first). A call appends its rows' keys and values. A call with one row uses
+// only that row of x, y and the workspace.
 struct KeyValueCache {
   device::View values;
   std::size_t first = 0, rows = 0;
@@ -54,11 +54,11 @@ struct Context {
   const float* class_weights = nullptr;  // null: 1 each
   device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
   // For a unit with seams (Unit::seams): the stretch to run; where it leaves its partial sums or its piece, in fp32;
-  // and the total of what the previous stretch left on all ranks (sums are in the compute dtype).
+  // and the total of the values that the previous stretch left on all ranks (sums are in the compute dtype).
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
-  bool meanwhile = false;  // instead of the stretch, run the work that it left for the time of the exchange
+  bool meanwhile = false;  // run the work that the stretch left for the time of the exchange, not the stretch
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -70,8 +70,8 @@ struct UnitBytes {
 };
 
 // Elements [begin, end) of a unit's trained pool, and ranges of its other pools, that can be gathered, used and freed
-// by themselves: a tile of a unit that does not fit as one. Each range may be empty. Boundaries are multiples of the
-// pool's alignment, and depend only on the model's shapes and on what is frozen.
+// separately: a tile of a unit that does not fit as a whole. Each range may be empty. Boundaries are multiples of the
+// pool's alignment, and depend only on the model's shapes and on the choice of frozen tensors.
 struct Part : ElementRange {
   ElementRange frozen = {0, 0}, quantised = {0, 0};
 
@@ -105,7 +105,7 @@ class Unit;
 SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
                       std::size_t parameter);
 
-// What a unit's calls read and write, apart from parameters and saved activations.
+// The values that a unit's calls read and write, apart from parameters and saved activations.
 struct Ports {
   bool input = true;                   // false: the unit makes y from the batch, without x and dx
   bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
@@ -116,21 +116,22 @@ struct Ports {
 
 // The cost of a call, for forecasts.
 struct Work {
-  double flops = 0, attention_flops = 0;  // products; attention, if causal below the diagonal
+  double flops = 0, attention_flops = 0;  // of products; of attention (if causal, below the diagonal)
   double bytes = 0;                       // memory traffic besides the products
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A boundary within a call, at which ranks add what their virtual shards have computed
-// (models/layers/blocks/split_block.h), or put it together.
+// A boundary within a call, where ranks add or gather the results of their virtual shards
+// (models/layers/blocks/split_block.h).
 struct Seam {
-  // Elements of the sum: [tokens, hidden] and whatever else crosses; if the seam gathers, of a rank's piece.
+  // The number of elements in the sum ([tokens, hidden] and any other tensor that crosses) or, if the seam gathers, in
+  // a rank's piece.
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
   bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
   bool own_rows = false;   // the total has only this rank's rows of the sum
-  bool has_products = true;  // the stretch before it multiplies; otherwise it is short
+  bool has_products = true;  // the stretch before the seam has products; otherwise it is short
   // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.
   std::size_t row_matrices = 0;
 };
@@ -140,8 +141,8 @@ class LossUnit;
 // The parameters and computations that are gathered together: the embedding, a transformer block, the head. A unit does
 // not depend on ranks, shards or tiers; the code that plans and runs a step asks it, and does not distinguish kinds of
 // units. x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by
-// micro-batches. A call is made part by part, forward from the first part and backward from the last, always all of
-// them and with the same workspace. So the arithmetic is the same whether or not the complete unit is in memory.
+// micro-batches. Calls run part by part, forward from the first part and backward from the last, always over all parts
+// and with the same workspace. So the arithmetic does not depend on whether the complete unit is in memory.
 class Unit {
  public:
   virtual ~Unit() = default;
@@ -155,14 +156,13 @@ class Unit {
   // Adding them gives the offset that a cut tensor has on a rank with all shards.
   std::size_t before_shards() const { return before_shards_; }
   const Ports& ports() const { return ports_; }
-  // The tensor of another unit that it uses, if any; at most one.
+  // The tensor of another unit that this unit uses, if any; at most one.
   const std::optional<SharedParameter>& shared() const { return shared_; }
   // The unit itself if the model ends here: its forward and backward are one call that returns a loss instead of y.
   virtual const LossUnit* as_loss() const { return nullptr; }
 
   virtual UnitBytes bytes() const = 0;
-  // Adds every library product of one micro-batch's forward and backward, from which the lower bound of a step's time
-  // follows.
+  // Adds every library product of one micro-batch's forward and backward, for the lower bound of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
   // The cost of a pass of one micro-batch over these parts. Work that belongs to no part's parameters is divided
   // evenly.
@@ -174,14 +174,14 @@ class Unit {
   PartRange all_parts() const { return {0, parts_.size()}; }
 
   // If ranks share the unit's layers: the seams of a call in their order, which cut it into stretches. A forward
-  // without y may have fewer. A loss is a backward if it computes gradients. Empty: a call runs at once.
+  // without y may have fewer. A loss counts as a backward if it computes gradients. Empty: a call is one stretch.
   virtual std::vector<Seam> seams(Pass /*pass*/, bool /*wants_output*/) const { return {}; }
 
   // Called before the first step, in the lane that runs the unit: does the work that libraries need once per shape.
   // Returns the name of the attention implementation, if the unit has attention.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
-  // Its linear layers in the order in which they were added: their names, and their adapters.
+  // The names and adapters of its linear layers, in the order in which they were added.
   struct LinearLayer {
     std::string name;
     LowRank low_rank;
@@ -193,14 +193,14 @@ class Unit {
   void number_linear_layers(std::uint32_t first) { first_linear_layer_ = first; }
 
   std::span<const Part> parts() const { return parts_; }
-  // The number of parts, from the first, that a forward without y runs; the others only make y.
+  // The number of parts, from the first, that a forward without y runs. The others only serve to compute y.
   virtual std::size_t saving_parts() const { return parts_.size(); }
   // The first of the parts that backward runs, from the last down to it, and whether backward reads x. If nothing below
   // the unit trains, backward may end within it; then dx is not written.
   virtual std::size_t first_backward_part() const { return 0; }
   virtual bool input_in_backward() const { return ports_.input; }
 
-  // Computes y from x. With an empty y only `saved` is wanted: the call recomputes.
+  // Computes y from x. An empty y means recomputation: the call only writes `saved`.
   virtual void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                        device::View saved) const = 0;
   // Computes dx and the gradient of every parameter of the part, rounded to the compute dtype. Writes everything except
@@ -210,8 +210,8 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Call before adding parameters: freezes the parameters whose names match or, with an adapter, all that it does not
-  // train fully.
+  // Call before adding parameters: freezes the parameters whose names match or, with an adapter, all parameters that
+  // the adapter does not train fully.
   void freeze(std::vector<std::string> patterns, std::shared_ptr<const Adapter> adapter = {}) {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
@@ -232,10 +232,10 @@ class Unit {
   // these shards, in the order in which the tensors were added, then the next shard's, and so on. Each shard begins at
   // a multiple of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
   void place_shards(const ShardRange& shards);
-  // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes), and
-  // returns each layer's adapter (rank 0: none). Names are without ".weight". In several virtual shards, which cut the
-  // layers' outputs or their inputs, B and magnitudes or A are cut as well, and the adapters have the indices of
-  // parameters for offsets.
+  // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes), and returns
+  // each layer's adapter (rank 0: none). Names are without ".weight". With several virtual shards, which cut the
+  // layers' outputs or their inputs, B and magnitudes or A are cut as well, and the adapters hold indices of parameters
+  // in place of offsets.
   struct LinearShape {
     std::string name;
     std::size_t out;
@@ -250,7 +250,7 @@ class Unit {
   device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;
   // Ends a part: the parameters added since the end of the previous one.
   void end_part();
-  // A table [vocabulary, width], with a part for each of its tiles (TableTiles).
+  // Adds a table [vocabulary, width], with a part for each of its tiles (TableTiles).
   std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
                         bool fp32_moments = false);
   // Declares the tensor of another unit that this one uses; nullopt: none.
@@ -280,8 +280,8 @@ class Unit {
 // gradients, the norm's gradient.
 enum class LossStep : std::uint8_t { norm, statistics, gradients, finish };
 
-// A unit that ends in a loss. With the parameters and gradients of the whole unit it is one call. A unit with a large
-// table may also offer the same arithmetic step by step and tile by tile.
+// A unit that ends in a loss. It runs in one call if the parameters and gradients of the whole unit are available. A
+// unit with a large table may also offer the same arithmetic step by step and tile by tile.
 class LossUnit : public Unit {
  public:
   // Adds the micro-batch's summed loss to *loss. With dx, also computes the gradients of the unit and of the tensor
@@ -291,7 +291,8 @@ class LossUnit : public Unit {
   virtual std::size_t loss_workspace() const = 0;
   // The cost of the call; `learns`: with gradients.
   virtual Work loss_work(bool learns) const = 0;
-  // If RunShape::cache is above 0, with the workspace of loss(): the fp32 logits [vocabulary] of the last row of x.
+  // If RunShape::cache is above 0: computes the fp32 logits [vocabulary] of the last row of x, in the workspace of
+  // loss().
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
   // For a classifier: the number of scores per row that enters the loss. loss() writes them to Context::scores, in
   // fp32, with score_stride() elements between rows. 0: this is no classifier.
@@ -305,9 +306,9 @@ class LossUnit : public Unit {
   // The number of table tiles for loss_step(); 0: it is not supported. Each tile is a part: of this unit, after its
   // first part, which is the norm; or, for a shared tensor, of the unit that holds it.
   virtual std::size_t table_tiles() const { return 0; }
-  // `tile` counts the tiles of the table. Its parameters (the unit's or the shared ones) and gradients are available;
-  // in the norm's steps, the norm's. loss and dx: used by `finish`. Without dx there are no gradients, and no `finish`.
-  // The workspace is the same in all steps.
+  // `tile` is an index among the table's tiles. The tile's parameters (the unit's or the shared ones) and gradients are
+  // available; in the norm's steps, those of the norm. loss and dx: used by `finish`. Without dx there are no
+  // gradients, and no `finish`. The workspace is the same in all steps.
   virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
                          device::ExactSum* loss, device::View dx, const GradientRange& gradients) const;
   virtual std::size_t tiled_loss_workspace() const { return 0; }
@@ -327,7 +328,7 @@ class LossUnit : public Unit {
   using Unit::Unit;
 };
 
-// A model prepared for one RunShape: units in forward order. The last one, and no other, ends in a loss.
+// A model prepared for one RunShape: units in forward order. Only the last one ends in a loss.
 class Model {
  public:
   std::string family;  // config.json's model_type
@@ -347,7 +348,7 @@ class Model {
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.
   void ignore_layers(std::span<const std::string> layers);
-  // Names of a head's parameters that are initialised from the seed if the weights' files have none of them.
+  // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
   std::vector<std::string> drawn_if_missing;
   // Class weights, stored as fp32 in the constants from byte class_weights_at on; empty: 1 each.
   std::vector<float> class_weights;
@@ -361,9 +362,9 @@ class Model {
   void write_constants(std::byte* constants) const;
 
   const LossUnit& loss_unit() const;
-  // The most rows of a micro-batch that enter the loss.
+  // The maximum number of rows of a micro-batch that enter the loss.
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
-  std::size_t parameters() const;  // their number
+  std::size_t parameters() const;  // the number of parameters
   std::size_t trained_parameters() const;
   // The first unit that trains something: backward ends in it. The number of units if none does.
   std::size_t lowest_trained() const;
@@ -373,8 +374,8 @@ class Model {
 };
 
 class Config;
-// Makes the model that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} naming a family, or
-// a config key that changes the mathematics, that is not supported, or if `seq` exceeds the model's positions.
+// Makes the model that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} if the family, or a
+// config key that changes the mathematics, is not supported, or if `seq` exceeds the model's positions.
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& shape);
 
 }  // namespace strata::models

@@ -17,7 +17,7 @@ namespace strata::models {
 // of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order. The first
 // dimension of a tensor with one segment (a vocabulary) need not be divisible: parts are rounded up to whole rows, and
 // the last shards have fewer rows, or none. If `sharers` neighbouring shards use the same part (the keys of a head that
-// several shards of queries read), the first has it and the others have none.
+// several shards of queries read), only the first has it.
 struct Slice {
   std::size_t dimension = 0, segments = 1;
   std::size_t shards = 1;  // 1: the tensor is whole
@@ -115,7 +115,7 @@ constexpr std::size_t alignment_of(PoolKind pool) {
   return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
 }
 
-// Whether one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
+// True if one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
 // character and [...] for any listed character.
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
 

@@ -10,7 +10,7 @@
 namespace strata::offload {
 namespace {
 
-// The most attempts of one request that may move no bytes: after that, the cause is not temporary.
+// The maximum number of attempts of one request without progress. After that, the cause is not temporary.
 constexpr int kMaxAttempts = 1000;
 
 std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth) {
@@ -31,7 +31,7 @@ void Call::finish(const std::optional<Failure>& failure) {
   const std::lock_guard lock(mutex_);
   if (failure && !failure_) failure_ = failure;
   ++finished_;
-  done_.notify_all();  // under the lock: the call may be gone right afterwards
+  done_.notify_all();  // under the lock: the call may be destroyed right afterwards
 }
 
 bool Call::wait_for(std::chrono::milliseconds time) {
@@ -124,7 +124,7 @@ void Drive::run(std::promise<void>& ready) {
   } catch (const std::system_error& error) {
     break_down(error.code().value());
   }
-  // A broken submitter is kept for the threads that wake it.
+  // A broken submitter stays alive, because other threads may still wake it.
 }
 
 void Drive::run_requests() {
@@ -202,7 +202,7 @@ void Drive::end_request(Slot& slot, std::optional<int> error) {
   if (--share.in_flight == 0 && !share.issuing) end_share(share);
 }
 
-// The last access: afterwards the caller may destroy the share.
+// This is the last access: afterwards the caller may destroy the share.
 void Drive::end_share(Share& share) {
   share.call->finish(share.failure);
 }

@@ -30,12 +30,12 @@ struct Failure {
 // One read or write over all drives. It lives on the stack of the thread that waits for it.
 class Call {
  public:
-  // Called by a drive whose share has ended. The caller may leave once all shares have.
+  // A drive calls this when its share has ended. The waiting thread may return once all shares have ended.
   void finish(const std::optional<Failure>& failure);
-  // Called by a drive. The first failure counts, and no drive starts further requests.
+  // Drives call this. True after the first failure: drives then start no further requests.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   void set_failed() { failed_.store(true, std::memory_order_relaxed); }
-  // Called by the waiting thread. True once all shares have ended.
+  // The waiting thread calls this. True once all shares have ended.
   bool wait_for(std::chrono::milliseconds time);
   std::optional<Failure> failure();
 
@@ -74,7 +74,7 @@ class Drive {
 
   // Calls Submitter::register_memory in the I/O thread and waits for it.
   int register_memory(std::span<std::byte> memory);
-  // Queues a share, which must have ranges. Calls Call::finish() of its call when it ends.
+  // Queues a share, which must have ranges. When the share ends, the drive calls finish() of its call.
   void start(Share& share);
   // Issues no further requests of this share. It ends when those in flight have completed.
   void stop(Share& share);

@@ -15,7 +15,7 @@ class Submitter;
 
 // Bytes of a request and of a stripe. A block lies on one drive, and moves in one request if a call covers it.
 inline constexpr std::size_t kBlock = std::size_t{1} << 20;
-// Offsets, sizes and memory are multiples of this: no drive sold today needs more for direct I/O.
+// Offsets, sizes and memory are multiples of this. No drive sold today needs more for direct I/O.
 inline constexpr std::size_t kPage = 4096;
 
 // How requests reach the kernel, best first.
@@ -36,7 +36,8 @@ std::string to_string(const IoMode& mode);
 struct IoOptions {
   std::vector<std::filesystem::path> folders;  // one per drive; bytes are striped over them
   bool verify = false;  // keep a checksum of every page written, and compare it when the page is read
-  // Each of these forces one property of the IoMode. If it is not set, the probe takes the best that works.
+  // Each of these forces one property of the IoMode. For one that is not set, the probe takes the best value that
+  // works.
   std::optional<Engine> engine;
   std::optional<bool> direct, registered;
   int queue_depth = 32;  // requests in flight per drive

@@ -80,7 +80,7 @@ class Libaio final : public Submitter {
       const int n = io_submit(context_, static_cast<long>(queued_.size() - taken), queued_.data() + taken);
       if (n > 0)
         taken += static_cast<std::size_t>(n);
-      else if (n != -EINTR)  // the return value is about the first request; EAGAIN comes back and is tried again
+      else if (n != -EINTR)  // the value concerns the first request; EAGAIN is reported and tried again
         refused_.push_back({slot_of(queued_[taken++]), n});
     }
     queued_.clear();

@@ -22,20 +22,20 @@ struct Completion {
   int result = 0;  // bytes moved, or -errno
 };
 
-// The boundary between the engine and the kernel: one drive's requests. Only the drive's I/O thread makes and uses it,
-// except for wake(). Does not own the file.
+// The boundary between the engine and the kernel: one drive's requests. Only the drive's I/O thread creates and uses
+// it, except for wake(). Does not own the file.
 class Submitter {
  public:
   virtual ~Submitter() = default;
   // Lets transfers inside `memory` skip the kernel's per-request look-up. Replaces the previous registration. Returns 0
   // or an errno; ENOTSUP if this kind of submitter has no registration.
   virtual int register_memory(std::span<std::byte> memory) = 0;
-  // Queues a request. At most the queue depth is in flight at once.
+  // Queues a request. No more than the queue depth may be in flight.
   virtual void submit(const Request& request) = 0;
   // Submits the queue to the kernel, sleeps until a request completes or wake() is called, and returns the number of
   // completions stored. `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
   virtual std::size_t wait(std::span<Completion> done) = 0;
-  // Ends a sleeping wait(), or the next one. Any thread.
+  // Ends a sleeping wait(), or the next one. Any thread may call it.
   virtual void wake() = 0;
 };
 

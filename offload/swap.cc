@@ -59,7 +59,7 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
     fail(Exit::usage,
          "memory.nvme is missing: set it to the folder of the nvme tier, or to a list with one folder per drive");
   if (count > kMaxDrives) fail(Exit::usage, "memory.nvme names {} folders: at most {}", count, kMaxDrives);
-  // Open all files before the first probe: lack of space is reported at once.
+  // Opens all files before the first probe, so that lack of space is reported first.
   for (std::size_t d = 0; d < count; ++d) {
     // A drive may hold nothing of a small tier, but must still have room for the probe's block.
     const std::uint64_t share = std::max<std::uint64_t>(file_bytes(bytes, d, count), kBlock);
@@ -167,8 +167,8 @@ std::string engine_refused(Engine engine, const std::system_error& error) {
     return what + " (forbidden by a seccomp filter: allow it, with Docker --security-opt seccomp=unconfined)";
   }
   if (code == ENOSYS) {
-    return what + (engine == Engine::io_uring ? " (this kernel or sandbox has none: Linux 5.6 or later has)"
-                                              : " (this kernel or sandbox has none)");
+    return what + (engine == Engine::io_uring ? " (this kernel or sandbox does not offer it: Linux 5.6 or later does)"
+                                              : " (this kernel or sandbox does not offer it)");
   }
   if (engine == Engine::io_uring && code == ENOMEM) return what + " (raise the limit of locked memory: ulimit -l)";
   if (engine == Engine::libaio && code == EAGAIN) return what + " (raise the sysctl fs.aio-max-nr)";
@@ -307,7 +307,7 @@ namespace {
 using namespace std::chrono_literals;
 // How often a wait polls the abort token.
 constexpr auto kPoll = 50ms;
-// How long requests in flight may still take after an abort: the kernel should not write into memory that is reused.
+// The time that requests in flight have to finish after an abort, so that the kernel does not write into reused memory.
 constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {

@@ -31,10 +31,10 @@ struct Range {
   std::size_t size;
 };
 
-// Moves the bytes of up to kMaxRanges ranges, all in flight at once, between memory and a tier that is striped over
-// `drives`, and waits for them. Any thread; several calls at once. Throws Error{failed} with file, offset and reason.
-// Throws Aborted within half a second of the abort, even if requests never complete; their memory then has to stay
-// mapped.
+// Moves the bytes of up to kMaxRanges ranges, all in flight together, between memory and a tier that is striped over
+// `drives`, and waits for them. Any thread may call it, and calls may overlap. Throws Error{failed} with file, offset
+// and reason. Throws Aborted within half a second of the abort, even if requests never complete; their memory then has
+// to stay mapped.
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
               const AbortToken& abort);
 
@@ -57,11 +57,12 @@ class Swap {
   // the recipe forces registration, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or all
-  // of them read. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
+  // Block the caller until everything has moved. Several threads may call concurrently if their ranges do not overlap
+  // or all of them read. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is
+  // set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
-  // The same for up to kMaxRanges ranges, all in flight at once.
+  // The same for up to kMaxRanges ranges, all in flight together.
   void read(std::span<const Range> ranges);
   void write(std::span<const Range> ranges);
 
@@ -97,7 +98,7 @@ struct ProbeResult {
 // Throws Error{usage} with the reasons if a forced mode does not work, Error{failed} if no mode does.
 ProbeResult probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
-// Why registering memory failed, and what helps.
+// The reason why registering memory failed, and the remedy.
 std::string registration_refused(int error);
 
 // Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,

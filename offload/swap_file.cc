@@ -24,7 +24,7 @@ std::string error_text(int error) {
 
 namespace {
 
-// Bytes that this user may still use; none if the file system does not count them (ramfs).
+// Bytes that this user may still use; nullopt if the file system does not count them (ramfs).
 std::optional<std::uint64_t> free_bytes(int file) {
   struct statvfs status {};
   if (::fstatvfs(file, &status) != 0 || status.f_blocks == 0) return std::nullopt;
@@ -51,7 +51,7 @@ void SwapFile::open() {
   if (::stat(folder_.c_str(), &status) != 0) {
     const int error = errno;
     if (error == ENOENT)
-      fail(Exit::usage, "the offload folder {} does not exist: make it, or name another", folder_.string());
+      fail(Exit::usage, "the offload folder {} does not exist: create it, or name another", folder_.string());
     fail(Exit::usage, "the offload folder {} cannot be used: {}", folder_.string(), error_text(error));
   }
   if (!S_ISDIR(status.st_mode))
@@ -78,7 +78,7 @@ void SwapFile::too_small(std::uint64_t available) const {
 }
 
 void SwapFile::preallocate() {
-  // Check first: a file system may hand out all that it has before it finds that this is not enough.
+  // Check first, because a file system may allocate all its space before it finds that this is too little.
   const auto available = free_bytes(file_.get());
   if (available && *available < bytes_) too_small(*available);
   const auto size = static_cast<off_t>(bytes_);

@@ -10,9 +10,9 @@
 
 namespace strata::offload {
 
-// One drive's part of a tier: an unnamed file of `bytes` bytes in `folder`, so that nothing of it remains however the
-// run ends. Its space is reserved at once. Throws Error{usage} if the folder cannot be written, Error{does_not_fit}
-// with the bytes needed and free, Error{failed} with folder and reason.
+// One drive's part of a tier: an unnamed file of `bytes` bytes in `folder`, which disappears however the run ends. The
+// constructor reserves its space. Throws Error{usage} if the folder cannot be written, Error{does_not_fit} with the
+// bytes needed and free, Error{failed} with folder and reason.
 class SwapFile {
  public:
   SwapFile(std::filesystem::path folder, std::uint64_t bytes, int rank);

@@ -13,7 +13,7 @@
 namespace strata::offload {
 namespace {
 
-constexpr int kMaxThreads = 16;  // the number of requests that reach the drive at once
+constexpr int kMaxThreads = 16;  // the number of requests that reach the drive at the same time
 
 class ThreadPool final : public Submitter {
  public:

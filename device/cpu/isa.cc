@@ -23,8 +23,8 @@ struct Processor {
   bool bf16_products, tile_products;
 };
 
-// Whether oneDNN multiplies with AMX: the processor has it, DNNL_MAX_CPU_ISA allows it, and oneDNN got the kernel's
-// permission for this process's tile registers.
+// True if oneDNN multiplies with AMX: the processor has it, DNNL_MAX_CPU_ISA allows it, and the kernel lets this
+// process use the tile registers.
 bool onednn_uses_amx() {
   const std::string_view name = dnnl_cpu_isa2str(static_cast<dnnl_cpu_isa_t>(dnnl::get_effective_cpu_isa()));
   return name.find("amx") != std::string_view::npos;
@@ -45,7 +45,8 @@ Processor choose() {
     fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
     return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, onednn_uses_amx()};
-  // oneDNN accepts this once, before it makes its first primitive. Code that makes primitives calls isa() first.
+  // oneDNN accepts this only once, before it creates its first primitive. Code that creates primitives calls isa()
+  // first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
     fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: leave DNNL_MAX_CPU_ISA unset with it");
   return {Isa::avx2, !name.empty(), false, false};
@@ -87,7 +88,7 @@ std::string name_of(dnnl::cpu_isa isa) {
   }
 }
 
-// The best of several runs of some microseconds: interruptions only slow a run down.
+// The best of several runs of a few microseconds: interruptions only slow a run down.
 double flops_per_second(double (*kernel)(std::size_t rounds)) {
   constexpr std::size_t kRounds = 2000;
   double best = 0;

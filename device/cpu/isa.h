@@ -7,14 +7,14 @@ namespace strata::device::cpu {
 // The instruction sets for which kernels are compiled (x86-64-v3 and x86-64-v4).
 enum class Isa : std::uint8_t { avx2, avx512 };
 
-// The best one that this processor has, chosen once. The environment variable STRATA_CPU_ISA=avx2 forces the lower one,
-// for both our own kernels and oneDNN. Throws Error{failed} on a processor without AVX2, FMA and F16C.
+// The best instruction set of this processor, chosen once. The environment variable STRATA_CPU_ISA=avx2 forces the
+// lower one, for both our own kernels and oneDNN. Throws Error{failed} on a processor without AVX2, FMA and F16C.
 Isa isa();
 // For `doctor`: the model name, the instruction set, and how products of each dtype are computed.
 std::string describe();
 // True if oneDNN multiplies bf16 natively (AVX512_BF16 or AMX). Otherwise operands are widened to fp32.
 bool native_bf16();
-// True if the processor has AVX512_BF16, and may use it.
+// True if the processor has AVX512_BF16 and our kernels may use it.
 bool has_avx512_bf16();
 // True if the processor has AMX for bf16, and the kernel lets this process use it. Then oneDNN's products use it too,
 // so that both have the bits of one kind of processor.

@@ -12,7 +12,7 @@ namespace strata::device::cpu {
 namespace {
 // How often a sleeping wait polls the abort token.
 constexpr auto kPoll = std::chrono::milliseconds(50);
-// How often a wait for another device polls it.
+// How often a wait for another device polls that device.
 constexpr auto kQuery = std::chrono::microseconds(20);
 }  // namespace
 
@@ -78,7 +78,7 @@ void HostLane::synchronize() {
 
 void HostLane::record(Event::State& event) {
   if (event.lane && event.lane != this && event.recorder == Kind::cpu) {
-    // Otherwise a wait for this record would never end, if the other lane's record came later.
+    // If the other lane reached its record after this one, event.done would fall back, and a wait might never end.
     const std::lock_guard lock(event.mutex);
     STRATA_CHECK_EQ(event.done, event.issued);
   }

@@ -29,7 +29,7 @@ class HostLane final : public Lane::Impl {
   HostLane& begin_host_work() override { return *this; }
   void end_host_work() override {}
 
-  // Queues work(team). The closure is copied into the ring. Data to which it points must live until it has run.
+  // Queues work(team). The closure is copied into the ring. The data that it points to must live until it has run.
   template <typename F>
   void submit(F work) {
     queue(std::move(work), false);

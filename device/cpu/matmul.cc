@@ -30,10 +30,9 @@ class OneThread {
   int before_;
 };
 
-// The distances between the rows and between the columns of a matrix of rows x columns. The stride of a dimension of
-// one has no meaning. But unless both strides are the same, oneDNN 3.7 treats elements that are apart as neighbours
-// (the only column of C, the only row of A^T) and computes something else. oneDNN 2 keeps its strides: its bits are
-// recorded.
+// The strides of a matrix of rows x columns. The stride of a dimension of size 1 should not matter. But unless both
+// strides are equal, oneDNN 3.7 treats distant elements as neighbours (in C's only column, in A^T's only row) and
+// computes a wrong result. oneDNN 2 keeps its strides, because its bits are recorded.
 memory::dims strides(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   if constexpr (DNNL_VERSION_MAJOR >= 3) {
     if (rows == 1 && column > 1) row = column;

@@ -30,7 +30,7 @@ class Matmul {
   // The library's name of its implementation, for benchmarks and `doctor`.
   const char* implementation() const;
 
-  // One worker's handles of the operands: the library keeps them in objects of its own.
+  // One worker's handles for the operands: the library takes operands only as its own objects.
   class Worker;
   struct DeleteWorker {
     void operator()(Worker*) const;

@@ -36,8 +36,8 @@ std::string explain(cudaError_t error) {
     case cudaErrorSystemDriverMismatch:
     case cudaErrorCompatNotSupportedOnDevice:
       if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-        return "there is no NVIDIA driver here (libcuda.so.1): install one, in a container start it with --gpus all, "
-               "or use device.kind = cpu";
+        return "there is no NVIDIA driver here (libcuda.so.1): install one, start the container with --gpus all, or "
+               "use device.kind = cpu";
       return fmt::format(
           "the NVIDIA driver here is one for CUDA {} and this program was built with CUDA {}: install a newer driver, "
           "or build with an older toolkit",
@@ -48,19 +48,19 @@ std::string explain(cudaError_t error) {
           "the GPU in STRATA_CUDA_ARCHITECTURES when building",
           version_text(CUDART_VERSION));
     case cudaErrorNoDevice:
-      return "there is an NVIDIA driver, but it shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, in a "
-             "container start it with --gpus all, or use device.kind = cpu";
+      return "there is an NVIDIA driver, but it shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, start "
+             "the container with --gpus all, or use device.kind = cpu";
     case cudaErrorInvalidDevice:
       return "there is no GPU with that number: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
       return "this program contains no code for this GPU: build it with the GPU's number added to "
              "STRATA_CUDA_ARCHITECTURES, such as 80-real";
     case cudaErrorDevicesUnavailable:
-      return "this GPU is taken by another process (its compute mode is exclusive): wait for that one, or use another "
-             "GPU with CUDA_VISIBLE_DEVICES";
+      return "another process has taken this GPU (its compute mode is exclusive): wait until that process ends, or "
+             "choose another GPU with CUDA_VISIBLE_DEVICES";
     case cudaErrorInitializationError:
-      return "CUDA cannot start here: look at nvidia-smi and dmesg; after a driver update its kernel module has to be "
-             "loaded again";
+      return "CUDA cannot start here: look at nvidia-smi and dmesg; after a driver update, load its kernel module "
+             "again";
     case cudaErrorSystemNotReady:
       return "this machine's GPUs are not ready: start nvidia-fabricmanager";
     default:

@@ -10,7 +10,7 @@ namespace strata::device::cuda {
 [[noreturn]] void cuda_failed(cudaError_t error, const char* call, const char* file, int line);
 
 // One sentence of advice for an error of the machine rather than the program: no driver, a driver that is too old, no
-// GPU, or a GPU that is taken or for which there is no code. Empty for all other errors.
+// GPU, a GPU that another process has taken, or one for which the program has no code. Empty for all other errors.
 std::string explain(cudaError_t error);
 // "13.0" for CUDA's 13000.
 std::string version_text(int version);

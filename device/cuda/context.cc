@@ -11,7 +11,7 @@ namespace {
 
 // A stream that waits for the host (flags.h) blocks everything in the same hardware queue, including work that the host
 // needs before it can continue: a deadlock that CUDA cannot see. By default there are 8 queues for all streams. With
-// 32, each lane has its own, and so have NCCL's streams and the copies'. CUDA reads this when it starts. Smaller
+// 32, each lane has its own, as do NCCL's streams and those of copies. CUDA reads this when it starts. Smaller
 // settings, made for other programs, are raised: 1 would put all lanes into one queue.
 bool ask_for_queues() {
   return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes are made

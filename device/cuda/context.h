@@ -19,7 +19,7 @@ void use(Device device);
 // A name of a GPU that is unique among all nodes, as nvidia-smi -L shows it: "GPU-2f3c...".
 std::string uuid_text(const cudaUUID_t& uuid);
 
-// Owners of CUDA's objects. They free them silently, because a destructor cannot report an error.
+// Owners of CUDA objects. Errors on release are ignored, because a destructor cannot report them.
 struct DestroyStream {
   void operator()(cudaStream_t stream) const noexcept { (void)cudaStreamDestroy(stream); }
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFlagsOfPage = 8192;
 
-// The runtime has no call for these; it returns the driver's functions.
+// The CUDA runtime has no equivalents, but returns pointers to the driver's functions.
 template <typename F>
 F driver_function(const char* name) {
   void* found = nullptr;
@@ -29,10 +29,10 @@ void check(CUresult result, const char* call, int line) {
   if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
-// Returned flags, for the next user: pinning and freeing pinned memory takes long, and freeing waits for the device.
+// Keeps returned flags for reuse: pinning and freeing pinned memory is slow, and freeing waits for the device.
 class FreeList {
  public:
-  // Null: none is left.
+  // Null if none is left.
   std::uint64_t* take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) return nullptr;

@@ -87,7 +87,7 @@ Gpus find_gpus() {
       gpu.problem = cuda::explain(cudaErrorNoKernelImageForDevice);
     int mode = cudaComputeModeDefault;
     if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, i) == cudaSuccess && mode == cudaComputeModeProhibited)
-      gpu.problem = "its compute mode forbids programs: nvidia-smi -c DEFAULT";
+      gpu.problem = "its compute mode forbids all programs: change it with nvidia-smi -c DEFAULT";
   }
   if (out.problem.empty()) out.libraries = find_libraries();
   return out;

@@ -45,7 +45,7 @@ std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& is
   } catch (...) {
     cudaGraph_t unfinished = nullptr;
     if (cudaStreamEndCapture(stream, &unfinished) == cudaSuccess) (void)cudaGraphDestroy(unfinished);
-    (void)cudaGetLastError();  // clears the error of an end that reports the earlier exception again
+    (void)cudaGetLastError();  // ending the capture may report the failed call again
     throw;
   }
   return std::make_unique<StreamGraph>(end_capture(stream));

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 // A wait polls without a pause for a short while, then in intervals.
 constexpr int kEagerQueries = 200;
 constexpr auto kQuery = std::chrono::microseconds(20);
-// How long a stream may still run after an abort: issued kernels end by themselves, collectives when their communicator
-// is torn down.
+// How long a stream may still run after an abort: issued kernels end on their own, and collectives end when their
+// communicator is torn down.
 constexpr auto kDrain = std::chrono::seconds(5);
 
 void back_off(std::int64_t query) {
@@ -55,12 +55,12 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
   finished_ = turn_flags_.take();
 }
 
-// This terminates: host lanes run the host work for which the stream waits even after an abort.
+// This terminates, because host lanes run the host work that the stream waits for even after an abort.
 StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
   const cudaError_t state = cudaStreamSynchronize(stream_.get());
   if (state == cudaSuccess) return;
-  // Set, so that host work does not wait for the stream any more.
+  // Set so that host work no longer waits for the stream.
   abort.set({rank, fmt::format("lane {}: {} ({})", name, cudaGetErrorString(state), cudaGetErrorName(state))});
 }
 
@@ -123,7 +123,8 @@ void StreamLane::stamp(std::int64_t* where) {
 void StreamLane::require_running(const char* what) {
   cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
   STRATA_CUDA(cudaStreamIsCapturing(stream_.get(), &state));
-  if (state != cudaStreamCaptureStatusNone) fail(Exit::failed, "lane {} {}, which no CUDA graph can hold", name, what);
+  if (state != cudaStreamCaptureStatusNone)
+    fail(Exit::failed, "lane {} {}, which no CUDA graph can contain", name, what);
 }
 
 void StreamLane::begin_range(const char* range) {
@@ -147,7 +148,7 @@ void StreamLane::drain() {
     const cudaError_t state = cudaStreamQuery(stream_.get());
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady) {
-      abort.set({rank, fmt::format("lane {}: work of this lane, or of another of GPU {}, failed: {} ({})", name,
+      abort.set({rank, fmt::format("lane {}: work in this lane, or in another lane of GPU {}, failed: {} ({})", name,
                                    device.ordinal, cudaGetErrorString(state), cudaGetErrorName(state))});
       return;
     }
@@ -176,7 +177,7 @@ void StreamLane::resolve_stamps() {
 
 cpu::HostLane& StreamLane::begin_host_work() {
   cudaStream_t const here = stream();
-  require_running("has work of the host");
+  require_running("has host work");
   if (!host_) host_ = std::make_unique<cpu::HostLane>(name, threads_, rank, abort);
   const std::uint64_t n = ++turns_;
   write(here, arrived_, n);

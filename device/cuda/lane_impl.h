@@ -16,7 +16,7 @@
 namespace strata::device::cuda {
 
 // The lane of a GPU: a stream into which the issuing thread queues work itself. Host work in the lane's order runs in a
-// host lane of its own, made when it is first needed. Stream and host take turns by flags.
+// host lane of its own, made when it is first needed. Stream and host take turns through flags.
 class StreamLane final : public Lane::Impl {
  public:
   StreamLane(std::string name, Device device, int threads, int rank, AbortToken& abort);
@@ -54,12 +54,13 @@ class StreamLane final : public Lane::Impl {
   std::unique_ptr<CudnnAttention> cudnn_attention_;
   std::shared_ptr<const AlgorithmTable> algorithms_;
 
-  // The times requested since the last synchronize(): where to write each, and a CUDA event each, kept for reuse.
+  // The times requested since the last synchronize(): where to write each, and a CUDA event for each, kept for reuse.
   std::vector<std::int64_t*> stamps_;
   std::vector<StreamEvent> stamp_events_;
   StreamEvent clock_;
 
-  // Turns of the host: the stream has arrived at one, the host has finished it. Declared before host_, which uses them.
+  // The host's turns: the newest one at which the stream has arrived, and the newest that the host has finished.
+  // Declared before host_, which uses them.
   Flags turn_flags_;
   Flag arrived_, finished_;
   std::uint64_t turns_ = 0;

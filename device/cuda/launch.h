@@ -22,7 +22,7 @@ inline constexpr std::size_t kUsualSharedBytes = 48 << 10;
 template <typename... Parameters, typename... Args>
 void launch(Lane& lane, dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(Parameters...), Args... args) {
   cudaLaunchConfig_t config{};
-  config.stream = stream_of(lane);  // first: this makes current the lane's device, to which the attribute belongs
+  config.stream = stream_of(lane);  // first: it makes the lane's device current, and the attribute applies to that one
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;

@@ -67,7 +67,7 @@ void unpin(Device device, std::byte* data) noexcept {
   (void)cudaHostUnregister(data);
 }
 
-// Pages of our own that CUDA then pins. cudaMallocHost may round sizes up, and a plan counts bytes.
+// Maps pages and has CUDA pin them: cudaMallocHost may round sizes up, but a plan counts bytes.
 std::byte* allocate_host(Device device, std::size_t bytes) {
   std::byte* const data = cpu::allocate({}, bytes);
   try {

@@ -15,16 +15,16 @@
 
 namespace strata::device {
 
-// Whether class c is in a set of classes (class_set_words()). `set`: its words; null if the label holds the set. The
-// label's address is not taken: a GPU's thread would keep it in local memory.
+// True if class c is in a set of classes (class_set_words()). `set`: its words; null if the label holds the set. The
+// label is passed by value, because a GPU thread would keep it in local memory if its address were taken.
 STRATA_ON_BOTH inline bool is_in_set(std::int32_t label, const std::uint32_t* set, std::size_t c) {
   const std::uint32_t word = set != nullptr ? set[c / 32] : static_cast<std::uint32_t>(label);
   return (word >> c % 32 & 1) != 0;
 }
 
 // Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. `set`: the
-// row's words; null if the label holds the target. Computes in fp64, because there are few scores and training follows
-// their sum.
+// row's words; null if the label holds the target. Computes in fp64: there are few scores, and all of training depends
+// on their sum.
 template <typename Store>
 STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, const float* x, std::int32_t label,
                                               const std::uint32_t* set, const float* weights, float scale,

@@ -93,8 +93,8 @@ decltype(auto) visit(DType t, F&& f) {
   return f(float{});
 }
 
-// Rounds x to one of its two neighbours in bf16, to the farther one less often, so that the mean over all 16-bit
-// `random` is x (within 2^-17 of the neighbours' distance). Values that bf16 can represent stay unchanged; NaN stays
+// Rounds x to one of its two neighbours in bf16, less often to the farther one, so that the mean over all 16-bit values
+// of `random` is x (within 2^-17 of the neighbours' distance). Values that bf16 can represent stay unchanged; NaN stays
 // NaN (quiet). Kernels have a vector form with the same bits.
 constexpr bf16 round_stochastically(float x, std::uint16_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(x);

@@ -8,21 +8,21 @@ namespace strata::device {
 // The dynamic maps of "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022), with the values that
 // bitsandbytes publishes: a byte for a number in [-1, 1] (signed) or [0, 1] (unsigned). There are seven decades, each
 // cut into twice as many equal steps as the decade below it, and a byte stands for the middle of its step. Zero and one
-// have bytes of their own; -1 has none. If bitsandbytes' codes are counted in the order of their values, the byte is
-// the code itself (unsigned), or 127 - code as an int8 (signed), so that a zero byte is zero in both.
+// have their own bytes; -1 has none. If bitsandbytes' codes are counted in the order of their values, the byte is the
+// code itself (unsigned), or 127 - code as an int8 (signed), so that a zero byte is zero in both.
 //
 // The values need no table of 256 entries: with n = |byte| (signed) or byte + 1 (unsigned), e = floor(log2 n) is the
 // decade, in which the value is linear in n.
 struct DynamicMap {
   float slope[8], offset[8];  // value = slope * n + offset; at (e + 127) % 8, which n's exponent as a float gives
   // At e % 8:
-  float least[8];            // the smallest number that rounds into the decade; below it, e - 1
+  float least[8];            // the smallest number that rounds into the decade; numbers below it belong to e - 1
   float steps[8], shift[8];  // |byte| = floor(steps * value + shift)
   float most[8];             // the last of the decade, if it is smaller
   float exponent;            // such that floor(log10(value) + exponent) is e or e + 1
   int first;                 // the lowest decade
 
-  // decode() and encode(), below, for kernels with their own copy of a map.
+  // As decode() and encode() below, for kernels with their own copy of a map.
   template <bool kSigned>
   constexpr float value_of(std::uint8_t byte) const;
   template <bool kSigned>

@@ -26,7 +26,7 @@ struct ExactSum {
   constexpr void merge(const ExactSum& other);
   constexpr void normalize();
   constexpr double round() const;  // NaN if a term was not finite
-  // The same without a copy, for kernels: leaves the sum's magnitude, normalised.
+  // Like round(), but without a copy, for kernels. It leaves the normalised magnitude of the sum behind.
   constexpr double round_in_place();
 
  private:
@@ -112,7 +112,7 @@ constexpr double ExactSum::round_in_place() {
   int top = kChunks - 1;
   while (top >= 0 && chunks[static_cast<std::size_t>(top)] == 0) --top;
   if (top < 0) return 0.0;
-  // 96 bits from the top chunk down, and whether there is anything below them.
+  // Takes 96 bits from the top chunk down, and finds out whether any lower bit is set.
   const auto chunk = [this](int i) {
     return i < 0 ? 0 : static_cast<std::uint64_t>(chunks[static_cast<std::size_t>(i)]);
   };

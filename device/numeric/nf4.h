@@ -7,7 +7,8 @@
 
 // NF4 of "QLoRA" (Dettmers et al. 2023), with the bits of bitsandbytes: 64 consecutive elements of a matrix share a
 // scale, their largest magnitude, and each is one of 16 fractions of it. With double quantisation the scales have 8
-// bits, too: the offset, the mean of all the matrix's scales, is subtracted, and each 256 share one scale.
+// bits too: the offset, which is the mean of all the matrix's scales, is subtracted, and every 256 of them share one
+// scale.
 //
 // A block of StorageFormat::nf4 begins at a multiple of 16,384 elements of its matrix and holds, one after the other:
 // the scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), and 8,192 bytes of codes, each
@@ -18,8 +19,8 @@ inline constexpr std::size_t kScaleBlock = 64;                             // el
 inline constexpr std::size_t kNf4Scales = kNf4Block / kScaleBlock;         // per block
 inline constexpr std::size_t kNf4CodeBytes = kNf4Block / 2;                // per block
 inline constexpr std::size_t kNf4ScaleBytes = 2 * sizeof(float);           // where a block's scales lie in nf4
-inline constexpr std::size_t kNf4Codes = kNf4ScaleBytes + kNf4Scales;      // and its codes
-inline constexpr std::size_t kNf4PlainCodes = kNf4Scales * sizeof(float);  // its codes in nf4_plain
+inline constexpr std::size_t kNf4Codes = kNf4ScaleBytes + kNf4Scales;      // where its codes lie in nf4
+inline constexpr std::size_t kNf4PlainCodes = kNf4Scales * sizeof(float);  // where its codes lie in nf4_plain
 static_assert(kNf4Codes + kNf4CodeBytes == kNf4Bytes && kNf4PlainCodes + kNf4CodeBytes == kNf4PlainBytes);
 
 inline constexpr float kNf4Values[16] = {-1.0f,
@@ -39,7 +40,7 @@ inline constexpr float kNf4Values[16] = {-1.0f,
                                          0.7229568362236023f,
                                          1.0f};
 
-// Between code i and code i + 1; a number that is a threshold has the lower code.
+// Threshold i lies between codes i and i + 1. A number equal to a threshold gets the lower code.
 inline constexpr float kNf4Thresholds[15] = {
     -0.8480964004993439f,  -0.6106329262256622f,   -0.4599952697753906f, -0.33967943489551544f, -0.23460740596055984f,
     -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f, 0.1202552504837513f,   0.2035212516784668f,

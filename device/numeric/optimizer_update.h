@@ -9,7 +9,7 @@ struct UpdateFactors {
   float beta2, rest2;             // 1 - beta2
   float inverse_sqrt_correction;  // adamw: 1 / sqrt(bias_correction2)
   float eps;
-  float step;   // learning rate; adamw: / bias_correction1
+  float step;   // learning rate; adamw: divided by bias_correction1
   float decay;  // 1 - learning rate * weight decay; sgd: the weight decay
   float gradient_factor;
 };
@@ -50,7 +50,7 @@ constexpr UpdateFactors sgd_factors(const Options& o, const StepScalars& s) {
 
 namespace rounding {
 
-// Operations with one rounding each, on a float; a kernel's vectors have their own.
+// Operations on a float with one rounding each. The vectors of kernels have their own versions.
 [[gnu::always_inline]] constexpr float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }

@@ -4,8 +4,8 @@
 
 namespace strata::device {
 
-// How a sum over rows is cut: blocks of consecutive rows, each summed in order, then the blocks in order. This depends
-// only on the number of rows, and is part of the numerics.
+// How a sum over rows is cut: into blocks of consecutive rows. Each block is summed in order, then the blocks are. This
+// depends only on the number of rows, and is part of the numerics.
 struct RowBlocks {
   std::size_t rows, per_block, count;
 

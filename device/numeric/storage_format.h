@@ -13,7 +13,7 @@ namespace strata::device {
 //                      map (device/numeric/dynamic_map.h) that are parts of it: "8-bit Optimizers via Block-wise
 //                      Quantization" (Dettmers et al. 2022);
 //   nf4, nf4_plain     blocks of 16,384 elements in 4 bits each (device/numeric/nf4.h): frozen weights.
-// Bytes that are all zero hold zeros in every format. Tables of the moments' formats count them from 0.
+// Bytes that are all zero hold zeros in every format. Formats of moments come first, so that they can index tables.
 enum class StorageFormat : std::uint8_t { fp32, bf16, block8, fp16, nf4, nf4_plain };
 
 // Elements in a block of block8. In every format, moments take whole blocks of this size.

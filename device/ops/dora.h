@@ -6,7 +6,7 @@
 
 namespace strata::device {
 
-// DoRA (Liu et al. 2024): y = m / |W + s B A| (W + s B A) x, with one length and one magnitude m per output.
+// DoRA (Liu et al. 2024): y = m / |W + s B A| (W + s B A) x, with one norm and one magnitude m per output.
 
 // W is [out, in], or [in, out] if input_major; A is [rank, in], B [out, rank].
 struct DoraShape {

@@ -14,21 +14,21 @@ namespace strata::device {
 void zero(Lane&, View x);
 // to[i] = from[i], rounded to to's dtype; both have the same size. Also used as the plain copy.
 void cast(Lane&, ConstView from, View to);
-// The same for rows of `columns` elements, which are `from_stride` and `to_stride` elements apart.
+// The same for rows of `columns` elements that are `from_stride` and `to_stride` elements apart.
 void cast_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t from_stride, ConstView from,
                   std::size_t to_stride, View to);
 // to[i] += from[i]; to is fp32.
 void add(Lane&, ConstView from, View to);
 // out[i] = factor x[i], in fp32, rounded once; out has x's dtype and size, and may be x.
 void scale(Lane&, ConstView x, float factor, View out);
-// Adds the number of elements that are not finite to *count.
+// Adds the number of non-finite elements to *count.
 void count_nonfinite(Lane&, ConstView x, std::uint64_t* count);
 // out[j] = sum over rows of x[r, j], in fp32 in a fixed order, rounded once; rows of x are `stride` elements apart.
 // This is the gradient of a bias.
 void column_sum(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
                 View workspace);
 std::size_t column_sum_workspace(std::size_t rows, std::size_t columns);
-// A GPU cuts each of the row blocks once more, so that every multiprocessor has some.
+// The number of shares into which a GPU cuts each row block, so that every multiprocessor has work.
 inline constexpr std::size_t kColumnShares = 4;
 
 // Identifies one use of dropout. Its random numbers are Philox4x32-10 (Salmon et al. 2011) keyed by scalars->seed, with
@@ -51,7 +51,7 @@ inline void add_residual(Lane& lane, ConstView x, ConstView residual, View out) 
   dropout(lane, {}, x, residual, out);
 }
 
-// The most partial results that tree_sum() adds.
+// The maximum number of partial results that tree_sum() adds.
 inline constexpr std::size_t kMaxPartials = 1024;
 
 // out[i] = the sum of partials[p][i] over p, by a balanced binary tree, plus bias[i % bias.size], in fp32, rounded

@@ -12,7 +12,7 @@ struct TableRows {
   std::size_t first, count, total;
 };
 
-// out[i] = table[indices[i]] for i in [0, rows) whose index lies in the tile; other rows of out do not change.
+// out[i] = table[indices[i]] for i in [0, rows) if the index is in the tile; other rows of out do not change.
 void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                        ConstView table, View out);
 // out[i] += table[indices[i]] for i in [0, rows). Used for positions.

@@ -19,7 +19,7 @@ struct NormShape {
 // groups]. All arithmetic is fp32, with one rounding into y.
 void layernorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, ConstView bias, View y, View mean,
                        View rstd);
-// dx = dresidual + d/dx; dgain and dbias are in their view's dtype, summed over rows in fp32 in a fixed order.
+// dx = dresidual + d/dx. dgain and dbias are summed over rows in fp32 in a fixed order, and have their views' dtypes.
 // dresidual may be empty, and may be dx itself. dy has y's layout, dx has x's.
 void layernorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView mean,
                         ConstView rstd, ConstView dresidual, View dx, View dgain, View dbias, View workspace);

@@ -1,7 +1,7 @@
 // BERT (Devlin et al. 2018) as Hugging Face stores it: learned positions and token types, LayerNorm after the
-// embeddings and after every residual sum, attention in both directions, GELU (erf), biases. And RoBERTa (Liu et al.
-// 2019) with XLM-RoBERTa (Conneau et al. 2019): the same encoder, but positions start after the padding row and skip
-// the padding token, and the head has other names.
+// embeddings and after every residual sum, attention in both directions, GELU (erf), biases. RoBERTa (Liu et al. 2019)
+// and XLM-RoBERTa (Conneau et al. 2019) have the same encoder, but positions start after the padding row and skip the
+// padding token, and the head has other names.
 #include <string>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace strata::models {
 namespace {
 
-// Reads the keys that both have, and names the encoder's tensors. `words`: the default of vocab_size.
+// Reads the keys that BERT and RoBERTa share, and names the encoder's tensors. `words`: the default of vocab_size.
 EncoderSpec read_bert(const Config& config, std::size_t words) {
   EncoderSpec s = read_encoder(config,
                                {.hidden = "hidden_size",

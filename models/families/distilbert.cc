@@ -23,11 +23,10 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
   if (config.bool_or("sinusoidal_pos_embds", false) && run.training)
-    config.add_note(
-        fmt::format("{} is true: the table of positions is read as it is stored, and trained, as in transformers 5 (in "
-                    "transformers "
-                    "4 it is not); that of a new model starts at random here",
-                    config.describe("sinusoidal_pos_embds")));
+    config.add_note(fmt::format(
+        "{} is true: the table of positions is read as stored and trained, as in transformers 5 (transformers 4 "
+        "does not train it); in a new model, the table starts at random here",
+        config.describe("sinusoidal_pos_embds")));
   s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
   s.token_dropout = s.embedding_dropout;
   config.ignore({"qa_dropout", "tie_weights_"});  // keys of another head and of older versions

@@ -101,7 +101,7 @@ class Encoder final : public Model {
     ignored_suffixes.push_back(s.decoder_bias);
   }
 
-  // The token types, if there is only one.
+  // With a single token type, its column is constant: zeros.
   void fill_constants(std::byte* constants) const override {
     if (constants_bytes > 0) std::memset(constants, 0, constants_bytes);
   }

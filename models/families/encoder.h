@@ -36,13 +36,13 @@ struct EncoderSpec {
   bool tied;
 };
 
-// The settings that all of these families have, under different keys: shape, sizes of the tables, initialisation, and
-// whether the decoder is tied to the embedding. Throws an Error{usage} with the key if the heads do not divide the
-// width, or if the activation is not GELU (erf).
+// read_encoder() reads the settings that these families share but store under different keys: shape, sizes of the
+// tables, initialisation, and whether the decoder is tied to the embedding. Throws an Error{usage} with the key if the
+// heads do not divide the width, or if the activation is not GELU (erf).
 struct EncoderKeys {
   std::string hidden, heads, layers, inner, activation;
 };
-// Sizes missing in the config get the value `otherwise`.
+// Sizes that the config lacks get the value `otherwise`.
 struct EncoderSizes {
   std::size_t hidden, heads, layers, inner, words;
 };

@@ -15,8 +15,8 @@
 namespace strata::models {
 namespace {
 
-// For each `model_type`: the function that makes the model, its objective if nothing names a head, and the prefix of
-// transformers' class names.
+// For each `model_type`: the function that makes the model, the objective if the config names no head, and the prefix
+// of transformers' class names.
 struct Family {
   std::string_view name;
   std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
@@ -50,9 +50,9 @@ const Family& family_of(const Config& config) {
        names);
 }
 
-// Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, but do not affect what it computes.
+// Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
 void ignore_what_does_not_compute(const Config& config) {
-  (void)config.integers("eos_token_id");  // read by generate; a malformed value is refused wherever it comes from
+  (void)config.integers("eos_token_id");  // generate reads it; this refuses a malformed value in every command
   config.ignore({"architectures",
                  "torch_dtype",
                  "dtype",
@@ -108,7 +108,7 @@ void ignore_what_does_not_compute(const Config& config) {
       config.ignore({key});
 }
 
-// The remaining keys change nothing. In a file they are named once and ignored. In the recipe they are an error.
+// The remaining keys change nothing. In a file, each is reported once and ignored. In the recipe, they are an error.
 void name_unread(const Config& config, std::string_view family) {
   std::vector<std::string> names;
   bool code = false;
@@ -117,7 +117,7 @@ void name_unread(const Config& config, std::string_view family) {
       fail(Exit::usage, "{} is not a key that {} models have: leave it out", config.describe(key), family);
     // Names an object by its own key, unless the family reads some of it.
     std::string root = key.substr(0, key.find('.'));
-    if (root.starts_with("rope_")) root = key;  // a group that is read
+    if (root.starts_with("rope_")) root = key;  // the family reads this group
     if (root == "auto_map") {
       code = true;
       continue;
@@ -130,7 +130,7 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.add_note(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
+    config.add_note(fmt::format("{}: the model brings its own code, which is not run; it is read as a {} model",
                                 config.describe("auto_map"), family));
   if (!names.empty())
     config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
@@ -214,7 +214,7 @@ std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
 float dropout_probability(const Config& config, std::string_view key, double otherwise) {
   const double p = config.number_or(key, otherwise);
   if (!(p >= 0 && p < 1))
-    fail(Exit::usage, "{} is {}: a probability of dropout is at least 0 and below 1", config.describe(key), p);
+    fail(Exit::usage, "{} is {}: a dropout probability must be at least 0 and below 1", config.describe(key), p);
   return static_cast<float>(p);
 }
 
@@ -280,7 +280,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.objective) run.objective = objective_of(config);
   const bool classifies =
       *run.objective == Objective::sequence_classification || *run.objective == Objective::token_classification;
-  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have a message of their own
+  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have their own message
     fail(Exit::usage,
          "{} belongs to a classifier ({}), which does not generate: strata predict labels texts with it; generate "
          "needs a "
@@ -332,10 +332,10 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   ignore_what_does_not_compute(config);
   name_unread(config, family.name);
   if (run.cache > model->max_positions)
-    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has {} only", run.cache,
+    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has only {}", run.cache,
          model->max_positions);
   if (run.seq > model->max_positions)
-    fail(Exit::usage, "data.seq_len is {}, but the model has positions for {} tokens only", run.seq,
+    fail(Exit::usage, "data.seq_len is {}, but the model has positions for only {} tokens", run.seq,
          model->max_positions);
   return model;
 }

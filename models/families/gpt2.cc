@@ -27,7 +27,7 @@ struct Gpt2Shape {
   bool transposed = false;  // matrices are [out, in]
 };
 
-// bitsandbytes transposes the matrices that it quantises: to [out, in], as all other families have them.
+// bitsandbytes transposes the matrices that it quantises: to [out, in], the layout of all other families.
 bool transposed(const Config& config, const Gpt2Shape& s, const RunShape& run) {
   if (!run.not_quantised) return false;
   for (std::size_t layer = 0; layer < s.layers; ++layer)
@@ -117,7 +117,7 @@ class Gpt2 final : public Model {
       units.push_back(make_head(head, run));
       return;
     }
-    // A sequence is classified by its last token, without a bias; tokens through dropout.
+    // Sequences are classified by their last token, without a bias; tokens are classified after dropout.
     const bool sequences = *run.objective == Objective::sequence_classification;
     units.push_back(make_class_head({.hidden = s.hidden,
                                      .classes = classes.names.size(),

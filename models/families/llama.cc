@@ -21,8 +21,8 @@ namespace strata::models {
 namespace {
 
 // For each layer, the number of tokens that a position sees, or 0, as in transformers 5. Llama has no window, whatever
-// its keys say. Mistral's window applies to all layers, unless layer_types (which AutoModel takes for a sign of
-// Ministral) selects some. Qwen's, if use_sliding_window is true, applies from layer max_window_layers on, unless
+// its keys say. Mistral's window applies to all layers, unless layer_types selects some (AutoModel takes this key as
+// the sign of Ministral). Qwen's, if use_sliding_window is true, applies from layer max_window_layers on, unless
 // layer_types selects some.
 std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
   const bool mistral = family == "mistral";
@@ -94,7 +94,7 @@ class Llama final : public Model {
     // Layers of other heads; the last is TRL's value head.
     ignore_layers(std::to_array<std::string>({"score", "qa_outputs", "v_head.summary"}));
     optional_prefix = "model.";
-    // Positions past the sequence are never looked up.
+    // Positions beyond the sequence are never looked up.
     shape_.positions = std::min(s.positions, std::max(run.seq, run.cache));
     constants_bytes = s.rotary.bytes(shape_.positions);
 
@@ -139,7 +139,7 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   s.hidden = size_or_default(config, "hidden_size", 4096);
   s.heads = size_or_default(config, "num_attention_heads", 32);
   const bool mistral = family == "mistral", qwen = family.starts_with("qwen");
-  // In some families, transformers derives a missing value from the other sizes; in the others it is a constant.
+  // In some families, transformers derives a missing value from the other sizes. In others the default is a constant.
   s.kv_heads = family == "llama" || config.is_null("num_key_value_heads")
                    ? size_or(config, "num_key_value_heads", s.heads)
                    : size_or_default(config, "num_key_value_heads", mistral ? 8 : 32);
@@ -170,8 +170,8 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
     fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
   if (s.query_width() > kMaxWidth)
     fail(Exit::usage,
-         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is supported",
-         s.heads, s.head_dim, kMaxWidth);
+         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the supported maximum", s.heads,
+         s.head_dim, kMaxWidth);
   if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
 

@@ -114,7 +114,7 @@ class ModernBert final : public Model {
     bidirectional = true;
     ignored_suffixes = {"rotary_emb.inv_freq"};
     optional_prefix = "model.";
-    // Positions past the sequence are never looked up.
+    // Positions beyond the sequence are never looked up.
     positions_ = std::min(s.positions, run.seq);
     constants_bytes = s.global_table.bytes(positions_) + s.local_table.bytes(positions_);
 

@@ -15,7 +15,7 @@
 namespace strata::models {
 namespace {
 
-// The facts about a family that foreign keys may agree with.
+// The facts about a family that other families' keys may agree with.
 struct Facts {
   bool llama, qwen2, qwen3, gpt2, modernbert;
   double hidden, heads, layers, head_dim;
@@ -64,7 +64,7 @@ bool is_number(const std::string& json, double wanted) {
   return json == "null" || (number && std::abs(*number - wanted) <= 1e-6 * std::abs(wanted));
 }
 
-// Whether a value changes nothing.
+// True if a value changes nothing.
 using Inert = bool (*)(const std::string& json, const Facts& facts);
 constexpr Inert kOff = [](const std::string& json, const Facts&) { return is_off(json); };
 constexpr Inert kOn = [](const std::string& json, const Facts&) { return json == "null" || json == "true"; };
@@ -128,7 +128,7 @@ constexpr std::string_view kScaled = "scaling other than the family's own is not
 constexpr std::string_view kScores = "attention scores scaled by anything but 1 / sqrt(head_dim) are not supported";
 constexpr std::string_view kLatent = "attention over compressed keys and values (latent attention) is not supported";
 constexpr std::string_view kAlibi = "ALiBi, which adds a slope to attention in place of positions, is not supported";
-constexpr std::string_view kPartial = "rotary positions on a part of each head are not supported";
+constexpr std::string_view kPartial = "rotary positions on only a part of each head are not supported";
 constexpr std::string_view kInterleaved =
     "rotary positions that pair neighbouring columns are not supported; those that pair halves are";
 constexpr std::string_view kNoPositions = "layers without rotary positions are not supported";
@@ -145,7 +145,7 @@ constexpr std::string_view kQuantised =
     "bfloat16 (dequantize)";
 constexpr std::string_view kDraft = "this is a draft model, which continues another model's work, and is not supported";
 constexpr std::string_view kAhead = "heads that predict several tokens ahead are not supported";
-constexpr std::string_view kImages = "models of images or sound are not supported";
+constexpr std::string_view kImages = "models of images or audio are not supported";
 constexpr std::string_view kState = "state-space layers (Mamba) are not supported";
 constexpr std::string_view kWindows = "attention in windows of this kind is not supported";
 constexpr std::string_view kPerLayer = "layers of different shapes are not supported";
@@ -184,9 +184,9 @@ constexpr UnsupportedKey kForeign[] = {
     {"attention_out_multiplier", kOne, kScaled},
     {"mlp_multipliers", kAllOne, kScaled},
     {"scale_depth", kRootOfLayers,
-     "residual sums that are scaled are not supported; only the root of the layers' number "
-     "changes nothing"},
-    {"dim_model_base", kHidden, "logits that are scaled are not supported; only hidden_size changes nothing"},
+     "scaled residual sums are not supported; only the square root of the number of layers changes "
+     "nothing"},
+    {"dim_model_base", kHidden, "scaled logits are not supported; only hidden_size changes nothing"},
     {"mup_scale_factor", kOne, kScaled},
     {"mup_embeddings_scale", kOne, kScaled},
     {"mup_output_alpha", kOne, kScaled},
@@ -196,7 +196,7 @@ constexpr UnsupportedKey kForeign[] = {
     {"attention_scale", kSoftmaxScale, kScores},
     {"softmax_scale", kSoftmaxScale, kScores},
     {"query_pre_attn_scalar", kHeadDim, kScores},
-    {"scale_attn_by_inverse_layer_idx", kOff, "attention that is scaled by the layer's number is not supported"},
+    {"scale_attn_by_inverse_layer_idx", kOff, "attention scaled by the layer's number is not supported"},
     {"scale_attn_weights", kOn, kScores},
     {"attn_temperature_tuning", kOff, kScores},
     {"q_lora_rank", kOff, kLatent},
@@ -223,7 +223,7 @@ constexpr UnsupportedKey kForeign[] = {
     {"use_rotary", kRotary, kOtherPositions},
     {"use_rotary_embeddings", kRotary, kOtherPositions},
     {"rotary_value", kOff, kOtherPositions},
-    {"use_mrope", kOff, "positions of images are not supported"},
+    {"use_mrope", kOff, "image positions are not supported"},
     {"relative_attention", kOff, kOtherPositions},
     {"relative_attention_num_buckets", kOff, kOtherPositions},
     {"use_qk_norm", kNormOfHeads, kHeadNorm},
@@ -247,7 +247,7 @@ constexpr UnsupportedKey kForeign[] = {
     {"is_causal", kCausal, kDirection},
     {"add_cross_attention", kOff, kCross},
     {"cross_attention_layers", kOff, kCross},
-    {"is_encoder_decoder", kOff, "a model of an encoder and a decoder is not supported"},
+    {"is_encoder_decoder", kOff, "encoder-decoder models are not supported"},
     {"quantization", kOff, kQuantised},
     {"quantization_config", kOff, kQuantised},
     {"compression_config", kOff, kQuantised},
@@ -295,7 +295,7 @@ constexpr UnsupportedWord kForeignWords[] = {
     {"num_mtp_", true, kAhead},
 };
 
-// Quantization settings that the loader does not use, or that are read (files/quantisation.h).
+// True if the loader does not use these quantization settings, or files/quantisation.h reads them.
 bool quantises_nothing(const Config& config, const std::string& group) {
   if (group == "quantization_config" && quantisation_of(config)) return true;
   const std::string four = config.json(group + ".load_in_4bit"), eight = config.json(group + ".load_in_8bit");
@@ -303,7 +303,7 @@ bool quantises_nothing(const Config& config, const std::string& group) {
   return is_off(four) && is_off(eight) && is_off(config.json(group + ".bits"));
 }
 
-// The setting that says most of what a group of quantization settings is.
+// The setting that best identifies a group of quantization settings.
 std::string main_key(const Config& config, const std::string& group) {
   for (const char* name : {".load_in_8bit", ".load_in_4bit", ".quant_method", ".bits"})
     if (!is_off(config.json(group + name))) return group + name;
@@ -318,7 +318,7 @@ void refuse_draft_model(const Config& config) {
       if (lower.find(word) != std::string::npos)
         fail(Exit::usage, "{} names {}: {}", config.describe("architectures"), name, kDraft);
   }
-  // A smaller vocabulary of a draft model.
+  // Draft models have a smaller vocabulary.
   const std::string draft = config.json("draft_vocab_size");
   if (draft != "null" && draft != config.json("vocab_size"))
     fail(Exit::usage, "{} is {}: {}", config.describe("draft_vocab_size"), draft, kDraft);
@@ -329,7 +329,7 @@ void refuse_positions(const Config& config, const Facts& f) {
   const std::string kind = config.text_or("position_embedding_type", "");
   if (kind == "alibi") fail(Exit::usage, "{} is \"alibi\": {}", config.describe("position_embedding_type"), kAlibi);
   if (kind.starts_with("relative"))
-    fail(Exit::usage, "{} is \"{}\": positions relative to each other (Shaw et al. 2018) are not supported",
+    fail(Exit::usage, "{} is \"{}\": relative positions (Shaw et al. 2018) are not supported",
          config.describe("position_embedding_type"), kind);
   const bool known = kind.empty() || (f.rotary() ? kind == "rope" || kind == "rotary" : kind == "learned") ||
                      (f.modernbert && kind == "sans_pos") || (kind == "absolute" && !f.llama) ||

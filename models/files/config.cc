@@ -24,7 +24,7 @@ constexpr std::size_t kMaxDepth = 16;
 using Values = std::map<std::string, Config::Value, std::less<>>;
 using simdjson::dom::element;
 
-// Why a text cannot be a configuration; the caller adds the context.
+// The reason why a text cannot be a configuration; the caller adds the context.
 struct Malformed {
   std::string why;
 };
@@ -53,7 +53,7 @@ void require_each_once(simdjson::dom::object object, std::string_view inside) {
   for (const auto field : object)
     if (const auto [first, is_new] = seen.emplace(field.key, field.value);
         !is_new && minified(first->second) != minified(field.value))
-      throw Malformed{fmt::format("has the key {}{}{} twice, with different values: take one of them out", inside,
+      throw Malformed{fmt::format("has the key {}{}{} twice, with different values: remove one of them", inside,
                                   inside.empty() ? "" : ".", field.key)};
 }
 
@@ -72,7 +72,7 @@ void flatten(element node, const std::string& key, Values& out) {
   for (const auto field : object) flatten(field.value, key + "." + std::string(field.key), out);
 }
 
-// Parses `json` and passes its root to `use`, within the limits of size and depth.
+// Parses `json` and passes its root to `use`. Throws Malformed beyond the limits of size and depth.
 template <typename Use>
 void with_document(std::string_view json, Use&& use) {
   if (json.size() > kMaxBytes)
@@ -113,7 +113,7 @@ Config Config::parse(std::string_view json, std::string source) {
     with_document(json, [&](element root) {
       simdjson::dom::object object;
       if (root.get_object().get(object) != simdjson::SUCCESS)
-        throw Malformed{"is not a JSON object: download it again, from where the model came"};
+        throw Malformed{"is not a JSON object: download it again from the source of the model"};
       require_each_once(object, "");
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {

@@ -18,7 +18,7 @@ namespace strata::models {
 // A flat config.json: a nested key is "rope_parameters.rope_theta". A key that contains a dot in the file
 // ("transformers.js_config") is kept but never read (dotted_keys()), even if a nested key has the same path. NaN,
 // Infinity and numbers of any size are read as Python reads them. A Config remembers which keys were read, so that the
-// rest can be listed (unread()), and collects notes about those that were (notes()); therefore threads must not share
+// rest can be listed (unread()), and collects notes about the keys that were read (notes()). So threads must not share
 // it. Errors: Exit::corrupt with file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
@@ -42,13 +42,13 @@ class Config {
   void add(const std::string& key, Value value) { values_.emplace(key, std::move(value)); }
 
   const std::string& source() const { return source_; }
-  // The key exists and is not null. The accessors treat null as absent.
+  // True if the key exists and is not null. The accessors treat null as absent.
   bool has(std::string_view key) const;
   // The value's JSON text ("{...}" for an object, "null" if absent), and the names of the root's keys. Neither call
   // marks a key as read.
   std::string json(std::string_view key) const;
   std::vector<std::string> root_keys() const;
-  // Whether the key exists and is null, for keys whose absence means something else.
+  // True if the key exists and is null, for keys whose absence means something else.
   bool is_null(std::string_view key) const;
   // The first of `keys` that has(), or the first of all: for keys with an older and a newer spelling.
   std::string_view spelled(std::initializer_list<std::string_view> keys) const;
@@ -66,7 +66,7 @@ class Config {
   std::vector<std::string> texts(std::string_view key) const;
   // The integers in an array (`eos_token_id`), or a single integer; empty if absent.
   std::vector<std::int64_t> integers(std::string_view key) const;
-  // Throws if the key is present but not an object: all keys looked for inside it would seem absent.
+  // Throws if the key is present but not an object, because all keys inside it would then seem absent.
   void require_object(std::string_view key, std::string_view allowed) const;
   // The keys inside the object `key`, without its prefix, in byte order; none if it is not an object.
   std::vector<std::string> keys_inside(std::string_view key) const;
@@ -77,7 +77,7 @@ class Config {
   std::vector<std::string> unread() const;
   // The root's keys that contain a dot themselves and are not null, in byte order.
   std::vector<std::string> dotted_keys() const;
-  // Keeps a note for the user; each only once.
+  // Keeps a note for the user, without duplicates.
   void add_note(std::string sentence) const;
   const std::vector<std::string>& notes() const { return notes_; }
   // True if `model.config.*` set this key.
@@ -109,7 +109,7 @@ std::span<const std::string_view> preset_names();
 std::string preset_config(std::string_view name);
 
 // The tokens that end a text: `eos_token_id` in generation_config.json, otherwise in config.json, a number or a list.
-// Empty if neither has it. Throws Error{corrupt} if it is something else.
+// Empty if neither has it. Throws Error{corrupt} if the key has another type.
 std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory);
 
 }  // namespace strata::models

@@ -52,7 +52,7 @@ constexpr EncoderPreset kEncoders[] = {
     {"xlm-roberta-large", "xlm-roberta", 24, 16, 1024, 250002, 514},
 };
 
-// ModernBERT's base: the width of its blocks' MLPs is its own.
+// ModernBERT's base model, whose MLPs have an unusual width.
 constexpr std::string_view kModernBert = "modernbert-base";
 constexpr std::string_view kModernBertConfig = R"({
   "architectures": ["ModernBertForMaskedLM"],

@@ -15,7 +15,7 @@ namespace {
 // DEL: no other string in a config begins with it.
 constexpr char kPythonNumber = '\x7f';
 
-// The number at `at` that simdjson refuses, or nothing.
+// The number at `at` that simdjson refuses; empty if there is none.
 std::string_view python_number(std::string_view json, std::size_t at) {
   for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
     if (json.substr(at).starts_with(word)) return word;
@@ -39,7 +39,7 @@ std::string unmarked(std::string text) {
   return text;
 }
 
-// Reads a regular expression as Python's re does, for syntax that std::regex lacks or gives another meaning.
+// Reads a regular expression as Python's re does, and finds syntax that std::regex lacks or interprets differently.
 class PatternScanner {
  public:
   explicit PatternScanner(std::string_view pattern) : pattern_(pattern) {}
@@ -47,7 +47,7 @@ class PatternScanner {
   std::optional<std::string> foreign() {
     if (std::ranges::any_of(pattern_, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
       return "characters outside ASCII";
-    bool repeatable = false;  // whether what precedes can be repeated
+    bool repeatable = false;  // whether the preceding item can be repeated
     while (at_ < pattern_.size()) {
       const char c = pattern_[at_];
       std::optional<std::string> found;
@@ -219,7 +219,8 @@ std::optional<double> python_number_of(std::string_view text) {
 }
 
 bool matches_whole(const std::string& pattern, std::string_view text) {
-  // An option of libstdc++, without back-references. With its default algorithm some patterns take forever.
+  // __polynomial is an option of libstdc++ that excludes back-references. With the default algorithm, some patterns
+  // take forever.
   const std::regex compiled(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
   return std::regex_match(text.begin(), text.end(), compiled);
 }

@@ -35,13 +35,13 @@ void require_pattern(const std::string& key, const std::string& pattern) {
   const auto compiles = [&] {
     try {
       (void)matches_whole(pattern, "");
-    } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause
+    } catch (const std::regex_error&) {  // its message names the library's limits, or a wrong cause
       return false;
     }
     return true;
   };
   if (pattern.size() > kLongest || !compiles())
-    fail(Exit::usage, "{} has \"{}\", which is not a valid regular expression, or too large a one: {}", key, shown,
+    fail(Exit::usage, "{} has \"{}\", which is not a valid regular expression, or is too large: {}", key, shown,
          kAdvice);
 }
 
@@ -49,7 +49,7 @@ void require_pattern(const std::string& key, const std::string& pattern) {
 
 std::optional<Quantisation> quantisation_of(const Config& config) {
   const auto key = [](const char* name) { return std::string("quantization_config.") + name; };
-  // Its first files name no method.
+  // bitsandbytes' first files name no method.
   const std::string method = config.json(key("quant_method"));
   if ((method != R"("bitsandbytes")" && method != "null") || config.json(key("load_in_4bit")) != "true")
     return std::nullopt;
@@ -67,7 +67,7 @@ std::optional<Quantisation> quantisation_of(const Config& config) {
 
 namespace {
 
-// Whether a prefix of the name that ends with a module's name matches the regular expression.
+// True if a prefix of the name that ends with a module's name matches the regular expression.
 bool begins_as(std::string_view name, const std::string& pattern) {
   const auto at_boundary = [&](std::size_t end) {
     return end == name.size() || name[end] == '.' || (end > 0 && name[end - 1] == '.');

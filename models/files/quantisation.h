@@ -19,14 +19,14 @@ struct Quantisation {
   device::StorageFormat format;      // nf4, or nf4_plain without double quantisation
   std::vector<std::string> skipped;  // modules that are not quantised
 };
-// nullopt if nothing is quantised, or in a way that is refused elsewhere (families/unsupported_keys.cc). Throws
-// Error{usage} for bitsandbytes' other formats, and for a regular expression in the list of modules that would be
-// understood differently from transformers.
+// nullopt if nothing is quantised, or if families/unsupported_keys.cc refuses the method. Throws Error{usage} for
+// bitsandbytes' other formats, and for a regular expression in the list of modules that would be understood differently
+// from transformers.
 std::optional<Quantisation> quantisation_of(const Config& config);
 
-// Whether the tensor belongs to one of these modules, as transformers understands llm_int8_skip_modules: each is a
-// regular expression that matches the beginning of a name up to a dot, or the end of a name. quantisation_of() has
-// accepted them.
+// True if the tensor belongs to one of these modules, as transformers interprets llm_int8_skip_modules: each is a
+// regular expression that matches the beginning of a name up to a dot, or the end of a name. Precondition:
+// quantisation_of() has accepted them.
 bool lies_in(std::span<const std::string> modules, std::string_view tensor);
 
 // A matrix as bitsandbytes stores it in NF4: the codes under its own name, NAME.absmax, NAME.quant_map,
@@ -48,11 +48,11 @@ struct Nf4Tensor {
   void read_block(std::uint64_t begin, std::span<std::byte> block) const;
 };
 
-// Whether the file stores the tensor `name` in NF4.
+// True if the file stores the tensor `name` in NF4.
 bool is_nf4(const Safetensors& file, const std::string& name);
 // Throws Error{usage} for settings that are not supported, Error{corrupt} for tensors that contradict each other.
 Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name);
-// Whether a tensor is one of the companions (scales, maps, state) of an NF4 tensor.
+// True if a tensor is a companion (scales, maps or state) of an NF4 tensor.
 bool belongs_to_nf4(const Safetensors& file, std::string_view name);
 
 }  // namespace strata::models

@@ -50,7 +50,7 @@ constexpr DTypeInfo kDTypes[] = {
     {"F8_E8M0", 8, {}},
 };
 
-// Reports everything that is wrong with a file: file, offset, expected, found.
+// Reports a fault in a file: file, offset, expected, found.
 [[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
                           const std::string& found) {
   fail(Exit::corrupt, "{}, offset {}: expected {}, found {}", file.string(), offset, expected, found);
@@ -162,7 +162,7 @@ class Header {
       if (__builtin_mul_overflow(size, dimension, &size)) size = std::numeric_limits<std::uint64_t>::max();
       if (dimension != 0 && size == std::numeric_limits<std::uint64_t>::max()) break;
     }
-    // A later dimension of 0 cannot hide an overflow: the check above sees it first, and no file is that long.
+    // A later dimension of 0 cannot hide an overflow: the check above comes first, and no file is that long.
     if (size != range[1] - range[0]) {
       const bool overflows = size == std::numeric_limits<std::uint64_t>::max();
       corrupt(path_, data_offset() + range[0],
@@ -241,11 +241,11 @@ Safetensors Safetensors::open(const fs::path& path) {
                        "getattr(t, c.architectures[0]).from_pretrained(argv[1]).save_pretrained(argv[1])",
                        {path.string()}));
   } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
-    (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // its error says where the link leads
+    (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // for its error, which says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||
              fs::exists(path / "adapter_model.safetensors", ignored)) {
     fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model: give that model, and the adapter as "
+         "{} holds an adapter (LoRA), which is a difference from another model: give that model, and the adapter as "
          "adapter.path (eval, generate and predict: --adapter)",
          path.string());
   } else {

@@ -19,7 +19,7 @@ namespace strata::models {
 struct StoredTensor {
   std::string name;
   std::string dtype;                  // as in the file: "F32", "BF16", "I64", ...
-  std::optional<device::DType> type;  // if it is a dtype in which Strata computes
+  std::optional<device::DType> type;  // nullopt if Strata does not compute in this dtype
   std::vector<std::uint64_t> shape;   // [] for a scalar
   std::filesystem::path file;
   std::uint64_t file_offset = 0;  // the offset of its bytes in the file
@@ -27,7 +27,7 @@ struct StoredTensor {
 
   std::uint64_t elements() const;
   bool is_double() const { return dtype == "F64"; }
-  // Whether read_elements() can read it.
+  // True if read_elements() can read it.
   bool readable() const { return type.has_value() || is_double(); }
   std::size_t element_bytes() const { return is_double() ? sizeof(double) : size_of(*type); }
 };
@@ -62,7 +62,7 @@ class Safetensors {
 // Converts elements [begin, begin + out.size()) of a readable tensor to fp32: exactly, or from F64 rounded to nearest
 // even.
 void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<float> out);
-// Whether two readable tensors have equal shapes and, as fp32, equal elements. Their dtypes may differ.
+// True if two readable tensors have equal shapes and, as fp32, equal elements. Their dtypes may differ.
 bool same_values(const StoredTensor& a, const StoredTensor& b);
 
 // A tensor to be written.
@@ -75,7 +75,7 @@ struct TensorSpec {
   std::uint64_t bytes() const;
 };
 
-// Which tensors are in which file, and the files' names as transformers requires them: model.safetensors, or
+// Assigns tensors to files with the names that transformers requires: model.safetensors, or
 // model-00001-of-0000N.safetensors if all tensors together exceed `most_bytes`. Tensors keep their order.
 struct ShardPlan {
   struct File {
@@ -87,8 +87,8 @@ struct ShardPlan {
 };
 ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_bytes);
 
-// The bytes before the data of a safetensors file whose tensors follow each other: the header's length, and the header,
-// padded so that the data start at a multiple of 8 bytes.
+// The bytes that precede the data in a safetensors file without gaps: the header's length, and the header, padded so
+// that the data start at a multiple of 8 bytes.
 std::string safetensors_header(std::span<const TensorSpec> tensors);
 // The content of model.safetensors.index.json.
 std::string safetensors_index(const ShardPlan& plan, std::span<const TensorSpec> tensors);

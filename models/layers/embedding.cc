@@ -67,7 +67,8 @@ class Embedding final : public Unit {
     return {.bytes = static_cast<double>(trained * element_)};
   }
 
-  // One rank has the word that is looked up. The others add -0, which changes no number; +0 would change -0.
+  // One rank has the word that is looked up. The others add -0, which leaves every number unchanged. +0 would change
+  // -0.
   std::vector<Seam> seams(Pass pass, bool) const override {
     if (!shared_over_ranks() || pass == Pass::backward) return {};
     return {{.elements = tokens_ * spec_.hidden}};
@@ -124,7 +125,7 @@ class Embedding final : public Unit {
     return spec_.types > 1 ? c.batch.types : reinterpret_cast<const std::uint32_t*>(c.constants);
   }
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
-  // The rows of the position table, beginning with position 0's.
+  // The rows of the position table, from position 0's on.
   template <typename V>
   V looked_up(const FlatRange<V>& unit) const {
     const std::size_t first = spec_.first_position, d = spec_.hidden;
@@ -136,7 +137,7 @@ class Embedding final : public Unit {
   std::size_t offset_of(std::size_t tile) const {
     return shard_offsets_[tiles_.shard(tile)] + tiles_.row_in_shard(tile) * spec_.hidden;
   }
-  // With one shard, each tile of the table is a part. The positions are in a part of their own, the last one.
+  // With one shard, each tile of the table is a part. The positions are a separate part, the last one.
   template <typename F>
   void for_tiles(std::size_t part, F&& f) const {
     for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
@@ -158,7 +159,7 @@ class Embedding final : public Unit {
   std::size_t tokens_, element_, positions_offset_ = 0, types_offset_ = 0;
   ShardRange shards_;
   TableTiles tiles_;
-  std::vector<std::size_t> shard_offsets_;  // of this rank's shards of the table
+  std::vector<std::size_t> shard_offsets_;  // offsets of this rank's shards of the table
   Slot scratch_, dropped_;
   UnitBytes bytes_;
 };
@@ -225,14 +226,14 @@ class EmbeddingNorm final : public Unit {
                 const GradientRange& gradients) const override {
     if (c.stretch == 1) return norm_->take_gradients(lane, c.total, gradients);
     const View d_normed = d_normed_.of(c.workspace);
-    dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy if nothing is dropped: dx may be dy
+    dropout(lane, dropout_of(c), dy, {}, d_normed);  // copies if nothing is dropped, because dx may be dy
     norm_->backward(lane, c.parameters, d_normed, x, mean_.of(saved), rstd_.of(saved), {}, dx, gradients,
                     scratch_.of(c.workspace), no_bias_.of(c.workspace), sums_.of(c.workspace));
     if (c.partial) norm_->leave_gradients(lane, sums_.of(c.workspace), c.partial);
   }
 
  private:
-  // Uses the site of the embedding's own dropout, which a model with this unit does not have.
+  // Uses the site of the embedding's dropout, because a model with this unit has no other dropout there.
   device::Dropout dropout_of(const Context& c) const {
     return {spec_.dropout, 0, c.micro_batch, c.scalars, rows_.begin * spec_.hidden};
   }

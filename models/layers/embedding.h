@@ -16,15 +16,15 @@ struct EmbeddingSpec {
   float dropout = 0;
   std::size_t first_position = 0;  // the row of the position table for position 0
   bool padded = false;             // position 0 is for padding, and its row has no gradient
-  // Token types, if there is a name; there is then a position table too. With more than one type the batch has the
-  // column. With one, it is a column of zeros, [tokens] std::uint32_t, at the start of Context::constants.
+  // If not empty, the model has token types, and a position table too. With more than one type, their column is part of
+  // the batch. With one, it is a column of zeros, [tokens] std::uint32_t, at the start of Context::constants.
   std::string type_name = {};
   std::size_t types = 0;
 };
 
 // The first unit: the token table (first in the flat buffer, so that a head can share it) and, in models with learned
-// positions, the position and token-type tables. In several virtual shards, each has a part of the vocabulary, and the
-// other tables are whole.
+// positions, the position and token-type tables. With several virtual shards, each has a part of the vocabulary, and
+// the other tables are whole.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
 
 struct EmbeddingNormSpec {

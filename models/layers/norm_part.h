@@ -34,13 +34,13 @@ struct NormOffsets {
 
 // A norm as a piece of a unit. Its tensors lie in the unit's flat buffer.
 //
-// The gradients of gain and bias are sums over rows. In several virtual shards V, block v of n rows has rows [v n / V,
-// (v + 1) n / V); the blocks' sums, in fp32, are added by a balanced tree and rounded once. So they have the same bits
-// if each rank has some of the blocks.
+// The gradients of gain and bias are sums over rows. With V virtual shards, block v of n rows has rows [v n / V, (v +
+// 1) n / V). The blocks' sums, in fp32, are added by a balanced tree and rounded once, so they have the same bits if
+// each rank has only some of the blocks.
 class NormPart {
  public:
-  // gain, bias: their offsets there; only NormKind::layer has a bias. `blocks`: the blocks of rows that `shape` covers.
-  // If other ranks have some blocks, the caller adds over the ranks what leave_gradients() leaves.
+  // gain, bias: their offsets in that buffer; only NormKind::layer has a bias. `blocks`: the blocks of rows that
+  // `shape` covers. If other ranks have some blocks, the caller adds the output of leave_gradients() over the ranks.
   NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0,
            const ShardRange& blocks = {});
 
@@ -61,16 +61,17 @@ class NormPart {
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
                 const GradientRange& gradients, device::View scratch, device::View no_bias = {},
                 device::View sums = {}) const;
-  // Adds `sums` over this rank's blocks into `to`, in fp32; then takes the sums over all ranks as the gradients.
+  // leave_gradients() adds `sums` over this rank's blocks and writes the result to `to`, in fp32. take_gradients()
+  // writes the sums over all ranks as the gradients.
   void leave_gradients(device::Lane&, device::View sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 
  private:
-  // The operation writes all gradients; the gradients of frozen tensors go to the end of the scratch, where nothing
-  // reads them.
+  // The operation writes all gradients; the gradients of frozen tensors are written to the end of the scratch, where
+  // nothing reads them.
   std::size_t unwanted_at() const { return aligned(device::norm_backward_workspace(shape_)); }
   std::size_t unwanted_bytes() const;
-  // The gain's and, except for root_mean_square, the bias's.
+  // One block's sums: the gain's and, except for root_mean_square, the bias's.
   std::size_t sums_of_block() const { return (kind_ == NormKind::root_mean_square ? 1 : 2) * shape_.width; }
   bool all_blocks() const { return blocks_.count == blocks_.of; }
   // The rows of this rank's block v, counted from its first one.

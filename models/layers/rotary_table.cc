@@ -14,7 +14,7 @@ constexpr const char* kAnObject =
     "an object with keys without dots, such as {\"rope_type\": \"linear\", \"factor\": 2.0} "
     "(in TOML: {rope_type = \"linear\", factor = 2.0})";
 
-// Positions that are not supported, by transformers' name, and what can be done.
+// A kind of positions that is not supported, by transformers' name, and the remedy.
 struct Refused {
   std::string_view type, remedy;
 };
@@ -51,7 +51,7 @@ struct Group {
   }
 };
 
-// Positions that are scaled beyond max_position_embeddings, up to which sequences are.
+// Dynamic scaling begins above max_position_embeddings, which no sequence exceeds here.
 RotaryTable::Scaling read_dynamic(const Group& group, const std::string& key) {
   const Config& config = group.config;
   if (group.has("original_max_position_embeddings"))

@@ -5,18 +5,18 @@
 
 namespace strata::models {
 
-// Bytes up to where the next buffer of a workspace may begin: a cache line's start.
+// Rounds up to whole cache lines: the next buffer of a workspace begins at a cache line.
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// The activations that a forward writes: those saved for backward, and those that backward does not need, which pass
-// with the call.
+// The activations that a forward writes: saved for backward, or passing, which means that nothing needs them after the
+// call.
 struct ActivationViews {
   device::View saved, passing;
 };
 
-// A tensor's place inside a larger buffer (what a block saves, or its workspace).
+// A tensor's place inside a larger buffer (a block's saved values, or its workspace).
 struct Slot {
   std::size_t offset = 0, size = 0;  // in bytes, in elements
   device::DType dtype = device::DType::fp32;
@@ -26,7 +26,7 @@ struct Slot {
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
     return {whole.data + offset, size, dtype};
   }
-  // The same in backward, for saved activations, which it only reads.
+  // The same in backward, which only reads saved activations.
   device::ConstView of(const device::ConstView& whole) const {
     STRATA_CHECK(!passing);
     STRATA_CHECK_LE(offset + size * size_of(dtype), whole.bytes());
@@ -38,7 +38,7 @@ struct Slot {
 // Places tensors one after another, each at the start of a cache line.
 class Slots {
  public:
-  // passing: of activations that only the forward needs.
+  // passing: the slots are for activations that only the forward needs.
   explicit Slots(bool passing = false) : passing_(passing) {}
 
   Slot add(std::size_t size, device::DType dtype) {

@@ -55,7 +55,8 @@ std::string others_text(const std::optional<fs::path>& folder) {
 
 namespace {
 
-// Whether a checkpoint's shards are in the folder although its manifest is missing: it is damaged, not misnamed.
+// True if the folder has a checkpoint's shards. If the manifest is missing, it is then a damaged checkpoint and not a
+// wrong path.
 bool has_shards(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
@@ -97,7 +98,7 @@ std::string passed_over(const FoundCheckpoint& found) {
   const std::string folder = found.path.string() + "/";
   std::string damage = found.damage;
   for (std::size_t at = 0; (at = damage.find(folder, at)) != std::string::npos;) damage.erase(at, folder.size());
-  if (damage.ends_with(kNameOlder)) damage.resize(damage.size() - kNameOlder.size());  // one is tried now
+  if (damage.ends_with(kNameOlder)) damage.resize(damage.size() - kNameOlder.size());  // an older one is tried now
   return fmt::format("passed over {}: {}", found.path.string(), damage);
 }
 

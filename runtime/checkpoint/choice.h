@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Whether `path` is a single checkpoint: a folder with a manifest.
+// True if `path` is a single checkpoint: a folder with a manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
 // Opens the newest undamaged checkpoint of a folder, for training to resume from; every block is read and verified, on
@@ -19,7 +19,7 @@ bool is_checkpoint(const std::filesystem::path& path);
 std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
                                        const Advance& advance = {});
 
-// The checkpoints from which a run may resume, by checkpoint.resume and checkpoint.dir: the newest first, or only the
+// The checkpoints that a run may resume from, by checkpoint.resume and checkpoint.dir: the newest first, or only the
 // named one (`one`). If `found` is empty, the run starts from the beginning. Throws Error{failed} if the folder cannot
 // be read.
 struct ResumeChoice {

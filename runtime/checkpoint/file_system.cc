@@ -32,7 +32,7 @@ class PosixFile final : public WritableFile {
  public:
   explicit PosixFile(const fs::path& path) : path_(path), file_(create_new_file(path)) {
     if (file_.get() < 0) failed(path, "created", errno);
-    // Reopen by descriptor: another file may lie at this path by now.
+    // Reopen by descriptor: another file may be at this path by now.
     const std::string opened = fmt::format("/proc/self/fd/{}", file_.get());
     direct_.reset(::open(opened.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
   }
@@ -71,15 +71,15 @@ class PosixFileSystem final : public FileSystem {
     if (create_new_folder(path)) return;
     const int reason = errno;
     std::error_code ignored;
-    // Another rank may have created it. A symbolic link is refused: the checkpoint would go to a folder that is not
-    // this run's.
+    // Another rank may have created it. A symbolic link is refused: the checkpoint would be written to a folder that
+    // does not belong to this run.
     if (reason != EEXIST || !fs::is_directory(fs::symlink_status(path, ignored))) failed(path, "made a folder", reason);
   }
 
   void sync_folder(const fs::path& path) override {
     const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder.get() < 0 && errno == EACCES) return ::sync();  // a folder that this user may write but not read
-    // Some file systems cannot sync folders, and keep the order of operations by themselves.
+    // Some file systems cannot sync folders, and keep the order of operations on their own.
     if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP))
       failed(path, "written to the disk", errno);
   }

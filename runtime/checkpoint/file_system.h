@@ -21,8 +21,8 @@ class WritableFile {
 };
 inline constexpr std::size_t kDirectAlignment = 4096;
 
-// Every operation of a checkpoint on a disk. Tests substitute file systems that fail, record, or lose what was not
-// synced. Errors are Error{failed} with path and the system's reason.
+// Every operation of a checkpoint on a disk. Tests substitute file systems that fail, record, or lose unsynced data.
+// Errors are Error{failed} with path and the system's reason.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-", kWriting = ".writing-", kDeleting = ".deleting", kLock = "lock";
-constexpr std::size_t kRunDigits = 16;  // run_ has: too many to guess
+constexpr std::size_t kRunDigits = 16;  // the length of run_: too many digits to guess
 
 bool is_temporary(const std::string& name) {
   return name.starts_with(kPrefix) && (name.find(kWriting) != std::string::npos || name.ends_with(kDeleting));
@@ -139,7 +139,8 @@ void CheckpointFolder::lock() {
   }
   lock_.reset();
   if (error == EWOULDBLOCK)
-    fail(Exit::usage, "checkpoint.dir {} is in use: another run writes its checkpoints there; give this one another",
+    fail(Exit::usage,
+         "checkpoint.dir {} is in use: another run writes its checkpoints there; choose another for this run",
          path_.string());
   fail(Exit::failed, "{} cannot be locked: {}", path.string(), std::strerror(error));
 }

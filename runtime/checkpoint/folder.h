@@ -29,7 +29,7 @@ namespace strata::runtime {
 // The path of a step's checkpoint in a run's folder.
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
 
-// Whether an entry of this name in checkpoint.dir belongs to a run: its lock, a checkpoint, or a checkpoint that is
+// True if an entry of this name in checkpoint.dir belongs to a run: its lock, a checkpoint, or a checkpoint that is
 // only partly written or removed.
 bool is_name_of_run(std::string_view name);
 
@@ -45,7 +45,7 @@ struct FoundCheckpoint {
 // How much of a checkpoint is checked: its manifest, or also the existence, sizes and headers of its files.
 enum class CheckpointTest : std::uint8_t { manifest, shards };
 
-// Lists the checkpoints of a folder, newest first; those that fail the test come before all others. Throws Error{usage}
+// Lists the checkpoints of a folder: first those that fail the test, then the others, newest first. Throws Error{usage}
 // for a manifest of a newer version, and Error{failed} if a folder or file cannot be read, which is not damage.
 std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder,
                                               CheckpointTest test = CheckpointTest::manifest);
@@ -55,8 +55,8 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 // The folder in which a run writes its checkpoints, locked against other runs during this object's lifetime.
 class CheckpointFolder {
  public:
-  // Collective: rank 0 creates and locks the folder and removes what earlier runs left unfinished. Throws
-  // AgreedError{usage} if another run holds the lock.
+  // Collective: rank 0 creates and locks the folder and removes the partly written or partly deleted checkpoints of
+  // earlier runs. Throws AgreedError{usage} if another run holds the lock.
   CheckpointFolder(const std::filesystem::path& path, std::int64_t keep, FileSystem& system, comm::World& world,
                    Note note = {});
   ~CheckpointFolder();

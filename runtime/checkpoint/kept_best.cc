@@ -29,7 +29,7 @@ bool greater_is_better(const std::map<std::string, std::string>& recipe) {
 
 constexpr std::string_view kValidation = "data.validation";
 
-// The names of data.validation. Manifests of older versions have them as the user gave them.
+// The names of data.validation. Manifests of older versions have them as the user wrote them.
 std::string absolute_names(const std::map<std::string, std::string>& recipe) {
   const std::string names = value_of(recipe, kValidation);
   if (names.find('"') == std::string::npos) return names;  // none
@@ -83,8 +83,8 @@ std::vector<std::size_t> best_by_measure(const std::vector<RankedCheckpoint>& al
     std::size_t index;
     double value;
   };
-  // Checkpoints of older versions know data.validation by its names only: these stand for the contents that the first
-  // checkpoint of a newer version found there, because it continued their run. The files may have changed since.
+  // Checkpoints of older versions identify data.validation only by its names. The names stand for the contents that the
+  // first checkpoint of a newer version recorded, because it continued the same run. The files may have changed since.
   std::map<std::string, const RankedCheckpoint*> successors;
   for (const RankedCheckpoint& by : all) {
     if (!by.best || by.best->by_names.empty()) continue;

@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Whether a run of this recipe ranks evaluations by the measure of the checkpoint's run: by the same metric on the same
+// True if a run of this recipe ranks evaluations by the measure of the checkpoint's run: by the same metric on the same
 // contents of data.validation. `validation_hash`: this run's Manifest::validation_hash; if the manifest has none, the
 // names of the files are compared.
 bool same_measure(const Manifest& manifest, const Recipe& recipe, const std::string& validation_hash);

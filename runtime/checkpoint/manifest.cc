@@ -71,7 +71,7 @@ class Fields {
     if (node_[key].get_double().get(value) != simdjson::SUCCESS || !std::isfinite(value)) wrong(key, "a number");
     return value;
   }
-  // A number, or "inf", "-inf" or "nan" in quotes, for which JSON has no number.
+  // A number, or "inf", "-inf" or "nan" in quotes, because JSON has no such numbers.
   double any_number(std::string_view key) const {
     std::string_view text;
     if (node_[key].get_string().get(text) != simdjson::SUCCESS) return number(key);
@@ -124,7 +124,7 @@ ShardEntry shard_of(const Fields& fields) {
   return out;
 }
 
-// The text from which any_number() reads back the same value.
+// The text that any_number() reads back as the same value.
 std::string text_of(double value) {
   if (std::isfinite(value)) return fmt::format("{}", value);
   return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";

@@ -46,7 +46,7 @@ struct Best {
 // A run's state between two steps, other than its tensors.
 struct Progress {
   std::int64_t step = 0, updates = 0;  // updates: Adam's t
-  std::uint64_t next_micro_batch = 0;  // global index of the next step's first one
+  std::uint64_t next_micro_batch = 0;  // global index of the next step's first micro-batch
   std::uint64_t tokens = 0;            // trained on so far
   LossScale loss_scale;
   std::optional<Best> best;

@@ -69,7 +69,8 @@ std::uint64_t bytes_before(device::StorageFormat format, std::uint64_t element) 
   return stored_bytes(format, is_nf4(format) ? element / device::kNf4Block * device::kNf4Block : element);
 }
 
-// The smallest range of the extent's elements with all that `wanted` has of them: first and end; empty if first >= end.
+// The smallest range of the extent's elements that covers all of them in `wanted`: first and end; empty if first >=
+// end.
 std::pair<std::uint64_t, std::uint64_t> covering(const Extent& e, const BoxRange& wanted) {
   std::uint64_t first = e.end, end = e.begin;
   for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t, std::uint64_t count) {

@@ -19,7 +19,7 @@
 
 namespace strata::runtime {
 
-// The end of an error about a damaged block that was read for itself.
+// The advice that ends read_block()'s error about a damaged block.
 inline constexpr std::string_view kNameOlder = "; name an older checkpoint if the folder has one";
 
 // A complete checkpoint, open for reading. Its manifest and its files' headers are verified, and each kind of state
@@ -57,7 +57,7 @@ class Checkpoint {
   void read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                       std::span<std::byte> block) const;
   // Reads elements of a tensor's state as they are stored, from element `begin` of the whole tensor on. Their format
-  // must not be in blocks.
+  // must not consist of blocks.
   void read_elements(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                      std::span<std::byte> out) const;
   // Reads elements [begin, begin + out.size()) of a tensor's fp32 state. prefetch() announces a later read.

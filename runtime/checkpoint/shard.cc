@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The second one has boxes that are not whole tensors.
+// Files of the second format have boxes that are not whole tensors.
 constexpr std::string_view kShardFormat = "strata shard 1", kBoxFormat = "strata shard 2";
 constexpr std::array<std::string_view, 6> kDTypes = {"F32", "BF16", "U8", "F16", "U8", "U8"};  // by StorageFormat
 
@@ -67,7 +67,7 @@ class Scanner {
   std::string_view text_;
 };
 
-// "master/TENSOR"; of a box "master/TENSOR[0,384]", with its offset: a file may have several boxes of a tensor.
+// "master/TENSOR", or "master/TENSOR[0,384]" for a box, with its offset: a file may have several boxes of a tensor.
 std::string name_text(const Extent& e) {
   std::string name = e.kind + "/" + e.tensor;
   if (!e.box.is_whole()) name += fmt::format("[{}]", fmt::join(e.box.offset, ","));

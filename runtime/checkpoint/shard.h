@@ -24,13 +24,13 @@ std::string_view stored_dtype(device::StorageFormat format);
 std::optional<device::StorageFormat> format_of(std::string_view dtype);
 
 // A part of one tensor's state in a shard file: elements [begin, end) of a box of the tensor, in the box's row-major
-// order. Blocks of elements are counted from the box's first one.
+// order. Blocks of elements are counted from the first element of the box.
 struct Extent {
   std::string kind, tensor;  // "moment1", "transformer.wte.weight"
   device::StorageFormat format = device::StorageFormat::fp32;
   Box box;
   std::uint64_t begin = 0, end = 0;
-  std::uint64_t offset = 0, bytes = 0;        // its place in the file
+  std::uint64_t offset = 0, bytes = 0;        // the extent's place in the file
   std::vector<std::uint64_t> checksums = {};  // XXH3-64 of each block
   std::size_t file = 0;                       // index among the checkpoint's files
 
@@ -45,8 +45,8 @@ struct Extent {
 // checksums, so that it can be written last.
 std::string shard_header(std::span<const Extent> extents);
 
-// Reads the extents of a shard file and compares the header with what the manifest promises. Throws Error{corrupt}, or
-// Error{failed} if it cannot be read.
+// Reads the extents of a shard file and compares the header with the manifest. Throws Error{corrupt}, or Error{failed}
+// if it cannot be read.
 std::vector<Extent> read_shard_header(const std::filesystem::path& file, const ShardEntry& promised);
 
 }  // namespace strata::runtime

@@ -80,7 +80,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 // Exactly one of the ranks that save a unit writes each element of each state: the rank whose shard contains it, even
-// if others hold a copy. If ranks share each layer, the first of them writes what all of them hold.
+// if others hold a copy. If ranks share each layer, the first of them writes the elements that all of them hold.
 void CheckpointWriter::plan_file(const Job& job) {
   const Coordinates rank = job.plan.mesh().at(world_.rank());
   const std::vector<bool> saved = saved_units(job.plan);

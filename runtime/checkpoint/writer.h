@@ -49,11 +49,11 @@ class CheckpointWriter final : public Saver {
   void publish(device::Lane& lane) override;
 
  private:
-  struct Part {  // where an extent's bytes are in the executor
+  struct Part {  // the place of an extent's bytes in the executor
     std::size_t unit, begin;
     StateKind kind;
   };
-  struct Record {  // what a rank reports to rank 0 about its file
+  struct Record {  // a rank's report to rank 0 about its file
     std::uint64_t bytes, header_bytes, header_hash;
   };
 

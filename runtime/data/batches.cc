@@ -12,7 +12,7 @@
 namespace strata::runtime {
 namespace {
 
-// Differs by source, so that sources with the same number of sequences are not shuffled in the same order.
+// Gives each source its own seed, so that sources with the same number of sequences are shuffled differently.
 constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
 
 std::vector<double> weights_of(std::span<const Source> sources) {

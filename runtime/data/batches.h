@@ -30,7 +30,7 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// Decides from which of several sources the sequence at a position comes. The rule is a closed form, so that a run can
+// Decides which of several sources provides the sequence at a position. The rule is a closed form, so that a run can
 // start anywhere (docs/formats.md, "Sources"). Among the first p positions each source has its share of p, to within
 // one half plus one for each source before it. Part of the numerics contract: it must never change.
 class Mix {
@@ -47,7 +47,7 @@ class Mix {
   std::uint64_t count(std::size_t source, std::uint64_t positions) const;
 
  private:
-  // The number of positions that the source takes of the first n left for it and the sources after it.
+  // Of the first n positions left for the source and those after it: the number that the source takes.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
   std::vector<std::uint64_t> share_, rest_;  // per source: its share, and its share plus all later ones
@@ -59,7 +59,8 @@ struct Source {
   double weight = 1;
 };
 
-// Which sequences each micro-batch of the run takes (docs/guide.md, "What a step means"). Reading allocates nothing.
+// Determines which sequences each micro-batch of the run takes (docs/guide.md, "What a step means"). Reading allocates
+// nothing.
 class Batches {
  public:
   // Each source has at least one sequence.
@@ -67,7 +68,7 @@ class Batches {
           std::uint64_t seed);
 
   std::span<const Source> sources() const { return sources_; }
-  // The number in all sources.
+  // The number of sequences in all sources.
   std::uint64_t sequences() const;
   // How often a run has passed over all sequences before micro-batch k.
   double epochs_before(std::uint64_t micro_batch) const {

@@ -94,8 +94,8 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                              : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
-// Moves the sequences into the run's memory for them. If they were opened before, their files are checked like new
-// ones.
+// Moves the sequences into the memory that the run reserved for them. If they were opened before, their files are
+// checked like new ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
                                    const char* key, const Recipe::Data& data, const OpenContext& context,
                                    const SequenceOptions& options) {
@@ -152,7 +152,7 @@ OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const 
   OpenedData opened;
   const bool packs = data.packing == Packing::documents;
   if (!packs && !labelling) return opened;
-  // The size of the head depends on what is found in the sequences, so pack now.
+  // The size of the head depends on the packed sequences, so pack now.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
   const auto open = [&](const std::vector<std::string>& patterns, const char* key, SequenceOptions options) {
     options.pack = pack;

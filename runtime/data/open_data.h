@@ -21,9 +21,9 @@ namespace strata::runtime {
 // The token files of data.train and data.validation that exist.
 std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
 // Opens the files of `patterns` (of data.train or data.validation: `key`) far enough to read their headers and
-// sidecars. Throws Error for a file that is missing or wrong.
+// sidecars. Throws Error for a file that is missing or invalid.
 void look_at_data(std::span<const std::string> patterns, const char* key);
-// Whether every existing token file of the recipe says where its documents begin.
+// True if every existing token file of the recipe says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
 // Data opened before the run was planned, because the plan depends on them. The run takes them over, so nothing is
@@ -36,8 +36,8 @@ struct OpenedData {
 // Called before a run is planned. Resolves automatic data.packing, opens packed data and data that are not labelled by
 // the next token, and fills in their facts. On entry `facts` holds the objective's limit on rows in the loss; the
 // actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
-// token, if not given. If data cannot be opened, throws Error with the facts of those that could; missing files that
-// need not be opened here are left to the run.
+// token, if not given. If data cannot be opened, throws Error; `facts` then describes the data opened so far. Missing
+// files that need not be opened here are left to the run.
 OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
 // The inputs of opening data, and the results for comparison between ranks.
@@ -46,7 +46,7 @@ struct OpenContext {
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
   std::vector<comm::FileFingerprint>& fingerprints;
-  // The memory for what sequences keep (Sequences::keep_in).
+  // The memory for the index and labels of the sequences (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
@@ -55,8 +55,8 @@ struct OpenContext {
 // resolve_data() opened; packed here if necessary.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
-// Opens data.train, packed by data.packing. `opened`: what resolve_data() opened of it. Throws Error if a file is wrong
-// or contains nothing to learn.
+// Opens data.train, packed by data.packing. `opened`: the part of it that resolve_data() opened. Throws Error if a file
+// is invalid or contains nothing to learn.
 Batches open_training_data(const Recipe& recipe, const OpenContext& context,
                            std::vector<std::unique_ptr<Sequences>> opened = {});
 // Opens data.validation: every label once, up to the number of sequences that the run evaluates.
@@ -65,11 +65,11 @@ std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Open
 // Makes the same checks for a run that does not evaluate, without reading anything into memory. Labels and lengths are
 // not checked.
 void check_validation_data(const Recipe& recipe, const OpenContext& context);
-// XXH3-64 of the contents of files that were opened, wherever they are, 16 hex digits; empty if there are none.
+// XXH3-64 (16 hex digits) of the contents of opened files, independent of their paths; empty if there are none.
 std::string hash_of_contents(std::span<const comm::FileFingerprint> files);
 // The same hash for the files of data.validation, which need not be open.
 std::string validation_hash(const Recipe::Data& data);
-// The most sequences of data.validation that an evaluation of the run reads.
+// The maximum number of sequences of data.validation that an evaluation of the run reads.
 std::uint64_t most_validation_sequences(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -94,7 +94,7 @@ void Executor::refill() {
     model_.write_constants(constants.data());
     storage_.write(plan_.control.constants, constants);
   }
-  // Empty caches of keys and values.
+  // Caches of keys and values start as zeros.
   std::vector<std::byte> zeros;
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
     const Buffer& buffer = plan_.buffers[b];
@@ -167,7 +167,7 @@ void Executor::issue(std::size_t t) {
     else
       wait(task, other);
   if (saved && !recording_) wait_for_saves(t);
-  // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped in timed steps alone.
+  // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped only in timed steps.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !boundaries_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);
@@ -194,8 +194,8 @@ void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
 }
 
 // A stream must not wait for host work that calls CUDA, because the waiting stream might block that call
-// (device/cuda/lane_impl.h). A checkpoint does so if it reads the GPU's memory. In the other direction, the tasks for
-// which a checkpoint waits have ended when it begins; a wait here needs no signal to the host, which a graph could not
+// (device/cuda/lane_impl.h). A checkpoint does so if it reads the GPU's memory. In the other direction, the tasks that
+// a checkpoint waits for have ended when it begins. A wait here needs no signal to the host, which a graph could not
 // contain.
 bool Executor::waits_here(const Task& task, const Task& other) const {
   if (task.lane == LaneId::host || (task.lane == LaneId::checkpoint && on_gpu(other))) return true;
@@ -246,7 +246,7 @@ void Executor::collect(bool early) {
 }
 
 // The first step is issued task by task because libraries initialise themselves on first use. So is a step that
-// overlaps with a checkpoint: neither its reads nor the waits for them are in the graph.
+// overlaps with a checkpoint, because the graph has neither the checkpoint's reads nor the waits for them.
 bool Executor::launch_graph() {
   if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)

@@ -67,8 +67,9 @@ class Executor {
   const device::ExactSum& loss_sum() const { return boundary_.losses().loss; }
   bool skipped() const { return boundary_.state().scalars.skip != 0; }
 
-  // When each task ran in the newest step that was issued task by task; {0, 0}: left out. Complete after drain(), or
-  // after a step for which time_next_step() was called. steps_since_spans: steps launched as a graph since then.
+  // When each task ran in the newest step that was issued task by task; {0, 0}: the step left the task out. Complete
+  // after drain(), or after a step for which time_next_step() was called. steps_since_spans: steps launched as a graph
+  // since then.
   std::span<const Span> spans() const { return spans_; }
   std::int64_t steps_since_spans() const { return steps_since_spans_; }
   // Makes step() issue the next step task by task and wait for its last task, so that spans() are that step's.
@@ -82,7 +83,7 @@ class Executor {
   comm::CommBytes comm_bytes() const { return queues_.sent(); }
   // Bytes read from and written to the other tiers so far.
   const IoBytes& io_bytes() const { return context_->moved; }
-  // How long proving the plan took.
+  // The time that proving the plan took.
   double validate_ms() const { return validate_ms_; }
   // How the drives of the nvme tier are accessed, and why not in a faster way (Swap::describe); empty if there is no
   // such tier.
@@ -93,19 +94,19 @@ class Executor {
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
   void synchronize() { queues_.synchronize(); }
-  // The same; in a cyclic plan it also runs the update that the step left. Call it before anything but the next step
-  // uses the state, spans() or comm_bytes().
+  // As synchronize(); in a cyclic plan, also runs the update that the step left. Call it before anything but the next
+  // step uses the state, spans() or comm_bytes().
   void drain();
 
   // After drain(): makes the next step begin a checkpoint, with the work of `saver` in its checkpoint lane.
   void save_during_next_step(Saver& saver);
-  // Waits for the checkpoint's tasks; issues them alone if no step has.
+  // Waits for the checkpoint's tasks. If no step has issued them, issues them first.
   void finish_saving();
-  // To be called before `saver` is destroyed. Waits for the tasks that were issued; issues and throws nothing.
+  // Call it before `saver` is destroyed. Waits for the tasks that were issued; issues and throws nothing.
   void forget(const Saver& saver) noexcept;
   // Only for plans with a checkpoint's tasks.
   device::Lane& checkpoint_lane() { return queues_.of(LaneId::checkpoint); }
-  // The time for which tasks have waited until a checkpoint had read what they overwrite; exact after drain().
+  // The time that tasks have waited until a checkpoint had read the state that they overwrite; exact after drain().
   double held_ms() const { return held_.ms(); }
 
   // Starts reporting the lanes' progress to `places`. Call it before the first step; `done`: steps of earlier runs.
@@ -125,9 +126,9 @@ class Executor {
   void prepare(const device::Optimizer& optimizer);
   bool is_gpu() const { return plan_.device.kind != device::Kind::cpu; }
   device::Lane& lane_of(const Task& task) const { return queues_.of(task.lane); }
-  // Whether the task's work is queued in a lane of a GPU.
+  // True if the task's work is queued in a lane of a GPU.
   bool on_gpu(const Task& task) const { return is_gpu() && task.lane != LaneId::host && !on_host(task.lane); }
-  // Whether the issuing thread, rather than the task's lane, waits for the end of the other task.
+  // True if the issuing thread, rather than the task's lane, waits for the end of the other task.
   bool waits_here(const Task& task, const Task& other) const;
   bool due(const Task& task) const;
 
@@ -135,11 +136,11 @@ class Executor {
   // Issues the tasks that are due (see `When`).
   void issue_due();
   void issue(std::size_t index);
-  // Queues the recording of the task's begin or end: in spans() if it is `stamped`, and in the places.
+  // Queues the recording of the task's start or end: in spans() if it is `stamped`, and in the places.
   void mark(device::Lane& lane, std::size_t index, bool stamped, bool begins);
   void wait(const Task& task, int other);
   void wait_here(int other);
-  // Waits until a checkpoint has read what the task writes, and records how long.
+  // Waits until a checkpoint has read the state that the task overwrites, and records how long.
   void wait_for_saves(std::size_t index);
   // Calls f(). An exception sets the abort token before it unwinds, because lanes may wait for tasks that will no
   // longer be issued.

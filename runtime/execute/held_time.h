@@ -9,13 +9,13 @@
 
 namespace strata::runtime {
 
-// The time for which tasks have waited until a checkpoint had read what they overwrite. Only each task's first wait
-// after the begin of a checkpoint counts: later ones find it already read.
+// The time that tasks have waited until a checkpoint had read the state that they overwrite. Only each task's first
+// wait after the start of a checkpoint counts: later ones find it already read.
 class HeldTime {
  public:
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}
 
-  // To be called when a checkpoint begins.
+  // Call it when a checkpoint begins.
   void begin() {
     for (Wait& wait : waits_) wait.due = true;
   }

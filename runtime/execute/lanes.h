@@ -17,13 +17,13 @@
 
 namespace strata::runtime {
 
-// By LaneId; null if the plan does not use the lane.
+// Indexed by LaneId; null if the plan does not use the lane.
 using Lanes = std::vector<std::unique_ptr<device::Lane>>;
 
 // A rank's lanes, and the communicators that connect the lanes of collectives (gather, reduce, exchange, and the two
 // between stages) to other ranks. Compute, gather and reduce exist for every plan.
 struct Queues {
-  // Collective. `threads`: of each lane that computes. The world must outlive it.
+  // Collective. `threads`: the number of threads of each lane that computes. The world must outlive it.
   Queues(const StepPlan& plan, comm::World& world, int threads);
 
   device::Lane& of(LaneId lane) const { return *lanes[static_cast<std::size_t>(lane)]; }
@@ -34,7 +34,8 @@ struct Queues {
 
   Lanes lanes;
   comm::Communicator* gather = nullptr;  // over all ranks, in their order
-  // The tasks' communicators. A group of this rank alone exchanges nothing; all ranks stand in for it (group_of).
+  // The tasks' communicators. A group of this rank alone exchanges nothing, so the group of all ranks stands in for it
+  // (group_of).
   Communicators communicators() const {
     return {*parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_, *stage_backward_};
   }
@@ -55,11 +56,11 @@ struct Queues {
 
 // How each lane behaves between two steps.
 struct LaneBoundaries {
-  // Whether the next step may begin before the lane's last task has ended, because the boundary tasks (what the host
-  // reads and writes, and its copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait
-  // for host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
+  // True if the next step may begin before the lane's last task has ended, because the boundary tasks (the host's reads
+  // and writes, and their copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait for
+  // host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
   std::array<bool, kLanes> continues{};
-  // Whether some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
+  // True if some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
   std::array<bool, kLanes> begins_early{};
 };
 LaneBoundaries lane_boundaries(const StepPlan& plan);
@@ -68,7 +69,7 @@ LaneBoundaries lane_boundaries(const StepPlan& plan);
 // that crosses the step's boundary is ordered by the launches: one begins when the previous one has ended.
 class StepGraph {
  public:
-  // Whether every step consists of the same device work, with host tasks only before and after it.
+  // True if every step consists of the same device work, with host tasks only before and after it.
   static bool possible(const StepPlan& plan);
 
   // The lanes must outlive it.

@@ -46,7 +46,7 @@ struct RankPlaces {
   static constexpr std::size_t kDone = 64;
 
   alignas(64) std::atomic<Phase> phase{Phase::starting};
-  std::atomic<std::uint64_t> counter{0};  // progress within the phase, in units of its own
+  std::atomic<std::uint64_t> counter{0};  // progress within the phase, in units that the phase defines
   std::atomic<std::int64_t> phase_since{0};
   std::atomic<std::int64_t> step{0};     // steps done
   std::atomic<std::int64_t> typical{0};  // about the median time of a step, in ns; 0: unknown

@@ -84,7 +84,7 @@ class Reader {
     return next != nodes_.end() && next->first.starts_with(section + ".");
   }
   bool has_key(const std::string& key) const { return nodes_.contains(key); }
-  // Whether an optional key has the second of two values; false if it is missing. Refuses any other value.
+  // True if an optional key has the second of two values; false if it is missing. Refuses any other value.
   bool is(const std::string& key, std::string_view first, std::string_view second) {
     if (!nodes_.contains(key)) return false;
     const std::string word = text(key);
@@ -150,8 +150,7 @@ class Reader {
   std::map<std::string, const toml::node*> nodes_;
 };
 
-// Interpolates between the measured widths by the logarithm of the width. Outside of them, the nearest measured width
-// counts.
+// Interpolates between the measured widths by the logarithm of the width. Beyond them, uses the nearest measured width.
 double at_width(const std::vector<double>& widths, const std::vector<double>& speeds, double width) {
   const auto next = std::upper_bound(widths.begin(), widths.end(), width);
   if (next == widths.begin()) return speeds.front();
@@ -170,7 +169,8 @@ double exchange_gb_per_s(const Machine& m) {
   return 1 / std::max(both - sum, 0.1 * both);
 }
 
-// Scales the speeds if another number of ranks shares the machine: each rank has `part` of what a measured rank had.
+// Scales the speeds if another number of ranks shares the machine: each rank has the fraction `part` of a measured
+// rank's share.
 void scale_speeds(MachineProfile& p, double part) {
   for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
                         &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})
@@ -285,7 +285,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.all_to_all_bytes_per_s = exchange_gb_per_s(m) * 1e9;
   }
   if (m.disk) {
-    // The speed of as many drives as the recipe stripes over, if those are fewer than were measured.
+    // If the recipe stripes over fewer drives than were measured, their speed is scaled down.
     const auto drives = static_cast<double>(std::max<std::size_t>(1, job.recipe.memory.nvme.size()));
     const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
     p.read_bytes_per_s = m.disk->read_gb_per_s * part;

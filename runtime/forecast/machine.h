@@ -19,7 +19,7 @@ inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", 
 // calibrate` or computed from data sheets. Arrays are by compute dtype, in DType's order; the optimizer's by
 // StorageFormat.
 struct Machine {
-  bool gpu = false;      // device = "gpu": each rank has a GPU of its own
+  bool gpu = false;      // device = "gpu": each rank has its own GPU
   bool measured = true;  // source = "measured", or "data sheets"
   std::string processor;
   int ranks = 1, threads = 1;  // threads: per rank
@@ -70,7 +70,7 @@ std::string machine_toml(const Machine& machine);
 
 // The speeds for a job's tasks, with `ranks_per_node` of its ranks on each machine. If that differs from the measured
 // number, cores, memory and drives are shared evenly among the job's ranks, but single threads are never faster than
-// measured. Each rank has a GPU of its own if there are enough. Throws Error{usage} if a figure that the job needs is
+// measured. Each rank has its own GPU if there are enough. Throws Error{usage} if a figure that the job needs is
 // missing.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 

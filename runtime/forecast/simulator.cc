@@ -42,7 +42,7 @@ Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   return d;
 }
 
-// A running task. `left`: the seconds that it would still take alone.
+// A running task. `left`: the seconds that it still needs if it runs alone.
 struct Running {
   int task = -1;
   double left = 0;
@@ -66,7 +66,7 @@ bool in_step(const Task& task) {
   return task.when != When::checkpoint;
 }
 
-// Whether consecutive steps overlap: some tasks are issued before the host writes, or the host does not wait for some.
+// True if consecutive steps overlap: some tasks are issued before the host writes, or the host does not wait for some.
 bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   const auto first = std::find_if(plan.tasks.begin(), plan.tasks.end(), in_step);
   const auto of_host = [](const Task& task) { return task.lane == LaneId::host; };
@@ -75,7 +75,7 @@ bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.end > end + 1; });
 }
 
-// A rank of a simulation: several steps of its plan, one after the other.
+// A simulated rank, which runs several consecutive steps of its plan.
 class SimulatedRank {
  public:
   SimulatedRank(const StepPlan& plan, const MachineProfile& machine, std::size_t steps)
@@ -90,8 +90,8 @@ class SimulatedRank {
     }
   }
 
-  // Starts what may start now. `arrived(task, n)`: whether the message of the n-th receive from
-  // task.peer in its lane was sent.
+  // Starts the tasks that may start now. arrived(task, n): true if the message of the n-th receive from task.peer in
+  // its lane has been sent.
   template <typename Arrived>
   void start(const Arrived& arrived) {
     all_ = {};
@@ -111,7 +111,7 @@ class SimulatedRank {
       if (r.task >= 0) all_ += r.demand;
     }
   }
-  // When the next of the running tasks ends; infinite: none is running.
+  // When the next running task ends; infinity if none is running.
   double next_end() const {
     double least = std::numeric_limits<double>::infinity();
     for (const Running& r : running_)
@@ -183,14 +183,14 @@ class SimulatedRank {
   Messages sent_, received_;
 };
 
-// Simulates several steps of one rank per plan, each on cores and drives of its own. If only one stage's plan is given,
+// Simulates several steps of one rank per plan, each with its own cores and drives. If only one stage's plan is given,
 // its receives do not wait.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, const MachineProfile& machine,
                                         std::size_t steps) {
   std::vector<SimulatedRank> ranks;
   ranks.reserve(plans.size());
   for (const StepPlan* const plan : plans) ranks.emplace_back(*plan, machine, steps);
-  // Only the end of a task of its own, or a message, lets a rank start anything.
+  // A rank can start a task only when one of its own tasks ends, or when a message arrives.
   std::set<std::pair<double, std::size_t>> next;  // when a task of each rank ends
   std::vector<double> ends(ranks.size());
   const auto start = [&](std::size_t r) {
@@ -223,8 +223,8 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
   return std::move(simulate({&one, 1}, machine, steps)[0]);
 }
 
-// The tasks for which the step's end waits: the host lane's and those they wait for, in this step or in the previous
-// one; all tasks if the plan has no host tasks.
+// The tasks that the step's end waits for: the host lane's tasks and those that they wait for, in this step or in the
+// previous one; all tasks if the plan has no host tasks.
 std::vector<int> ends_of(const StepPlan& plan) {
   std::vector<int> ends;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
@@ -268,7 +268,7 @@ int last_compute(const StepPlan& plan, std::span<const Span> spans, int task, st
   int last = -1;
   for (std::size_t t = 0; t < spans.size(); ++t) {
     if (plan.tasks[t].lane != LaneId::compute || spans[t].end == 0 || spans[t].end > arrived) continue;
-    // One of no duration may have waited for the message.
+    // A task without duration may itself have waited for the message.
     if (spans[t].end == spans[index(task)].end && static_cast<int>(t) > task) continue;
     if (last < 0 || spans[t].end >= spans[index(last)].end) last = static_cast<int>(t);
   }
@@ -370,7 +370,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     const Span& span = spans[index(at)];
     const double lasted = static_cast<double>(span.end - span.begin) * 1e-9;
     if (const Task& task = plan.tasks[index(at)]; receives_message(task.kind)) {
-      // Until the message was there, this stage had work of its own, or waited for the others.
+      // Until the message arrived, this stage did its own work, or waited for other stages.
       const double alone = std::min(lasted, sum_of(seconds_of(task, machine)));
       add(at, alone);
       const std::int64_t arrived = span.end - static_cast<std::int64_t>(alone * 1e9);
@@ -386,7 +386,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    // A wait for the previous step has no span. It shows only in the task's late begin.
+    // A wait for the previous step has no span. It shows only in the task's late start.
     if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }

@@ -40,7 +40,7 @@ struct MachineProfile {
 // data-centre GPU with its host and drives. They depend only on the plan, so that every rank takes the same decision.
 MachineProfile nominal_profile(const StepPlan& plan);
 
-// The resource that bounds a share of a task's time. `stages`: messages of other stages, for which a stage waits.
+// The resource that bounds a share of a task's time. `stages`: messages of other stages that a stage waits for.
 enum class Bound : std::uint8_t {
   products,
   attention,
@@ -54,39 +54,39 @@ enum class Bound : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 9> kBoundNames = {
     "products", "attention", "memory", "optimizer", "communication", "host link", "disk", "waking", "stages"};
-// The same in practitioners' terms, for people; files use the names above.
+// The same in practitioners' terms, for display. Files use the names above.
 inline constexpr std::array<std::string_view, 9> kBoundWords = {"GEMM",      "attention",       "memory-bound kernels",
                                                                 "optimizer", "communication",   "host-device copies",
                                                                 "disk",      "synchronisation", "other stages"};
 using BoundSeconds = std::array<double, kBoundNames.size()>;
 double sum_of(const BoundSeconds& seconds);
 
-// The time of a task that runs alone on the machine, by resource.
+// The time, by resource, of a task that runs alone on the machine.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run, in ns from the step's begin. Lanes run in order and tasks respect their waits;
-// the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory, the
+// When each task of the plan would run, in ns from the start of the step. Lanes run in order and tasks respect their
+// waits; the tasks that the previous step left running are simulated too. Concurrent tasks share cores, memory, the
 // network and drives; if they need more than the machine has, all slow down (processor sharing). A checkpoint's tasks
 // are left out and have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// The same for the plans of all stages of a pipeline, by stage. Each receives what the others send. Simulates one step,
-// as if no other came before it.
+// The same for the plans of all stages of a pipeline, by stage. Each stage receives the messages that others send.
+// Simulates one step, as if no other came before it.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> stages, const MachineProfile& machine);
 
-// The task that ends last among those for which the step's end waits; -1: none. Spans may be of any clock.
+// The task that ends last among those that the step's end waits for; -1: none. Spans may be of any clock.
 int last_awaited(const StepPlan& plan, std::span<const Span> spans);
 
-// The time from the step's begin until the next step can begin: when all tasks for which the host lane's tasks wait
-// have ended; in a plan without host tasks, when all tasks have ended.
+// The time from the start of the step until the next step can start: when all tasks that the host lane's tasks wait for
+// have ended or, in a plan without host tasks, when all tasks have ended.
 double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
 // The share of `step_ms` in which the compute lane ran nothing.
 double idle_share(const StepPlan& plan, std::span<const Span> spans, double step_ms);
 
-// The time for which the compute lane was idle because of each lane, in ms. The gap before a compute task is charged to
-// the lane of the wait that ended last. If the task also waits for a task of the previous step, which has no span, the
-// rest of the gap is charged to that task's lane. `begin`: the step's begin; -1: unknown, so that the gap before the
+// The time in ms that the compute lane was idle because of each lane. The gap before a compute task is charged to the
+// lane of the wait that ended last. If the task also waits for a task of the previous step, which has no span, the rest
+// of the gap is charged to that task's lane. `begin`: the start of the step; -1: unknown, so that the gap before the
 // first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
@@ -97,12 +97,12 @@ struct SimulatedStage {
 };
 // The time until the next step can begin in all stages.
 double makespan_s(std::span<const SimulatedStage> stages);
-// When the messages that a stage receives began to be sent, by task, in ns; of other tasks 0.
+// For each task of the stage that receives a message: when sending the message began, in ns. For other tasks: 0.
 std::vector<std::int64_t> send_times(std::span<const SimulatedStage> stages, int stage);
 
-// The step's time by resource, over the tasks of its critical path: each is the last for which the next one waited. The
-// path ends with `last_task`; -1: with last_awaited(). With `send_times`, a wait for a message that is already on its
-// way is communication, and not a wait for another stage.
+// The step's time by resource, over the tasks of its critical path: each is the last one that the next one waited for.
+// The path ends with `last_task`; -1: with last_awaited(). With `send_times`, a wait for a message that is already on
+// its way is communication, and not a wait for another stage.
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
                            int last_task = -1, std::span<const std::int64_t> send_times = {});
 

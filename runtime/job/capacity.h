@@ -25,7 +25,7 @@ struct RankDevice {
 // any can be used, else the CPU. Throws Error{usage} if device.kind = cuda and no GPU can be used.
 RankDevice choose_rank_device(DeviceKind kind, int node_rank);
 
-// The device for planning alone: device.kind = cuda plans for a GPU even if this machine has none.
+// The device for planning without running: device.kind = cuda plans for a GPU even if this machine has none.
 RankDevice planned_rank_device(DeviceKind kind);
 
 // "AMD EPYC (AVX-512, ...)", "NVIDIA H200 (GPU 0, shared by 2 ranks)".
@@ -45,8 +45,8 @@ struct Capacity {
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
-// Returns memory.* if the recipe sets it. Otherwise the host has what the system has available now, divided by
-// `ranks_on_node`, and a GPU has its free memory, divided by the ranks that share it, less 1 GiB or 1/32 for its
+// Returns memory.* if the recipe sets it. Otherwise the host's capacity is the system's available memory divided by
+// `ranks_on_node`, and a GPU's is its free memory, divided by the ranks that share it, less 1 GiB or 1/32 for its
 // libraries. Throws Error{usage} if the memory is unknown and memory.device is not set.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device = {});
 

@@ -34,7 +34,7 @@ Load load_of(const models::Unit& unit) {
       std::max({size, static_cast<double>(bytes.forward_workspace), static_cast<double>(bytes.backward_workspace)})};
 }
 
-// By first and last unit.
+// Indexed by first and last unit.
 using Loads = std::vector<std::vector<Load>>;
 Loads loads_of(const models::Model& model) {
   const std::size_t units = model.units.size();
@@ -50,19 +50,19 @@ Loads loads_of(const models::Model& model) {
   return out;
 }
 
-// Calls of units in a step that is planned as it is: this takes some milliseconds.
+// The maximum number of unit calls in a step that is planned in full: this takes a few milliseconds.
 constexpr std::size_t kShortStep = 2048;
 
-// Splits that are tried before the search gives up: most models fit at once or not at all.
+// The number of splits that are tried before the search gives up: for most models the first split fits, or none does.
 constexpr int kMaxSplits = 64;
 
-// The most calls of units in all simulated splits together, and the most simulated splits. A new split must gain at
-// least kLeastGain: the simulator hardly resolves less.
+// The maximum number of unit calls in all simulated splits together, and of simulated splits. A new split must gain at
+// least kLeastGain, because the simulator hardly resolves less.
 constexpr std::size_t kSimulatedCalls = 16384, kMaxSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
 // `split` with one unit less in piece `from` and one more in piece `to`; the pieces between shift by a unit. Empty if
-// `from` has one unit alone.
+// `from` has only one unit.
 std::vector<UnitRange> with_unit_moved(std::vector<UnitRange> split, std::size_t from, std::size_t to) {
   if (split[from].first == split[from].last) return {};
   for (std::size_t cut = std::min(from, to); cut < std::max(from, to); ++cut) {
@@ -87,9 +87,9 @@ struct SimulatedSplit {
   std::vector<double> idle;  // share of the step, by stage
 };
 
-// The pieces from which a unit may move, and the pieces to which it moves. Moves from busy stages to idle ones come
-// first, as they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle
-// stages to busy ones follow: how long other stages wait also depends on which of its pieces a stage has a unit in. Of
+// Pairs of pieces: a unit may move from the first to the second. Moves from busy stages to idle ones come first,
+// because they shorten a step most. If stages have several pieces, moves between the pieces of a stage and from idle
+// stages to busy ones follow, because the waits of other stages also depend on which piece of a stage has a unit. Of
 // the pieces of two stages, the closest come first, so that few others shift.
 std::vector<std::pair<std::size_t, std::size_t>> moves_of(const std::vector<double>& idle, std::size_t pieces) {
   const std::size_t stages = idle.size();
@@ -134,7 +134,7 @@ void StageTimes::add(const StepPlan& plan, const MachineProfile& machine, int mi
   std::array<std::vector<double>, kLanes> own;
   own.fill(std::vector<double>(before_[0].size()));
   for (const Task& task : plan.tasks) {
-    // The boundary belongs to no unit, and stages wait in messages for each other.
+    // The boundary belongs to no unit, and messages are where stages wait for each other.
     if (task.boundary || is_message(task.kind)) continue;
     const BoundSeconds seconds = seconds_of(task, machine);
     const double times = task.micro_batch < 0 ? 1 : static_cast<double>(micro_batches) / plan.accumulation;
@@ -192,7 +192,7 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
 std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
                                       const PlanStage& plan_stage) {
   std::map<std::vector<int>, StagePlan> plans;  // by stage_key
-  // Nothing if a stage does not fit.
+  // Returns nothing if a stage does not fit.
   const auto simulated = [&](const std::vector<UnitRange>& of) -> std::optional<SimulatedSplit> {
     std::vector<const StepPlan*> all;
     for (int stage = 0; stage < stages; ++stage) {
@@ -239,8 +239,8 @@ std::vector<UnitRange> choose_split(
   const StepPlan plan = whole(with_few_micro_batches(recipe, ranks, 2));
   StageTimes times(model.units.size());
   times.add(plan, nominal_profile(plan), micro_batches);
-  // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
-  // chunks, so a long step is planned with fewer.
+  // A stage keeps the activations of at most as many micro-batches as there are stages, or about twice as many with
+  // several chunks. So a long step is planned with fewer micro-batches.
   const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   const std::size_t calls = static_cast<std::size_t>(micro_batches) * model.units.size();
   const bool is_short = calls <= kShortStep;
@@ -263,7 +263,7 @@ double bytes_of(const StepPlan& plan) {
   return static_cast<double>(plan.memory[0].peak + plan.memory[1].peak);
 }
 
-// Whether the extra memory of `more` brings enough speed over `less`.
+// True if the extra memory of `more` brings enough speed over `less`.
 bool is_worth_it(const StepPlan& more, const StepPlan& less) {
   const double growth = bytes_of(more) / bytes_of(less) - 1;
   const MachineProfile machine = nominal_profile(less);

@@ -12,16 +12,16 @@
 
 namespace strata::runtime {
 
-// The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
-// training.reduce_group and of the interleaved schedule.
+// The recipe, shortened to at least `least` micro-batches per rank and step (fewer if it has fewer): a multiple of what
+// training.reduce_group and the interleaved schedule require.
 Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
 
-// The time for which units keep each lane busy in a step, by which the stages of a pipeline are balanced. Lanes
-// overlap, so a stage takes as long as its busiest one.
+// The time that units keep each lane busy in a step, which is used to balance the stages of a pipeline. Lanes overlap,
+// so a stage takes as long as its busiest one.
 class StageTimes {
  public:
   explicit StageTimes(std::size_t units);
-  // Adds the tasks of the plan's units. Those of a micro-batch count for `micro_batches` of them, whatever the plan's
+  // Adds the tasks of the plan's units. Tasks of micro-batches are scaled to `micro_batches`, whatever the plan's
   // number is.
   void add(const StepPlan& plan, const MachineProfile& machine, int micro_batches);
   double of(const UnitRange& units) const;
@@ -47,8 +47,8 @@ struct StagePlan {
 using PlanStage = std::function<StagePlan(int stage, const std::vector<UnitRange>& split)>;
 
 // Moves single units from stage to stage as long as all stages fit and the simulated step becomes shorter: a stage
-// takes longer than its busiest lane if its lanes wait for each other. Simulates at most `most` splits. All plans are
-// of the same micro-batches.
+// takes longer than its busiest lane if its lanes wait for each other. Simulates at most `most` splits. All plans have
+// the same micro-batches.
 std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
                                       const PlanStage& plan_stage);
 
@@ -74,8 +74,8 @@ bool takes_vertical(const OrderedPlan& horizontal, const OrderedPlan& vertical,
                     const std::function<std::size_t()>& device_limit);
 
 // Returns the recipe with one choice of zero.* undone at a time: a lower stage, or one state a tier nearer to the
-// device. A recipe that moves or shards state to save device memory must not use more of it than any of these; they
-// give takes_vertical() its limit.
+// device. A recipe that moves or shards state to save device memory must not use more of it than any of these; they set
+// the limit of takes_vertical().
 std::vector<Recipe> with_less_moved(const Recipe& recipe, int ranks);
 
 }  // namespace strata::runtime

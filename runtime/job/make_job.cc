@@ -39,7 +39,7 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
 }
 
-// Whether the recipe trains only a part of the model. Otherwise an evaluation quantises all of it.
+// True if the recipe trains only a part of the model. Otherwise an evaluation quantises the whole model.
 bool trains_a_part(const Recipe& recipe) {
   return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
 }
@@ -48,7 +48,7 @@ int cores_of_machine() {
   return cores_within(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cpu_quota());
 }
 
-// Stages that are planned at once: each takes memory for its tasks.
+// The maximum number of stages that are planned in parallel: each takes memory for its tasks.
 constexpr int kMaxPlanners = 8;
 
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose,
@@ -215,7 +215,7 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
 
 namespace {
 
-// `all_waits`: also of a plan that does not fit.
+// `all_waits`: derives the waits even of a plan that does not fit.
 Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const StartPoint& from,
              int rank, std::vector<UnitRange> split, bool all_waits) {
   const Recipe& recipe = workload.recipe;
@@ -294,7 +294,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       StepPlan plan = ordered(asked, asked.memory.order == AccumulationOrder::vertical, tile_bytes);
       if (!both_orders) return plan;
       StepPlan vertical = ordered(asked, true, tile_bytes);
-      if (fits(plan, capacity) && fits(vertical, capacity)) {  // they are simulated
+      if (fits(plan, capacity) && fits(vertical, capacity)) {  // both orders are simulated
         derive_waits(plan);
         derive_waits(vertical);
       }
@@ -312,7 +312,8 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     const bool may_tile = plan.sharded_parameters() || plan.placement.parameters.tier != Tier::device;
     if (!asked.memory.tile && !fits(plan, capacity) && may_tile &&
         plannable(asked, parts_of(*job.model) / 4, micro_batches_of(asked, ranks, purpose)))
-      // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
+      // If no tiling fits, keeps the smallest peak that was found: the step needs that much, and the refusal reports
+      // it.
       for (const std::size_t tile_bytes : tile_thresholds(*job.model, plan)) {
         StepPlan tiled = plan_of(tile_bytes);
         if (tiled.memory[0].peak < plan.memory[0].peak) plan = std::move(tiled);
@@ -328,7 +329,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     };
     const auto plan_few = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
       StepPlan plan = plan_stage(few, stage, pieces);
-      // Only the batch takes memory for all micro-batches of a step at once.
+      // Only the batch takes memory for all micro-batches of a step together.
       const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
       plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
       const bool fits_capacity = fits(plan, capacity);

@@ -25,7 +25,7 @@ struct StartPoint {
   std::int64_t step = 0;
   bool evaluated = false;
 };
-// Whether an evaluation is due at `from` or later (PeriodicEvaluation::due).
+// True if an evaluation is due at `from` or later (PeriodicEvaluation::due).
 bool will_evaluate(const Recipe& recipe, const StartPoint& from);
 
 // Builds the model and plans the step for the capacity's device. Throws Error{usage} and Error{corrupt}.
@@ -46,7 +46,7 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
 // The same without the job of stage 0, which is `first`.
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
-// For each tier, the maximum over the pipeline stages of a training's job of the memory needed. Nullopt if a stage does
+// For each tier, the maximum over the pipeline stages of a training's job of the memory needed. nullopt if a stage does
 // not fit.
 std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity);
 

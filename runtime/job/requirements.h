@@ -19,31 +19,32 @@ namespace strata::runtime {
 // parallel.tensor_shards above 1 does not support in this version.
 void require_mesh(const Recipe& recipe, int ranks);
 
-// Throws Error{usage} for a pipeline schedule that the training cannot have, and for settings that exclude pipeline
+// Throws Error{usage} for a pipeline schedule that the training cannot use, and for settings that exclude pipeline
 // stages.
 void require_stages(const Recipe& recipe, int ranks);
 
-// Whether the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
+// True if the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
 // the stages.
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
 
-// The number of micro-batches per rank and step is a multiple of this: whole runs of training.reduce_group, and as many
-// at a time as there are stages in the interleaved schedule.
+// The number of micro-batches per rank and step is a multiple of this: whole runs of training.reduce_group and, in the
+// interleaved schedule, a multiple of the number of stages.
 int multiple_of_micro_batches(const Recipe& recipe, int ranks);
 
 // The number of sequences in a micro-batch is a multiple of this if parallel.sequence divides its rows.
 std::int64_t multiple_of_sequences(const Recipe& recipe);
 
-// Whether the recipe's micro-batches have a number and a size that are such multiples, and divide
-// training.global_batch_size if the recipe has it.
+// True if the number and size of the recipe's micro-batches are such multiples, and divide training.global_batch_size
+// if the recipe has it.
 bool takes_micro_batches(const Recipe& recipe, int ranks);
 
 // Throws Error{usage} if runs of training.reduce_group micro-batches do not divide a step.
 void require_whole_runs(const Recipe& recipe, int ranks);
-// A note if micro-batches could be summed in nodes, but a run is not as long as a node has data ranks.
+// A note if micro-batches could be summed within nodes, but the length of a run is not the number of data ranks per
+// node.
 std::optional<std::string> note_of_runs(const StepPlan& plan);
 
-// Whether parallel.sequence can divide the rows of a model of this width at all.
+// True if parallel.sequence can divide the rows of a model of this width at all.
 bool is_divisible_width(std::size_t width);
 
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
@@ -74,18 +75,19 @@ void require_quantised(const models::Model& model);
 // 64 elements that share a scale.
 void require_whole_scales(const models::Model& model, const models::ShardRange& shards);
 
-// A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
+// A sentence about the tensors that full training trains if the model's files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model);
 
 // A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
-// of them at once, so fewer are allowed.
+// of them at the same time, so fewer are allowed.
 inline constexpr std::int64_t kMaxCalls = 1 << 16, kMaxVerticalCalls = 1 << 13;
 
 // The calls of a rank's units in a step of this many micro-batches through a model with this many units. The rank has
 // the largest stage of parallel.split or, if stages are balanced, about its share.
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
 bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
-// Throws Error{usage} for a recipe that needs more calls, of one of `ranks` or of all of them, than a plan may have.
+// Throws Error{usage} for a recipe that needs more calls, on one of `ranks` ranks or on all of them together, than a
+// plan may have.
 void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks);
 
 }  // namespace strata::runtime

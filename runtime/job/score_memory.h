@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// The maximum number of classes for which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
+// The maximum number of classes with which an evaluation makes a confusion matrix and curves (ROC AUC). Both grow with
 // the number of classes, and hardly any data set with more classes has examples of each.
 inline constexpr std::size_t kMaxTabled = 1024;
 
@@ -19,12 +19,13 @@ struct RowPlace {
 // The memory that a plan reserves for a classifier's scores: the buffers that ranks exchange, and the values kept until
 // all rows have been seen.
 struct ScoreMemory {
-  // `rows`: the most scored rows over all ranks. `of_micro_batch`: the rows that the loss takes of a micro-batch.
+  // `rows`: the maximum number of scored rows, over all ranks. `of_micro_batch`: the rows of a micro-batch that enter
+  // the loss.
   ScoreMemory(const models::Classes& classes, std::uint64_t rows, int ranks, std::size_t of_micro_batch);
 
   std::uint64_t rows;
   std::size_t of_micro_batch;
-  bool curves;              // whether the scores of all classes are kept, or only the predicted class
+  bool curves;              // true if the scores of all classes are kept, false if only the predicted class is
   std::size_t first_curve;  // with two exclusive classes only the second one has a curve
   std::size_t label_words;  // words of a row's label: one, or its set of classes (device::class_set_words())
   std::size_t words;        // words of a row as it is sent: its label and the model's output

@@ -20,7 +20,8 @@ namespace strata::runtime {
 
 namespace {
 
-// The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
+// The number of virtual shards may come from a checkpoint or from the user. Every rank must compute the same number of
+// them.
 void require_whole_shares(const Recipe::Parallel& parallel) {
   const std::size_t shards = parallel.shards();
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
@@ -28,8 +29,8 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
          device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,
-         "parallel.tensor = {} is not a power of two, in which the sums over a layer's shards are ordered: use {} or "
-         "{}",
+         "parallel.tensor = {} is not a power of two, which the order of the sums over a layer's shards needs: use {} "
+         "or {}",
          parallel.tensor, std::bit_floor(static_cast<unsigned>(parallel.tensor)),
          std::bit_ceil(static_cast<unsigned>(parallel.tensor)));
   if (shards % static_cast<std::size_t>(parallel.tensor) != 0)
@@ -132,7 +133,7 @@ void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
 
 std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std::vector<int>& nodes) {
   if (mesh.tensor == 1 || nodes.empty()) return {};
-  const auto spread = [&](int tensor) {  // the most nodes that neighbouring ranks are on, of as many as share a layer
+  const auto spread = [&](int tensor) {  // the maximum number of nodes for one group of ranks that share a layer
     int most = 1;
     for (std::size_t first = 0; first < nodes.size(); first += static_cast<std::size_t>(tensor)) {
       const auto group = std::span(nodes).subspan(first, static_cast<std::size_t>(tensor));
@@ -180,13 +181,14 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
   if (node <= 1) return {};
   return fmt::format(
       "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
-      "summed; with {} each node would send its sum alone (a different value rounds differently)",
+      "summed; with {} each node would send only its sum (a different value rounds differently)",
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 
 std::string shards_text(std::size_t shards) {
   if (shards == 1)
-    return "parallel.tensor_shards = 1: tensor parallelism needs at least parallel.tensor shards, which change the bits";
+    return "parallel.tensor_shards = 1: tensor parallelism needs at least parallel.tensor shards, which change the "
+           "bits";
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
   return fmt::format("parallel.tensor_shards = {}: the bits are the same for parallel.tensor = {} or {}", shards,

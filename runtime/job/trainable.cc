@@ -81,8 +81,8 @@ struct Modules {
 
 using Folder = std::optional<std::filesystem::path>;
 
-// Throws if a pattern that matches nothing lists the ends of modules' names, as a shell's arguments give them:
-// "q_proj", "q_proj,v_proj".
+// Throws if a pattern that matches nothing lists the ends of modules' names, as a shell passes them: "q_proj",
+// "q_proj,v_proj".
 void require_no_names(const std::vector<std::string>& modules, std::string_view key, const std::string& pattern) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {
@@ -101,8 +101,8 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
          key, pattern, key, fmt::join(names, "\", \""));
 }
 
-// The module that holds a module's table: another module, if it shares that module's table. `tied`: two modules have
-// the table.
+// The module that holds a module's table, which is another module if the table is shared. `tied`: two modules share the
+// table.
 struct TableHolder {
   std::string module;
   bool tied = false;
@@ -124,7 +124,7 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   };
   const auto refuse_other = [&](const ModuleNames& names, const std::string& given) {
     const auto other = std::ranges::find_if(modules.other, is_of(names));
-    // A module that modules_to_save names gets no adapter, whatever else names it.
+    // A module that modules_to_save names gets no adapter, even if other keys name it.
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;
@@ -303,7 +303,7 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
       fail(Exit::usage, "training.freeze: no tensor of this {} model has a name like {}; the nearest are {}",
            model.family, pattern, nearest_tensors(names, pattern));
   if (model.trained_parameters() == 0)
-    fail(Exit::usage, "training.freeze = [{}] freezes all of the model, and nothing would be trained: leave some out",
+    fail(Exit::usage, "training.freeze = [{}] freezes the whole model, so nothing would be trained: leave some out",
          fmt::join(patterns, ", "));
 }
 

@@ -103,7 +103,7 @@ bool Storage::has_state(StateKind kind) const {
   return false;
 }
 
-// The place of the first bytes of [begin, begin + bytes) in the held state, as many as are contiguous.
+// The place of bytes [begin, begin + bytes) of the held state, or of their first part if they are not contiguous.
 Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
   const StateBuffers& buffers = plan_.state_buffers[unit];
   const auto place = [&](int buffer, std::size_t offset, std::size_t there) -> Place {

@@ -42,7 +42,7 @@ class Storage {
 
   // The elements of a unit's flat buffer for which this rank holds a kind of state: all of them, or a shard.
   models::ElementRange held(std::size_t unit, StateKind kind) const;
-  // Whether the run has this kind of state: some optimizers have one moment, and a forward-only plan has only
+  // True if the run has this kind of state: some optimizers have one moment, and a forward-only plan has only
   // parameters.
   bool has_state(StateKind kind) const;
   // Read and write the held elements as bytes in their format, from byte `begin` on. Both block. Several threads may
@@ -74,7 +74,7 @@ class Storage {
 class MemoryMeter {
  public:
   explicit MemoryMeter(const StepPlan& plan);
-  // Counts the issue of a task: its buffers that are not alive begin, and buffers that it is the last to use end.
+  // Counts the issue of a task: its buffers that are not alive yet begin, and those that no later task uses end.
   void issue(std::size_t task);
   const Memory& peak() const { return peak_; }
 

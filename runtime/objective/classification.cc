@@ -22,7 +22,7 @@ namespace {
 
 using models::Objective;
 
-// Families that predict the next token have read a text at its last token.
+// Families that predict the next token have read the whole text only at its last token.
 ClassRow row_of(const models::Config& config) {
   if (!models::predicts_next(config)) return {.last = false};
   const std::int64_t padding = config.int_or("pad_token_id", -1);
@@ -30,7 +30,7 @@ ClassRow row_of(const models::Config& config) {
   return {.last = true, .padding = static_cast<std::uint32_t>(padding)};
 }
 
-// The labels of all files, in order; nullopt if the run is to predict them.
+// The labels of all files, in order; nullopt if the run predicts them.
 std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const models::Classes& classes, bool per_token) {
   if (classes.target == device::ClassTarget::none) return std::nullopt;
   LabelColumn out = column_for(classes);
@@ -121,7 +121,7 @@ std::optional<DataClasses> classes_of_data(const Recipe::Data& data) {
   return out;
 }
 
-// How many labels are of each class.
+// The number of labels of each class.
 std::vector<std::uint64_t> labels_of_classes(const LabelColumn& labels, const models::Classes& classes) {
   std::vector<std::uint64_t> out(classes.names.size());
   for (std::uint64_t i = 0; i < labels.size(); ++i) {
@@ -177,7 +177,7 @@ PredictionKind predictions_of(const Workload& workload) {
   return words && models::are_entity_tags(classes.names) ? PredictionKind::entities : PredictionKind::one_class;
 }
 
-// Whether the name is the number of a class, by itself or in the name of a vector's column: "LABEL_3".
+// True if the name is the number of a class, alone or in the name of a vector's column: "LABEL_3".
 bool is_place(std::string_view name, const models::Classes& classes) {
   std::size_t number = 0;
   if (name.starts_with(models::kNumberedLabel)) name.remove_prefix(models::kNumberedLabel.size());
@@ -197,7 +197,7 @@ void require_known(const DataClasses& data, const models::Classes& own, const mo
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   };
-  // Columns of vectors stand for the model's classes by their places, so there must be as many.
+  // Columns of vectors stand for the model's classes by their places, so their numbers must be equal.
   if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
   fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));
@@ -243,7 +243,7 @@ void resolve_classes(Workload& workload) {
   const auto record = [&](const char* what, const std::string& json) {
     to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
   };
-  // null: unknown, whatever the model was trained on before.
+  // null (unknown) replaces the value of an earlier training of the model.
   const bool known = data->tokenizer_hash && !data->tokenizer_hash->empty();
   record("tokenizer", known ? json_string(data->tokenizer) : "null");
   record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
@@ -272,8 +272,8 @@ void resolve_classes(Workload& workload) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   });
   if (has_layer && !new_head && !of_numbers) {
-    // The weights contain its layer, whose scores are in the model's order. Names that the data list in another order
-    // must not replace it ("LABEL_10" sorts before "LABEL_2").
+    // The weights contain the model's own layer, whose scores are in the model's order. Names that the data list in
+    // another order must not replace this order ("LABEL_10" sorts before "LABEL_2").
     if (all_own && (own.names.size() == names.size() || !own.counted)) return;
     if (!own.counted && own.names.size() != names.size())
       fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",

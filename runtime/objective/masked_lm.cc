@@ -129,8 +129,8 @@ std::uint32_t MaskedTokens::count(const Piece& piece) const {
   return chosen_of(n, probability_);
 }
 
-// The selected tokens are those up to the k-th smallest number, which is searched for in the column of labels; of equal
-// ones, the first.
+// Selects the tokens with the k smallest numbers; of equal numbers, the first. The k-th smallest is searched for in the
+// column of labels.
 void MaskedTokens::fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const {
   const std::uint64_t key = scramble(key_ ^ epoch);
   const auto number = [&](std::uint32_t row) { return scramble(key ^ (piece.place + row)); };

@@ -13,11 +13,11 @@ namespace strata::runtime {
 // The labelling for training.objective, which must be set. Null: each row predicts the next token. The workload must
 // outlive it.
 MakeLabelling labelling_of(const Workload& workload);
-// Whether a model trained on the recipe's objective continues a text.
+// True if a model trained on the recipe's objective continues a text.
 bool generates(const Recipe& recipe);
 
-// Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what follows from
-// the objective for model and data. Throws Error{usage} if the model names no supported one.
+// Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and the settings of
+// model and data that follow from the objective. Throws Error{usage} if the model names no supported one.
 void resolve_objective(Workload& workload);
 // Calls resolve_objective() and resolve_data(), and returns the opened data.
 OpenedData resolve_workload(Workload& workload, bool evaluates);

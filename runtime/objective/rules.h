@@ -22,7 +22,7 @@ struct ObjectiveRules {
   std::optional<std::uint32_t> (*loss_rows)(const Recipe& recipe, std::uint32_t rows);
   // data.packing = "auto" means documents if the token files say where documents begin.
   bool of_documents;
-  // Whether models trained on it continue a text.
+  // True if models trained on the objective continue a text.
   bool generates;
   // The kind of predictions that evaluations score, which determines their metrics.
   PredictionKind (*predictions)(const Workload& workload);
@@ -56,7 +56,7 @@ inline PredictionKind token_predictions(const Workload&) {
 // labels.
 void resolve_classes(Workload& workload);
 
-// The row of a document from which its class is read: the first row, or the last row whose token is not padding (as in
+// The row of a document that its class is read from: the first row, or the last row whose token is not padding (as in
 // transformers; the first if all are padding).
 struct ClassRow {
   bool last;
@@ -68,8 +68,8 @@ struct ClassRow {
 // The documents' labels from the files.
 class DocumentClasses final : public Labelling {
  public:
-  // `labels`: of all documents, file after file; nullopt: data without labels, for which the documents' numbers stand
-  // in. `documents_before`: for each file.
+  // `labels`: the labels of all documents, file after file; nullopt: the data have no labels, and the documents'
+  // numbers replace them. `documents_before`: for each file.
   DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                   std::vector<std::uint64_t> tokens_before, ClassRow row);
 
@@ -86,7 +86,7 @@ class DocumentClasses final : public Labelling {
 // A label for each token of the files.
 class TokenClasses final : public Labelling {
  public:
-  // nullopt: data without labels, for which the numbers of the tokens that count stand in.
+  // nullopt: the data have no labels, and the numbers of the tokens that count replace them.
   explicit TokenClasses(std::optional<LabelColumn> labels) : labels_(std::move(labels)) {}
 
   std::uint32_t most(const Piece& piece) const override;
@@ -97,8 +97,8 @@ class TokenClasses final : public Labelling {
   std::optional<LabelColumn> labels_;
 };
 
-// Which tokens are selected, and what they become. This is part of the numerics contract and must never change
-// (docs/formats.md, "Masked tokens").
+// Determines which tokens are selected, and what replaces them. This is part of the numerics contract and must never
+// change (docs/formats.md, "Masked tokens").
 class MaskedTokens final : public Labelling {
  public:
   struct Vocabulary {

@@ -38,8 +38,8 @@ struct UnitPart {
   PoolKind pool = PoolKind::trained;
 };
 
-// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks defines what each kind of task
-// uses and costs. Waits, offsets and memory are derived afterwards from the uses recorded here.
+// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks defines the uses and costs of
+// each kind of task. Waits, offsets and memory are derived afterwards from the uses recorded here.
 class Draft {
  public:
   explicit Draft(const PlanRequest& request);
@@ -52,10 +52,10 @@ class Draft {
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }
-  // Whether the unit is one of this rank's pipeline stage.
+  // True if the unit belongs to this rank's pipeline stage.
   bool owns(int unit) const { return plan.own.has(unit); }
-  // Whether a unit of this stage shares parameters in a pool of `unit`, which another stage owns: the rank keeps a copy
-  // of that pool.
+  // True if a unit of this stage shares parameters in a pool of `unit`, which another stage owns. The rank then keeps a
+  // copy of that pool.
   bool copies(int unit, PoolKind pool) const;
   // The stage that owns the unit.
   int stage_of(int unit) const;

@@ -37,8 +37,8 @@ struct Job : Workload {
   std::unique_ptr<models::Model> model;
   StepPlan plan;
   std::vector<std::string> notes = {};  // sentences for the user, about data, model and plan
-  // The evaluation that a training runs between steps: forwards alone, in the memory of `plan`
-  // (PlanRequest::memory_of). Null if the run does not evaluate.
+  // The evaluation that a training runs between steps: only forwards, in the memory of `plan` (PlanRequest::memory_of).
+  // Null if the run does not evaluate.
   std::unique_ptr<Job> evaluation = {};
   // The same for generation, if evaluations answer prompts; otherwise null.
   std::unique_ptr<Job> generation = {};

@@ -52,10 +52,10 @@ class TierSpaces {
 
   std::size_t base_;
   std::vector<Space> spaces_;                 // by rising offset
-  std::vector<std::vector<Lifetime>> lives_;  // of each space: by rising time, without overlap
+  std::vector<std::vector<Lifetime>> lives_;  // the lifetimes in each space, by rising time, without overlap
 };
 
-// Whether the task uses what the earlier one wrote.
+// True if the task uses data that the earlier task wrote.
 bool follows(const Task& task, const Task& earlier) {
   return std::any_of(earlier.uses.begin(), earlier.uses.end(), [&](const Use& use) {
     const auto same = [&](const Use& other) { return other.buffer == use.buffer; };

@@ -10,8 +10,8 @@ struct Lifetime {
   int first, last;
 };
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
-// The lifetimes by which memory is assigned. A reduction should overlap with the call issued before it, so its buffers
-// occupy memory from that call on: in memory that the call releases, the reduction would have to wait for the call.
+// The lifetimes used to assign memory. A reduction should overlap with the call issued before it, so its buffers occupy
+// memory from that call on: in memory that the call releases, the reduction would have to wait for the call.
 std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan);
 
 // Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one

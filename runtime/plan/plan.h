@@ -48,8 +48,8 @@ inline constexpr std::array<std::string_view, 13> kLaneNames = {
 inline constexpr std::size_t kLanes = kLaneNames.size();
 // The lanes before `checkpoint` do the training; reports of a step's time list them.
 inline constexpr std::size_t kTrainingLanes = static_cast<std::size_t>(LaneId::checkpoint);
-// Whether the lane is a thread of the host on every device. Except for checkpoint, such lanes touch no device memory;
-// of the other lanes only upload and download touch host memory.
+// True if the lane is a thread of the host on every device. Except for checkpoint, such lanes touch no device memory.
+// Of the other lanes, only upload and download touch host memory.
 constexpr bool on_host(LaneId lane) {
   return lane == LaneId::disk_read || lane == LaneId::disk_write || lane == LaneId::host_compute ||
          lane == LaneId::checkpoint;
@@ -78,8 +78,8 @@ enum class Role : std::uint8_t {
   partial,            // fp32: the sums over this rank's virtual shards, at a seam of a call
   total,              // their sum over the ranks that share the unit's layers
   residual,           // gradient of the residual stream: dy on entry, dx on exit
-  gradients,          // of the unit's own parameters, one micro-batch, compute dtype
-  shared_gradients,   // of the parameters that it shares with another unit
+  gradients,          // gradients of the unit's own parameters: one micro-batch, compute dtype
+  shared_gradients,   // gradients of the parameters that it shares with another unit
   node_sum,           // sum of a node's micro-batches, rounded to the compute dtype: this rank's piece in its node
   local_sum,          // `fast`: fp32, over this rank's micro-batches
   run_sum,            // fp32, this rank's part, over an incomplete run of micro-batches (training.reduce_group)
@@ -98,7 +98,7 @@ enum class Role : std::uint8_t {
   cache,      // keys and values of a unit, if the run generates
   scores,     // fp32: logits of the last row if the run generates; in an evaluation a classifier's logits
   workspace,
-  source,  // of an upload, download, read or write; the next use is its target
+  source,  // the source of an upload, download, read or write; the next use is the target
   target,
 };
 
@@ -125,13 +125,13 @@ struct Use {
   Role role;
   Access access;
   std::size_t offset = 0, bytes = 0;  // the part of the buffer; 0 bytes: the whole buffer
-  // Whether the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
+  // True if the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
   // bytes.
   bool own = false;
   int copies = -1;  // index of the use in this task whose bytes are written here unchanged; -1: not a copy
 };
 
-// Bytes [begin, end) of a tier's arena. touched_by: those that a use may touch; for `own`, the whole buffer.
+// Bytes [begin, end) of a tier's arena. touched_by(): the bytes that a use may touch; for `own`, the whole buffer.
 struct ByteRange {
   std::size_t begin, end;
 };
@@ -163,13 +163,13 @@ struct Task {
   std::size_t begin = 0, end = 0;
   // forward, backward, loss: the first elements that its buffers of the other pools hold.
   std::size_t frozen_begin = 0, quantised_begin = 0;
-  // reduce: elements exchanged at once; exchange: elements that a rank adds; gather rows: the matrices
+  // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
-  int stretch = -1;  // of a call with seams: the stretch; exchange: the stretch before it; -1: the call runs at once
-  bool meanwhile = false;             // such a call's work that does not wait for the exchange after the stretch
-  bool backward = false;              // exchange, gather rows: of a backward
-  bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
-  bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
+  int stretch = -1;  // a call with seams: its stretch; exchange: the stretch before it; -1: the call is one stretch
+  bool meanwhile = false;  // a call with seams: its work that does not wait for the exchange after the stretch
+  bool backward = false;   // exchange, gather rows: of a backward
+  bool own_rows = false;   // exchange: the total has only this rank's rows of the sum
+  bool shared = false;     // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage
@@ -241,7 +241,7 @@ struct StepPlan {
   device::DType dtype;
   bool fast, vertical;
   int reduce_group = 1;  // consecutive micro-batches that are summed and rounded as one run (training.reduce_group)
-  bool forward_only;     // forwards and losses (or logits) alone: the only state is parameters
+  bool forward_only;     // only forwards and losses (or logits): the only state is parameters
   // If true, the update that the consensus decided on runs in the next step, each unit's just before its forward, so
   // that disk and host work overlap with the forward of the units before it. Otherwise the update ends the step.
   bool cyclic;
@@ -255,13 +255,13 @@ struct StepPlan {
   ControlBuffers control, host_control;
   int index_buffer = -1;       // packed data: which documents share a sequence; -1: none
   int score_buffer = -1;       // a classifier's scores in an evaluation, in host memory; -1: none
-  RankChunks chunks;           // what ranks send each other between steps
+  RankChunks chunks;           // the data that ranks send each other between steps
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
 
   int stage = 0;                  // the plan's stage of the pipeline
-  StageUnits own;                 // the units of this stage; the plan lists these alone
+  StageUnits own;                 // the units of this stage; the plan lists only these
   std::vector<UnitRange> pieces;  // the pieces of all stages
 
   const Mesh& mesh() const { return layout.mesh; }
@@ -273,20 +273,21 @@ struct StepPlan {
   // Shorthands for the placement on this mesh. On one rank nothing is sharded.
   bool sharded_parameters() const { return placement.parameters.pieces(mesh()) > 1; }
   bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
-  // Whether a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
+  // True if a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
   bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
-  // Whether a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
+  // True if a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
-  // Whether a run of micro-batches (training.reduce_group) is a node's: the node sums it before it crosses to others.
+  // True if each run of micro-batches (training.reduce_group) belongs to one node, which sums it before it crosses to
+  // other nodes.
   bool sums_in_nodes() const {
     return reduce_group > 1 && reduce_group == mesh().data_per_node() && mesh().has_group(reduce_group);
   }
-  // Whether a rank holds sums of more than it updates.
+  // True if a rank holds sums of more than it updates.
   bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
-  // Whether gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
+  // True if gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
   // one unit shares a tensor of another, their two gradients are added when they are read; more than two are summed,
-  // and so are the gradients of parts. All stages of a pipeline sum, because some of them may go by parts.
+  // and so are the gradients of parts. All stages of a pipeline sum, because some of them may have gradients of parts.
   bool has_sums() const {
     return mesh().data() > 1 || accumulation > 1 || mesh().stages > 1 ||
            (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||

@@ -11,7 +11,7 @@ namespace strata::runtime {
 
 struct StepPlan;
 
-// Everything a plan is made from; the same on every rank.
+// All inputs of a plan; the same on every rank.
 struct PlanRequest {
   const models::Model* model;
   models::RunShape shape;
@@ -26,20 +26,20 @@ struct PlanRequest {
   std::vector<UnitRange> pieces = {};
   int stage = 0;
   Schedule schedule = Schedule::one_forward_one_backward;
-  // Plan forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
+  // Plan only forwards and losses: no gradients, no optimizer, no consensus, no dropout.
   bool forward_only = false;
   int prefetch = 2;
   device::Algorithm algorithm = device::Algorithm::adamw;
   device::StorageFormat moments = device::StorageFormat::fp32;
   std::vector<Segment> segments;
   // If parameters are sharded or not on the device, a unit whose gathered bytes exceed this is gathered, run, reduced
-  // and released part by part, with at most two parts present at once. 0: no unit is.
+  // and released part by part, with at most two parts present. 0: no unit is tiled.
   std::size_t tile_bytes = 0;
   // Elements per chunk of an update whose state or gradient is in another tier than the update runs in: large enough
   // for transfers at full speed, small enough that host memory holds a few chunks. A multiple of kShardAlignment.
   std::size_t update_chunk = std::size_t{2} << 20;
   // If the plan is cyclic and the optimizer's state is on NVMe: read the first unit's state while the previous step
-  // still computes, into host memory of its own. No computation of its own step could hide that read.
+  // still computes, into separate host memory. No computation of the unit's own step could hide that read.
   bool read_ahead = false;
   // forward_only: a plan of the same model and placement, between whose steps this one runs, on its parameters and in
   // its memory. It must outlive make_plan.
@@ -48,11 +48,11 @@ struct PlanRequest {
   std::size_t checkpoint_staging = 0;
   // Bytes of host memory for the index of sequences (Sequences::keep_in); 0: none.
   std::size_t index_bytes = 0;
-  // forward_only, classifiers: bytes of scores that each rank sends at once, and bytes of host memory for the scores
+  // forward_only, classifiers: bytes of scores that each rank sends at a time, and bytes of host memory for the scores
   // that it keeps (runtime/job/score_memory.h).
   std::size_t chunk_bytes = 0, score_bytes = 0;
-  // For forecasts: the sum of the squared lengths of a sequence's documents, to which attention's cost is proportional;
-  // the mean over sequences. 0: a sequence is one document.
+  // For forecasts: the mean over sequences of the sum of their documents' squared lengths. Attention's cost is
+  // proportional to it. 0: a sequence is one document.
   double mean_squares = 0;
 };
 

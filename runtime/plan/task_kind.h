@@ -45,7 +45,7 @@ enum class TaskKind : std::uint8_t {
 // The collective operation of a task. No rank completes the task before all of its group have reached it.
 enum class Collective : std::uint8_t { none, all_gather, all_to_all, exchange };
 
-// The end of a message from one pipeline stage to another that a task is. A receiver waits for its sender.
+// Says which end of a message between pipeline stages a task is. A receiver waits for its sender.
 enum class MessageEnd : std::uint8_t { none, sender, receiver };
 
 // The groups of ranks that exchange data, one per kind of exchange. group_of() (peers.h) has their members.
@@ -61,7 +61,7 @@ enum class Peers : std::uint8_t {
 };
 inline constexpr std::size_t kPeers = 8;
 
-// Which of a machine's measured speeds (forecast/machine.h) a task's memory traffic runs at.
+// The measured speed of a machine (forecast/machine.h) at which a task's memory traffic runs.
 enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 
 // The properties of a kind of task that the rest of the program may use. Its operands and work are in its struct in

@@ -17,11 +17,11 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
   int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
   int step_of(int run) const { return run < tasks_ ? 0 : 1; }
-  // Whether both runs are in the same step and under the same condition, so that neither is left out without the other.
+  // True if both runs are in the same step and under the same condition, so that neither is left out without the other.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
-  // Given that `later` waits for `earlier`: whether a task that waits for the newest run of later's task may rely on
-  // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`; but before they run,
-  // all previous steps have ended.
+  // Given that `later` waits for `earlier`: true if a task that waits for the newest run of later's task may rely on
+  // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`, but all previous steps
+  // have ended before they run.
   bool covers(int later, int earlier) const {
     const bool always = task(later).when == When::always;
     return together(later, earlier) ||
@@ -64,17 +64,17 @@ struct Known {
   std::array<Clock, kWhens> alone;
 
   void begin_step() { alone = {}; }
-  // Adds what has ended by the end of a run.
+  // Adds the runs that have ended by the end of a run.
   void add(When when, const Clock& ended) {
     always.add(ended);
     if (when != When::always) alone[static_cast<std::size_t>(when)].add(ended);
   }
 };
 
-// A tier's memory, cut at the ends of accesses, with the accesses for which a later one may have to wait.
+// A tier's memory, cut at the ends of accesses, with the accesses that a later one may have to wait for.
 class Touches {
  public:
-  // Records the run's access to [begin, end), and appends to `needed` the earlier runs for which it must wait.
+  // Records the run's access to [begin, end), and appends to `needed` the earlier runs that it must wait for.
   void touch(const TwoSteps& steps, int run, std::size_t begin, std::size_t end, bool writes,
              std::vector<int>& needed) {
     split(begin);
@@ -88,8 +88,8 @@ class Touches {
       std::erase_if(touches, [&](const Touch& earlier) {
         if (earlier.run == run) return false;
         if (writes || earlier.writes) needed.push_back(earlier.run);
-        // A task that waits for this write also waits for what it covers; one that waits for this read also waits for
-        // earlier reads in its lane.
+        // A task that waits for this write also waits for all that the write covers. A task that waits for this read
+        // also waits for earlier reads in the read's lane.
         const bool one_lane = steps.task(earlier.run).lane == steps.task(run).lane;
         return steps.covers(run, earlier.run) && (writes || (!earlier.writes && one_lane));
       });
@@ -135,10 +135,10 @@ class Touches {
 void derive_waits(StepPlan& plan) {
   const TwoSteps steps(plan);
   std::array<Touches, kTiers> touched;
-  std::vector<Clock> ended(index(steps.runs()));  // by run: what has ended when it has, itself included
-  std::array<Known, kLanes> lanes;                // what has ended when the newest run of each lane has
-  Known issued;                                   // what the issuing thread has waited for
-  std::vector<int> needed, waits;                 // of one run
+  std::vector<Clock> ended(index(steps.runs()));  // by run: what has ended once it has, itself included
+  std::array<Known, kLanes> lanes;                // what has ended once the newest run of each lane has
+  Known issued;                                   // the runs that the issuing thread has waited for
+  std::vector<int> needed, waits;                 // those of one run
 
   for (int run = 0; run < steps.runs(); ++run) {
     if (steps.number_of(run) == 0) {

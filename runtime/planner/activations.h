@@ -10,8 +10,7 @@
 namespace strata::runtime {
 
 // The activations between units, by micro-batch: their newest buffers (-1: none). If ranks divide the rows
-// (parallel.sequence), a buffer has this rank's rows, and they are put together for the calls of a unit that takes all
-// rows.
+// (parallel.sequence), a buffer has this rank's rows, which are gathered for the calls of a unit that takes all rows.
 class Activations {
  public:
   explicit Activations(Draft& draft);
@@ -24,13 +23,13 @@ class Activations {
   int add(std::string name);  // a buffer of an activation
   int add_residual(int g);
 
-  // Before a call of a unit: the buffers in which it finds its input and residual, or writes its output and residual.
+  // Before a call of a unit: the buffers that hold its input and residual, or take its output and residual.
   bool takes_all_rows(int unit) const;
   int input_for(int unit, int g);
   int residual_for(int unit, int g);
   int output_for(int unit, int g);
   int new_residual_for(int unit, int g);
-  // Call after the unit's call: takes this rank's rows of what it has written (`whole`).
+  // Call after the unit's call: takes this rank's rows of the call's output (`whole`).
   void take_output(int unit, int g);
   void take_residual(int unit, int g, int whole);
 
@@ -51,7 +50,7 @@ class KeptInputs {
   struct Input {
     int unit, micro_batch;
   };
-  // Whether the input of the unit is kept in another tier.
+  // True if the input of the unit is kept in another tier.
   bool has(int unit) const;
   // Determines before which visit each input is brought back: one visit before the visit that recomputes from it.
   void find_returns(const std::vector<Visit>& visits);

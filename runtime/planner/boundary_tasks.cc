@@ -41,8 +41,8 @@ void BoundaryTasks::copy(bool up, std::initializer_list<Member> buffers) {
   copy.add(d_);
 }
 
-// These tasks come first, so that they may run until the step's first update. In a cyclic plan they may run even
-// longer: a checkpoint begins with a drain, so the next step has no pending update.
+// These tasks come first, so that they may run until the step's first update. In a cyclic plan, they may run longer
+// still: a checkpoint begins with a drain, so the next step has no pending update.
 void BoundaryTasks::save_state() {
   if (checkpoint_ < 0) return;
   for (const int unit : d_.plan.own.all())
@@ -70,7 +70,7 @@ int add_filled(Draft& draft, std::string name, Kind kind, Tier tier, std::size_t
   return buffer;
 }
 
-// No task uses these buffers: the host does, between steps.
+// No task uses these buffers. The host uses them between steps.
 void add_scores(Draft& draft) {
   const PlanRequest& r = draft.request;
   const bool on_cpu = draft.plan.device.kind == device::Kind::cpu;

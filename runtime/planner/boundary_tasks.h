@@ -7,8 +7,8 @@
 
 namespace strata::runtime {
 
-// The tasks at the boundary between two steps: what the host writes before a step and reads after it, the copies of
-// both on a GPU, and what a checkpoint reads of the state that the previous step left.
+// The tasks at the boundary between two steps: the host's writes before a step and its reads after it, the copies of
+// both on a GPU, and a checkpoint's reads of the state that the previous step left.
 class BoundaryTasks {
  public:
   // Adds the host's copies of the plan's control buffers on a GPU (host_control), and the staging buffer of

@@ -60,7 +60,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
     for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part)
       for (const PoolKind pool : kPools) fetch({unit, part, pool});
   add_shards();
-  // Lanes run in order, so what is needed first is fetched first.
+  // Lanes run in order, so data that is needed first is fetched first.
   for (auto& hops : hops_before_)
     std::stable_sort(hops.begin(), hops.end(),
                      [&](const Hop& a, const Hop& b) { return all_[a.fetch].needed < all_[b.fetch].needed; });
@@ -112,7 +112,7 @@ std::vector<Slice> Fetches::stored_slices(const UnitPart& which) const {
 
 namespace {
 
-// The slice extended to whole pages, as drives are read by pages.
+// The slice extended to whole pages, because drives are read in pages.
 Slice paged(const Slice& slice) {
   constexpr std::size_t kPage = device::kBufferAlignment;
   const std::size_t begin = slice.offset / kPage * kPage;

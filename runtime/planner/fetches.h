@@ -10,9 +10,9 @@
 
 namespace strata::runtime {
 
-// The parameters' part of a plan: how they reach the device before a visit needs them (this rank's shard through the
-// tiers, then the unit or part by an all-gather), and when they are released. Unsharded parameters on the device need
-// no fetch.
+// The part of a plan that provides parameters: how they reach the device before a visit needs them (this rank's shard
+// through the tiers, then the unit or part by an all-gather), and when they are released. Unsharded parameters on the
+// device need no fetch.
 class Fetches {
  public:
   // The draft must have all StateBuffers.
@@ -26,7 +26,7 @@ class Fetches {
   // - A fetch begins one visit earlier for each tier that it passes.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
-  // before() adds the fetches for a visit; after() releases what the visit was the last to need.
+  // before() adds the fetches for a visit. after() adds the releases that follow it.
   void before(int visit);
   void after(int visit);
 
@@ -42,7 +42,7 @@ class Fetches {
     std::vector<Slice> slices;
     int shard = -1;  // part of a sharded unit in another tier: the fetch of its shard; -1: `slices` hold the bytes
   };
-  // The fetch of a shard, and the first visit before which some of it is gathered.
+  // The fetch of a shard, and the first visit that a part of it is gathered for.
   struct Shard {
     std::size_t fetch;
     int visit;
@@ -52,7 +52,7 @@ class Fetches {
     TaskKind kind;  // read, upload or gather
   };
 
-  // Whether the unit or part has elements in its pool.
+  // True if the unit or part has elements in its pool.
   bool has(const UnitPart& which) const { return d_.range_of(which).size() > 0; }
   bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
   std::size_t place(const UnitPart& which) const;
@@ -77,8 +77,8 @@ class Fetches {
 // Copies between tiers, added to a plan being written. A copy between device and NVMe passes through the host. `what`
 // names the new buffers, and `kind` is their kind.
 
-// Adds one task that copies the slices in tier `from` to the neighbouring tier `to`, and replaces them by their copies.
-// Slices in other tiers stay as they are.
+// Adds one task that copies the slices in tier `from` to the neighbouring tier `to`, and replaces them with their
+// copies. Slices in other tiers stay as they are.
 void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit, std::string_view what, Kind kind);
 // Returns the slices in tier `to` (device or host): copies of those that are elsewhere, the others unchanged.
 std::vector<Slice> copy_to_tier(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,

@@ -44,8 +44,8 @@ bool Gradients::holds_whole() const {
   return (d_.fp32() ? 0 : device::fp32_bytes(kElements)) + moments >= 2 * d_.bytes_of(kElements);
 }
 
-// Whether the owner's sum is brought to the device tile by tile. A sum that lives on the device need not be. With
-// several ranks it cannot be, because shards do not end where tiles do.
+// True if the owner's sum is brought to the device tile by tile. A sum that lives on the device is not. With several
+// ranks this is impossible, because shards do not end where tiles do.
 bool Gradients::by_tiles(const Owner& owner) const {
   if (!sums_in_tiles(d_.plan, owner.unit) || !has_sums_) return false;
   return owner.shared ? owner.unit == d_.last() && tiling_.table_tiled() : tiling_.tiled(owner.unit);
@@ -60,7 +60,7 @@ std::size_t Gradients::sum_bytes(const Owner& owner) const {
   return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
-// Buffers have the size of the largest piece on every rank.
+// On every rank, buffers have the size of the largest piece.
 std::size_t Gradients::shared_part(int unit) const {
   return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }
@@ -181,7 +181,7 @@ void Gradients::close(const Owner& owner) {
   sum.run_on_device = -1;
 }
 
-// Adds the tasks on a sum to which no micro-batch will be added. The sums of its sharers are already complete, because
+// Adds the tasks on a sum that will get no further micro-batch. The sums of its sharers are already complete, because
 // sharers come after the holder in forward and so before it in backward.
 void Gradients::complete(int unit) {
   Sum& sum = sum_of({unit});
@@ -293,8 +293,9 @@ void Gradients::reduce_tile(const Produced& p) {
   if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
 }
 
-// Completes a sum that was added by tiles. Tiles need not end where the norm's blocks do, so the norm goes over chunks
-// of its own. Chunks are cut at the ends of shared ranges as well, and the sharers' sums are added to those inside.
+// Completes a sum that was added by tiles. Tiles need not end where the norm's blocks do, so the norm goes over
+// separate chunks. Chunks are cut at the ends of shared ranges as well, and the sharers' sums are added to the chunks
+// inside.
 void Gradients::complete_by_chunks(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;

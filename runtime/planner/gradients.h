@@ -7,29 +7,29 @@
 
 namespace strata::runtime {
 
-// The gradients' part of a plan: the path of a gradient from the task that writes it to the update that reads it. If
-// the step has more than one micro-batch, the gradient is added to the unit's fp32 sum; otherwise it is the sum. A sum
-// that lives in another tier is on the device while the unit's backward runs, and a complete sum adds its squares to
-// the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while that tile's
-// gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
+// The part of a plan that handles gradients: the path of a gradient from the task that writes it to the update that
+// reads it. If the step has more than one micro-batch, the gradient is added to the unit's fp32 sum; otherwise it is
+// the sum. A sum that lives in another tier is on the device while the unit's backward runs, and a complete sum adds
+// its squares to the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while
+// that tile's gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
 class Gradients {
  public:
   Gradients(Draft& draft, const Tiling& tiling);
 
-  // The buffer for a gradient that the next call will write. add: of a unit or part. add_shared: of what the unit
-  // shares with another, all of it or one tile (which.part); `range` then counts in the holder's flat buffer.
+  // The buffer for a gradient that the next call will write. add(): of a unit or part. add_shared(): of the tensor that
+  // the unit shares with another, or of one tile of it (which.part); `range` then counts in the holder's flat buffer.
   int add(const UnitPart& which, const ElementRange& range, int micro_batch);
   int add_shared(const UnitPart& which, const ElementRange& range, int micro_batch);
 
-  // To be called before a call that writes the unit's gradients is added.
+  // Call it before adding a call that writes the unit's gradients.
   void before_call(int unit);
-  // To be called after each call was added. Reduces the gradients of the call before it, so that communication overlaps
-  // with backward. `last`: the next call is of another unit.
+  // Call it after adding each call. Reduces the gradients of the previous call, so that communication overlaps with
+  // backward. `last`: the next call is of another unit.
   void after_call(bool last);
-  // To be called after the last call of the step.
+  // Call it after the last call of the step.
   void finish();
 
-  // The operands from which the update reads elements [begin, end) of the rank's part of a complete gradient.
+  // The operands of the update that hold elements [begin, end) of the rank's part of a complete gradient.
   std::vector<GradientSource> of(int unit, std::size_t begin, std::size_t end) const;
 
  private:
@@ -61,14 +61,14 @@ class Gradients {
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t place(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[place(owner)]; }
-  // The layout of the flat buffer in which the gradient's elements count: the holder's for shared parameters.
+  // The layout of the flat buffer that the gradient's elements refer to: the holder's for shared parameters.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;
   // Bytes of the elements that this rank reduces, in fp32.
   std::size_t run_bytes(const Owner& owner) const;
-  // Whether a run is incomplete after the rank's first `micro_batches`.
+  // True if a run is incomplete after the rank's first `micro_batches`.
   bool inside_run(int micro_batches) const;
-  // The most elements of the shared range that any rank owns.
+  // The maximum number of elements of the shared range that any rank owns.
   std::size_t shared_part(int unit) const;
   std::string name_of(const Owner& owner) const;
   int add(CallGradient gradient);
@@ -87,8 +87,8 @@ class Gradients {
   void reduce(const Produced& p);
   void reduce_tile(const Produced& p);
   OutputBuffer run_of(const Owner& owner);
-  // `fast`: adds the gradient to the local sum. Returns true if that is now complete and its rounded value in p's
-  // buffer.
+  // `fast`: adds the gradient to the local sum. Returns true if the local sum is now complete and its rounded value is
+  // in p's buffer.
   bool accumulate(const Produced& p);
 
   Draft& d_;

@@ -75,7 +75,7 @@ class Builder {
 
  private:
   // The first units are gathered before the host writes, because the host first waits for the last updates of the
-  // previous step. The simulator says that this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
+  // previous step. In simulations, this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
   bool gathers_early() const {
     return !r_.forward_only && !d_.plan.cyclic && d_.plan.sharded_parameters() &&
            d_.plan.placement.parameters.tier == Tier::device;
@@ -152,7 +152,7 @@ class Builder {
       total_ = add_total(d_, one, seams[i], partial_, fetches_.buffer({call.unit}),
                          fetches_.buffer({call.unit, -1, PoolKind::frozen}));
       if (!one.leaves_work) continue;
-      // This work may need the rows that the previous seam put together, but not the total that is on its way.
+      // This work may need the rows that the previous seam gathered, but not the total that is on its way.
       const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
       partial_ = -1;
       one.starts = false;
@@ -374,12 +374,12 @@ class Builder {
   const int lowest_;  // the lowest unit that trains something: backward ends in it
   std::optional<BoundaryTasks> boundary_;
   std::vector<int> caches_;           // by unit; -1: none
-  int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
-  int unpacked_ = -1;                 // of the part being added; -1: none
-  int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
-  // The gradients that the parts or stretches of a call write: of the unit itself, and of what it shares; -1: none.
+  int workspace_ = -1, saving_ = -1;  // those of the call whose parts are being added
+  int unpacked_ = -1;                 // that of the part being added; -1: none
+  int partial_ = -1, total_ = -1;     // those of the stretch being added; -1: none
+  // The gradients that a call's parts or stretches write: the unit's own, and those of shared parameters; -1: none.
   int written_ = -1, shared_ = -1;
-  int input_ = -1, residual_ = -1, loss_residual_ = -1;  // as the call takes them
+  int input_ = -1, residual_ = -1, loss_residual_ = -1;  // the buffers that the call takes
 };
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-// Chunks that are being fetched while one is updated.
+// The number of chunks that are being fetched while one is updated.
 constexpr std::size_t kAhead = 2;
 
 }  // namespace
@@ -202,7 +202,7 @@ void Updates::update(Fetched f) {
   if (c.last) send_copies(c.unit);
 }
 
-// Each rank sends what it holds, so that stages whose ranks hold whole parameters need no all-gather of their own.
+// Each rank sends the part that it holds, so that stages in which ranks hold whole parameters need no extra all-gather.
 void Updates::send_copies(int unit) {
   const std::vector<int> stages = d_.copying_stages(unit, PoolKind::trained);
   if (stages.empty()) return;
@@ -231,8 +231,8 @@ void Updates::receive_copies() {
   }
 }
 
-// State that was read ahead has memory of its own, so it is written back last, when no unit waits for the drive any
-// more. Parameters are not: they may be read again before that.
+// State that was read ahead has its own memory, so it is written back last, when no unit waits for the drive any more.
+// Parameters are written earlier, because they may be read again before that.
 void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {

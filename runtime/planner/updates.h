@@ -8,9 +8,9 @@
 
 namespace strata::runtime {
 
-// The optimizer's part of a plan: the state that lives from step to step, and its update, unit by unit. If state or
-// gradient is in another tier than the update runs in, chunks go through a pipeline: while one is updated, the next
-// ones are fetched and the previous ones written back (ZeRO-Infinity, Rajbhandari et al. 2021).
+// The part of a plan that runs the optimizer: the state that lives from step to step, and its update, unit by unit. If
+// state or gradient is in another tier than the update runs in, chunks go through a pipeline: while one is updated, the
+// next ones are fetched and the previous ones written back (ZeRO-Infinity, Rajbhandari et al. 2021).
 class Updates {
  public:
   // Adds all StateBuffers: parameters, master and moments.
@@ -20,7 +20,7 @@ class Updates {
   void advance(int unit);
 
   // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
-  // after their update. To be called before the updates: all stages take these messages in the order of holders.
+  // after their update. Call it before the updates: all stages take these messages in the order of holders.
   void receive_copies();
   // The last unit of this stage that another stage has a copy of; -1: none.
   int last_copied() const;
@@ -33,7 +33,7 @@ class Updates {
   struct Chunk {
     int unit;
     std::size_t begin, end;
-    bool last;  // whether it is the last chunk of its unit
+    bool last;  // true for the last chunk of its unit
   };
   // A chunk that has been fetched: where its state is stored, and where the update finds it (state).
   struct Fetched {
@@ -47,7 +47,7 @@ class Updates {
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;
-  // Whether parameters live in another tier and a rank updates only a part of those it holds. They are then assembled
+  // True if parameters live in another tier and a rank updates only a part of those it holds. They are then assembled
   // on the device, for the all-gather.
   bool spreads() const;
   Slice assembled(const Chunk& chunk);

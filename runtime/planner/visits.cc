@@ -19,12 +19,12 @@ class VisitList {
     add_forward({0, loss_}, micro_batches);
     add_backward({0, loss_}, micro_batches);
   }
-  // The units of a piece but the loss.
+  // Adds the forward of the units of a piece, except the loss.
   void add_forward(const UnitRange& piece, std::span<const int> micro_batches) {
     for (int unit = piece.first; unit <= std::min(piece.last, loss_ - 1); ++unit)
       add_calls(TaskKind::forward, unit, micro_batches);
   }
-  // The loss, if it is the piece's, and the backwards.
+  // Adds the loss, if the piece has it, and the backward of the units.
   void add_backward(const UnitRange& piece, std::span<const int> micro_batches) {
     if (piece.has(loss_)) add_loss(micro_batches);
     if (r_.forward_only) return;
@@ -55,7 +55,7 @@ class VisitList {
   const models::Unit& unit_of(int unit) const { return *model_.units[static_cast<std::size_t>(unit)]; }
   int parts_of(int unit) const { return static_cast<int>(unit_of(unit).parts().size()); }
 
-  // Forward or recompute.
+  // `kind`: forward or recompute.
   void add_calls(TaskKind kind, int unit, std::span<const int> micro_batches) {
     if (tiling_.tiled(unit)) {
       for (const int g : micro_batches) add_parts(kind, unit, g, parts_of(unit), true);
@@ -124,7 +124,7 @@ class VisitList {
 Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     : table_unit_(static_cast<int>(layout.units.size()) - 1),
       table_first_(1),
-      // Answers to prompts need all logits at once, and tiles leave only what a loss needs.
+      // Generation needs the logits of all tiles together, but tiles leave only the values that a loss needs.
       tiles_(request.shape.cache > 0 ? 0 : static_cast<int>(request.model->loss_unit().table_tiles())) {
   const models::Model& model = *request.model;
   const auto parts_of = [&](int unit) { return model.units[static_cast<std::size_t>(unit)]->parts(); };
@@ -143,7 +143,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     }
   }
   STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
-  // A unit needs everything it shares at once; only a loss with a tiled table does not.
+  // A unit needs all shared elements together, except a loss with a tiled table.
   const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
   const Placement& placement = request.placement;
   const bool single = request.mesh.data() == 1;

@@ -25,7 +25,7 @@ struct Call {
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.
 struct Visit {
-  int unit, part;  // what is gathered; part -1: the whole unit
+  int unit, part;  // the gathered unit and part; part -1: the whole unit
   bool needs_parameters;
   std::vector<Call> calls;
   std::vector<StageStep> messages = {};  // the pipeline's messages that are listed before the calls
@@ -33,7 +33,7 @@ struct Visit {
 };
 
 // The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the
-// request's tile_bytes, and no other unit needs its parameters all at once. Tiling also requires that parameters are
+// request's tile_bytes, and no other unit needs all its parameters together. Tiling also requires that parameters are
 // sharded or not on the device; and, if the step trains, that gradients are sharded or there is one rank.
 class Tiling {
  public:

@@ -11,7 +11,7 @@ namespace strata::runtime {
 std::span<const RecipeKey> recipe_keys();
 // The only key, in any section, that has this name in its section; null if there is none, or several.
 const RecipeKey* key_in_any_section(std::string_view name);
-// The known key, in any section, of which `name` is a typo (few edits away); null if there is none.
+// The known key, in any section, that `name` is a typo of (few edits away); null if there is none.
 const RecipeKey* similar_key(std::string_view name);
 // Text about the keys and other programs' names that contain `part`, and the keys that have it among their values or in
 // their meaning. Names equal to `part` come first, then names that contain it as a word. All keys if `part` is empty.

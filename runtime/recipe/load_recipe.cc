@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a number, a size or an item of a list is above `most`. A number too large for TOML arrives as a string.
+// True if a number, a size or an item of a list is above `most`. A number too large for TOML arrives as a string.
 bool is_above(const RecipeValue& value, double most) {
   if (const auto* list = std::get_if<std::vector<RecipeValue>>(&value.value))
     return std::any_of(list->begin(), list->end(), [&](const RecipeValue& item) { return is_above(item, most); });
@@ -46,7 +46,7 @@ std::string at_most(const RecipeValue& value, const RecipeKey& key) {
 
 // A name that no key has.
 struct Unknown {
-  std::string_view begin;  // of the sentence if it stands alone
+  std::string_view begin;  // the beginning of the sentence if it stands alone
   std::string text;
 };
 
@@ -62,7 +62,7 @@ bool is_config(const std::string& name) {
 
 class Loader {
  public:
-  // A recipe of another program has many unknown keys: all are listed at once, in the order of the lines.
+  // A recipe of another program has many unknown keys: they are listed together, in the order of the lines.
   static void require_known(std::vector<Assignment> file, std::span<const Set> sets) {
     constexpr std::size_t kMost = 10;
     std::ranges::stable_sort(file, {}, [](const Assignment& a) {
@@ -125,7 +125,7 @@ class Loader {
   }
 
  private:
-  // Why no key has this name.
+  // The reason why no key has this name.
   static Unknown unknown(const Assignment& assignment) {
     const std::string named = fmt::format("{} ({})", assignment.key, assignment.where);
     if (const std::size_t dot = assignment.key.find('.', assignment.key.find('.') + 1);

@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// The end of the first line of an error that lists several unknown keys, each on a line of its own.
+// The end of the first line of an error that lists several unknown keys, one per line.
 inline constexpr std::string_view kBeforeUnknownKeys = " unknown keys (strata keys lists all):\n";
 
 // Loads the recipe at `path` (TOML; without a path every key has its default) and applies `sets` ("a.b=value") in
@@ -26,12 +26,13 @@ Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<c
 Recipe stored_keys(const std::map<std::string, std::string>& stored, std::span<const std::string_view> names);
 
 // Every key that must be equal on all ranks, with its value, in a fixed order. report.*, control.* and device.threads
-// are left out; the weights of several sources have a key of their own.
+// are left out; the weights of several sources have a separate key.
 std::vector<std::pair<std::string, std::string>> values_of(const Recipe& recipe);
 // values_of(), one "key = value" per line. Ranks compare its hash before step 1.
 std::string to_text(const Recipe& recipe);
 
-// The recipe with paths that name the same files wherever a later program is started. Paths of report.* stay.
+// The recipe with absolute paths, which name the same files wherever a later program is started. Paths of report.* stay
+// as they are.
 Recipe with_absolute_paths(Recipe recipe);
 // The recipe as a file for load_recipe: keys that differ from their defaults, absolute paths, without report.*.
 std::string to_toml(const Recipe& recipe);

@@ -41,8 +41,8 @@ enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class Schedule : std::uint8_t { one_forward_one_backward, interleaved, all_forward_all_backward };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 
-// The blocks that repeat their forward pass in backward: none, each by itself, all in groups of sqrt(L) (rounded up),
-// or those in `blocks`.
+// The blocks that repeat their forward pass in backward: none, each block separately, all in groups of sqrt(L) (rounded
+// up), or those in `blocks`.
 struct Recompute {
   enum class Kind : std::uint8_t { none, block, sqrt, list };
   Kind kind = Kind::none;
@@ -67,7 +67,7 @@ struct StepRange {
 // Steps as a recipe writes them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
-// The maximum weight of a source: the sum of all sources' is finite.
+// The maximum weight of a source, so that the sum over all sources is finite.
 inline constexpr double kMaxSourceWeight = 1e9;
 
 // Token files, and how often sequences come from them relative to other sources.
@@ -122,7 +122,7 @@ struct Recipe {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
     std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
-    std::optional<std::filesystem::path> replaced = {};  // what adapter.path was before it was given again
+    std::optional<std::filesystem::path> replaced = {};  // the previous value of adapter.path, if it was given again
     std::vector<std::string> given;                      // the adapter keys that the recipe gives
     bool of_checkpoint = false;                          // the keys came from the checkpoint that model.path names
 
@@ -158,12 +158,12 @@ struct Recipe {
     std::int64_t chunks = 1;          // pieces of the model per stage
     std::vector<std::int64_t> split;  // blocks per stage, or per chunk; empty: balanced
 
-    // The virtual shards of a run that does not resume one with others.
+    // The number of virtual shards, unless the run resumes from a checkpoint with another number.
     std::size_t shards() const { return static_cast<std::size_t>(tensor_shards.value_or(tensor)); }
     // The ranks that hold the model once; a run has whole replicas.
     int replica() const { return tensor * stages; }
-    // How many of a run's ranks take different micro-batches, with whole replicas. Throws Error{usage} if there is
-    // none.
+    // The number of a run's ranks that take different micro-batches, with whole replicas. Throws Error{usage} if there
+    // are none.
     int data_ranks(int world_size) const;
     // Throws Error{usage} unless all of the ranks are in a replica.
     void require_whole_replicas(int world_size) const;

@@ -98,7 +98,7 @@ Config inside(const Config& config, std::string_view key) {
   return out;
 }
 
-// Whether `key` lies inside another key, not necessarily the preceding one: '-' sorts before '.'.
+// True if `key` lies inside another key, not necessarily the preceding one: '-' sorts before '.'.
 bool is_inside_another(const Config& config, std::string_view key) {
   for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
     if (config.contains(key.substr(0, dot))) return true;
@@ -114,7 +114,7 @@ std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
   simdjson::dom::object object;
   if (parser.parse(simdjson::padded_string(json)).get(object) == simdjson::SUCCESS)
     for (const auto field : object) fields.emplace(field.key, simdjson::minify(field.value));
-  // models::Config treats such an object as one value, which values inside it replace.
+  // models::Config treats such an object as one value. Values inside it replace this value.
   if (std::ranges::any_of(
           fields, [](const auto& field) { return field.first.empty() || field.first.find('.') != std::string::npos; }))
     fields.clear();

@@ -22,8 +22,8 @@ struct TomlAssertion {};
 
 namespace strata::runtime {
 
-// Throws Error{usage} for a dotted key of more than a hundred parts, on which toml++ overflows the stack, and for a
-// string with as many dots that has nothing but letters between them.
+// Throws Error{usage} for a dotted key of more than a hundred parts, which makes toml++ overflow the stack, and for a
+// string with equally many dots that has nothing but letters between them.
 void refuse_deep_keys(std::string_view text, std::string_view what);
 
 // Reads a file of at most 1 MiB. `what` names its kind ("recipe") at the start of every error. Throws Error{usage} with
@@ -47,7 +47,7 @@ struct Assignment {
   std::string json = {};   // only below model.config, instead of the node: what TOML does not have (null, {"a": 1})
 };
 
-// Whether a table is this key's value; the names in such a table may contain dots.
+// True if the key takes a table as its value. The names in such a table may contain dots.
 bool takes_table(std::string_view key);
 
 // The assignments of a recipe file. Tables become dotted keys, unless a key takes a table. Below model.config an inline

@@ -132,7 +132,7 @@ std::vector<std::string> names_allowed(const RecipeKey& key) {
   return out;
 }
 
-// Whether `written`, in plain() form, is the same name in another case, with other characters between its words, or
+// True if `written`, in plain() form, is the same name in another case, with other characters between its words, or
 // without the prefix eval_ of metrics.
 bool is_same(const std::string& name, std::string_view written) {
   const std::string same = plain(name);
@@ -153,7 +153,7 @@ std::string size_meant(const std::string& text) {
   return "";
 }
 
-// Whether TOML accepts this number: other languages also allow 010, .5 and 5.
+// True if TOML accepts this number: other languages also allow 010, .5 and 5.
 bool is_toml(const std::string& number) {
   try {
     const toml::table table = toml::parse("value = " + number + "\n");

@@ -11,9 +11,9 @@ namespace strata::runtime {
 // one.
 std::string meant_by(const RecipeValue& value, const RecipeKey& key);
 // The first mistake inside the tables of data.train, with its source: an unknown key, a weight or files that are not
-// allowed. Empty if the value is no list of tables, or none of them is wrong.
+// allowed. Empty if the value is not a list of tables, or if no table is wrong.
 std::string mistake_in_sources(const RecipeValue& value);
-// Whether `value` is one of the key's allowed names, however it is spelled: "Cosine", "eval-f1".
+// True if `value` is one of the key's allowed names, however it is spelled: "Cosine", "eval-f1".
 bool has_value(const RecipeKey& key, std::string_view value);
 // Our value for another program's value of this key: "\"adamw\"" for "adamw_torch" of optimizer.name, with a note if
 // the two differ. Empty if there is none.

@@ -75,7 +75,7 @@ models::Classes classes_of(const Job& job) {
   return models::read_classes(job.config(), job.model->objective);
 }
 
-// The same layout as the plan was made with.
+// The layout that the plan was made with.
 ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
   const ScoreMemory layout(classes, job.data.scored_rows, job.plan.ranks(), job.model->loss_rows());
   STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);

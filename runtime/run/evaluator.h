@@ -43,7 +43,7 @@ class Evaluator {
             std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {},
             std::unique_ptr<Sequences> opened = {});
   // Evaluates a training's weights, whenever the training is drained. `job` is Job::evaluation of the training's job;
-  // validation is what the training opened.
+  // validation: the data that the training opened.
   Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation);
 
   // Called with the number of finished rounds. False, which all ranks must return together, stops the evaluation. An
@@ -77,7 +77,7 @@ class Evaluator {
   const Job& job_;
   comm::World& world_;
   std::unique_ptr<Executor> executor_;
-  std::optional<IndexMemory> index_memory_;  // none unless it has a plan of its own
+  std::optional<IndexMemory> index_memory_;  // none unless it has its own plan
   DisjointSequences data_;
   std::optional<ScoreCollector> scores_;  // a classifier's scores
   double load_seconds_ = 0;

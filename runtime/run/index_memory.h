@@ -8,9 +8,9 @@
 
 namespace strata::runtime {
 
-// The plan's memory for what sequences keep (Sequences::keep_in). If the plan has any, sequences take all of it from
-// there; if the plan was made without looking at the data, they use the process's memory. Plan and executor must
-// outlive it, and it must outlive the sequences.
+// The plan's memory for the index and labels of the sequences (Sequences::keep_in). If the plan has any, sequences take
+// all of it from there; if the plan was made without looking at the data, they use the process's memory. Plan and
+// executor must outlive it, and it must outlive the sequences.
 class IndexMemory {
  public:
   IndexMemory(const StepPlan& plan, const Executor& executor) {

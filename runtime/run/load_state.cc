@@ -22,7 +22,7 @@ struct Need {
   StateKind kind;
   Box box;
   std::uint64_t begin, end;  // elements of the box
-  std::size_t offset;        // of `begin` in the rank's part, in bytes
+  std::size_t offset;        // the offset of `begin` in the rank's part, in bytes
 
   // Weights are rounded to the type that this run computes in; quantised ones stay as they are.
   bool weights() const { return kind == StateKind::master || kind == StateKind::frozen; }
@@ -38,7 +38,8 @@ bool in_blocks(device::StorageFormat format) {
   return format == device::StorageFormat::block8 || is_nf4(format);
 }
 
-// The bytes [first, second) of an extent that cover a need, or more. If the format has blocks, both are of one box.
+// The bytes [first, second) of an extent that cover a need, possibly with some more. If the format has blocks, both are
+// of one box.
 std::pair<std::uint64_t, std::uint64_t> bytes_for(const Need& need, const Extent& e) {
   if (in_blocks(e.format)) {
     const std::uint64_t begin = std::max(need.begin, e.begin), end = std::min(need.end, e.end);
@@ -54,10 +55,10 @@ std::pair<std::uint64_t, std::uint64_t> bytes_for(const Need& need, const Extent
   return {stored_bytes(e.format, first - e.begin), stored_bytes(e.format, last - e.begin)};
 }
 
-// Writes the part of a need that a block of an extent has to the rank's state.
+// Writes to the rank's state the part of a need that is in a block of an extent.
 void write_block(Executor& executor, const StepPlan& plan, const Block& block, std::span<const std::byte> bytes) {
   const auto& [need, e, index] = block;
-  const std::uint64_t at = e->first_byte() + index * kBlockBytes;  // of the box's state
+  const std::uint64_t at = e->first_byte() + index * kBlockBytes;  // offset in the box's state
   if (in_blocks(e->format)) {
     const std::uint64_t first = stored_bytes(e->format, need->begin);
     const std::uint64_t from = std::max(at, first);

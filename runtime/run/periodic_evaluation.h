@@ -13,13 +13,13 @@
 
 namespace strata::runtime {
 
-// The best evaluation so far, after one of `step` with this `value` of the metric. A value of nullopt is no better than
-// earlier ones. Returns nullopt if no evaluation had a value.
+// The best evaluation so far, once the evaluation at `step` has this `value` of the metric. A value of nullopt is no
+// better than earlier ones. Returns nullopt if no evaluation had a value.
 std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
                                bool greater);
 
-// How many evaluations in a row were no better than an earlier one. If none has had a value yet, all `without_value`
-// evaluations count.
+// The number of consecutive evaluations, up to the newest, that were no better than an earlier one. If none has had a
+// value yet, all `without_value` evaluations count.
 std::int64_t evaluations_without_improvement(const std::optional<Best>& best, std::int64_t without_value);
 
 // Answers prompts with the weights that a training has between two of its steps. Takes the likeliest token each time,
@@ -54,20 +54,20 @@ class PeriodicEvaluation {
   // `job` must have an evaluation. prompts: to be answered, if `job` also has a generation. Collective.
   PeriodicEvaluation(const Job& job, comm::World& world, Trainer& trainer, std::optional<Prompts> prompts = {});
 
-  // Whether an evaluation is due now, between two steps, and has not been made yet.
+  // True if an evaluation is due now, between two steps, and has not been made yet.
   bool due() const;
   // Drains the training, evaluates, answers the prompts, and records the best result in the training's progress.
   // after_token is called after each token of an answer. nullopt if it was stopped. Collective.
   std::optional<EvaluationReport> run(
       const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
-  // Whether evaluation.patience is used up, so that the run must end here.
+  // True if evaluation.patience is used up, so that the run must end here.
   bool out_of_patience() const;
   // The evaluations that count against patience. Before any has had a value, those of an earlier run are forgotten.
   std::int64_t without_improvement() const {
     return evaluations_without_improvement(trainer_.progress().best, without_value_);
   }
 
-  // The peak memory of evaluations, and what they have sent to other ranks.
+  // The peak memory of evaluations, and the bytes that they have sent to other ranks.
   Memory measured_memory() const;
   const comm::CommBytes& comm_bytes() const { return sent_; }
 

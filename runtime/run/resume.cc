@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A change of one of these keys would make it a different run. Other keys may differ (rates, steps, placement, ranks).
+// A change of any of these keys would make a different run. Other keys may differ (rates, steps, placement, ranks).
 constexpr std::string_view kSameKeys[] = {"model.frozen_format",
                                           "model.double_quant",
                                           "data.long",
@@ -52,7 +52,7 @@ bool is_dropout(std::string_view key) {
   return key.ends_with("_pdrop") || key.ends_with("_dropout");
 }
 
-// Keys of config.json that do not change what a trained weight means.
+// Keys of config.json that do not change the meaning of trained weights.
 bool is_free(std::string_view key) {
   constexpr std::array<std::string_view, 8> kFree = {"_name_or_path",     "architectures",   "dtype",
                                                      "torch_dtype",       "use_cache",       "transformers_version",
@@ -174,7 +174,7 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
       other_run(path, key, text(key, was), text(key, now));
 }
 
-// Whether the run that wrote the checkpoint trained the job's adapter, by whatever names its keys called the layers.
+// True if the run that wrote the checkpoint trained the job's adapter, whatever names its keys gave the layers.
 bool same_adapter(const Manifest& manifest, const Job& job) {
   const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.recipe.adapter;
   return was.kind == now.kind && now.kind != AdapterKind::none &&
@@ -251,7 +251,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
 }
 
 std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash) {
-  // The schedule has a sentence of its own.
+  // The schedule has its own sentence.
   constexpr std::array<std::string_view, 10> kKeys = {"data.train",
                                                       "training.precision",
                                                       "training.micro_batch_size",
@@ -262,7 +262,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
                                                       "optimizer.eps",
                                                       "optimizer.momentum",
                                                       "optimizer.weight_decay"};
-  constexpr std::size_t kLongest = 200;  // of a value in the message
+  constexpr std::size_t kLongest = 200;  // the length of a value in the message
   std::vector<std::string> changes;
   const auto compare = [&](std::string_view what, const std::string& was, const std::string& now) {
     if (was != now)

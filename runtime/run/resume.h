@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// The progress from which the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and
+// The progress that the run resumes from, in micro-batches of the job's size. Throws Error{usage}, with the key and
 // both values, if the checkpoint's run cannot continue as this job: another model, data order, seed and so on.
 // `validation_hash`: of this run (Trainer::validation_hash).
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job,
@@ -25,7 +25,7 @@ Progress progress_under(const Manifest& manifest, const std::filesystem::path& p
 std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std::int64_t steps_done);
 
 // A sentence about settings that may differ from the checkpoint's run, but give different bits: its data, precision,
-// batch, and what the optimizer computes with; empty if none does. `data_hash`: of this run (Trainer::data_hash).
+// batch, and optimizer settings; empty if none does. `data_hash`: of this run (Trainer::data_hash).
 std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash);
 
 // The start of a run.
@@ -50,9 +50,9 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                 const Advance& advance);
 
 // Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
-// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
-// one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
-// start_or_resume(). The recipe must be resolved.
+// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation and an older
+// one does, because the run resumes from the older one if the newer one is damaged. Checkpoints that cannot be read are
+// left to start_or_resume(). The recipe must be resolved.
 StartPoint predict_start(const Recipe& recipe, int threads);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.

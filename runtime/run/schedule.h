@@ -37,7 +37,7 @@ class LossScaler {
     const float grown = state_.scale * 2.0f;
     if (std::isfinite(grown)) state_.scale = grown;
   }
-  // The scale was halved until its inverse is not finite any more: no scale would help.
+  // True if the scale was halved until its inverse is no longer finite: no scale would help.
   bool exhausted() const { return !std::isnormal(state_.scale); }
 
   const State& state() const { return state_; }

@@ -64,7 +64,7 @@ class Trainer {
   void load_base(const std::string& hash, int threads, const Note& note, const Advance& advance);
   // The BaseHash of an adapter's base; empty if it was not read separately.
   const std::string& base() const { return base_; }
-  // XXH3-64 of the contents of data.train's files, wherever they are, 16 hex digits; empty if there are none.
+  // XXH3-64 (16 hex digits) of the contents of data.train's files, independent of their paths; empty if there are none.
   const std::string& data_hash() const { return data_hash_; }
   // Likewise of data.validation's files.
   const std::string& validation_hash() const { return validation_hash_; }

@@ -8,7 +8,7 @@ namespace strata::runtime {
 struct Loss {
   UnitCall call;
   OutputBuffer residual = {};                          // gradient of its input
-  OutputBuffer gradients = {}, shared_gradients = {};  // of its own and of shared parameters; none: not trained
+  OutputBuffer gradients = {}, shared_gradients = {};  // for own and shared parameters; none: not trained
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

@@ -19,7 +19,7 @@ models::PartRange parts_of(const models::Unit& unit, const Task& task) {
   return task.part < 0 ? unit.all_parts() : models::PartRange{index(task.part), index(task.part) + 1};
 }
 
-// Activations have all rows or, if ranks divide them and the unit takes only its own, this rank's rows. Nothing may
+// Activations have all rows or, if ranks divide them and the unit takes only its own, this rank's rows. A call must not
 // take some rows for all, or all for some.
 void check_rows(const Draft& draft, int unit, int buffer) {
   if (buffer < 0) return;

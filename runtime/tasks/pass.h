@@ -31,7 +31,7 @@ struct UnitCall {
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
   // The share of a call's work that belongs to its stretch. Work left for the time of an exchange counts as half of it.
   models::Work share_of(models::Work work) const;
-  // The operands as the unit's functions take them.
+  // The operands in the form that the unit's functions take.
   static models::Context unit_context(const TaskContext& context, const Task& task);
   static device::ConstView input(const TaskContext& context, const Task& task);
   // Elements of the unit's input and output: of a micro-batch's rows, of this rank's if ranks divide them, or of one

@@ -11,7 +11,7 @@ namespace strata::runtime {
 struct StageMessage {
   int unit, micro_batch;
   int peer;       // the other stage
-  bool backward;  // gradients; they have a lane of their own
+  bool backward;  // gradients, which have a separate lane
   int buffer;
 };
 

@@ -30,7 +30,7 @@ class StepBoundary {
 
   // Micro-batch g of the next step. The caller may write it between the end of a step and the next one.
   models::BatchRows batch(int micro_batch) const;
-  // Sets what the next host_write writes in addition to the batch.
+  // Sets the values that the next host_write writes in addition to the batch.
   void set(const device::StepScalars& scalars, std::uint64_t requests);
 
   // The results of the newest step, valid from its host_read to the next host_write.

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
-// cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
-// norm.h for gradients, then update.h, copy.h for copies between tiers, and step_boundary.h for the host's tasks and
+// cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for the exchanges between ranks, norm.h
+// for gradients, then update.h, copy.h for copies between tiers, and step_boundary.h for the host's tasks and
 // checkpoints. TaskContext is what all tasks of a rank work with.
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class Saver;
 struct Communicators {
   comm::Communicator &parameters, &updates;            // communicators of lane gather
   comm::Communicator &gradients, &sums, &node, &all;   // communicators of lane reduce
-  comm::Communicator& tensor;                          // of lane exchange; unused if no ranks share a layer
-  comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused with one stage
+  comm::Communicator& tensor;                          // that of lane exchange; unused if no ranks share a layer
+  comm::Communicator &stage_forward, &stage_backward;  // those of the lanes with these names; unused with one stage
 };
 
 // The objects that a rank's tasks use. Each kind of task is a struct of this folder: its members name the operands,
@@ -60,7 +60,7 @@ struct TaskContext {
   const UnitLayout& layout(const Task& task) const { return layout(task.unit); }
 };
 
-// The elements as collectives over the cut's ranks take them: in bytes of `format`.
+// The elements in the form that collectives over the cut's ranks take: in bytes of `format`.
 inline comm::ShardedRange range_of(const Cut& cut, const models::ElementRange& elements, device::StorageFormat format) {
   return {stored_bytes(format, cut.size()), stored_bytes(format, elements.begin), stored_bytes(format, elements.end)};
 }

@@ -165,7 +165,7 @@ class ScaleSums {
     }
     return out;
   }
-  // Whether any scales have to be added.
+  // True if any scales have to be added.
   bool any() const { return plan_.layout.quantised_as == device::StorageFormat::nf4 && !sums_.empty(); }
 
  private:

@@ -18,7 +18,7 @@ namespace strata::runtime {
 namespace {
 
 // Finds a tensor by its name, or by its name in TensorFlow and the first BERT checkpoints. The vocabulary's bias has
-// two names; if both are there, the decoder's is read, as in transformers 5.
+// two names; if both exist, the decoder's is read, as in transformers 5.
 class Names {
  public:
   explicit Names(std::span<const std::string> names) {

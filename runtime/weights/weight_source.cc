@@ -47,7 +47,7 @@ class RandomWeights final : public WeightSource {
       std::fill(out.begin(), out.end(), init.constant);
       return;
     }
-    // Dropout sites count up from 0; weights have streams of their own.
+    // Dropout sites count up from 0; weights have separate streams.
     const device::RandomStream stream{seed_, 0, 0x80000000u + numbers_[unit][parameter]};
     for (std::size_t i = begin; i < begin + out.size();) {
       const device::PhiloxBlock block = device::random_block(stream, i / 4);

@@ -25,7 +25,7 @@ class WeightSource {
   virtual void prefetch(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                         std::size_t /*count*/) const {}
 
-  // Whether the source itself stores a matrix quantised in this format. If so, read_block() reads the stored block that
+  // True if the source itself stores a matrix quantised in this format. If so, read_block() reads the stored block that
   // begins at element `begin`, a multiple of device::kNf4Block.
   virtual bool quantised(std::size_t /*unit*/, std::size_t /*parameter*/, device::StorageFormat /*format*/) const {
     return false;
@@ -34,8 +34,8 @@ class WeightSource {
                           std::span<std::byte> /*block*/) const {}
 
   // For ranks that must read the same files: fingerprints() describes the files before they are read,
-  // fingerprints_as_read() the elements read so far; it is equal on ranks that read the same elements. Empty if weights
-  // come from no file.
+  // fingerprints_as_read() the elements read so far; it is equal on ranks that read the same elements. Empty if the
+  // weights do not come from files.
   virtual std::vector<comm::FileFingerprint> fingerprints() const { return {}; }
   virtual std::vector<comm::FileFingerprint> fingerprints_as_read() const { return {}; }
   // Names of parameters that the files lack and that are initialised at random (Model::drawn_if_missing).
@@ -103,9 +103,9 @@ class BaseHash {
   // Adds elements [begin, begin + values.size()) of a tensor. `begin` is a multiple of 256; so is the end, unless it is
   // the tensor's.
   void add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values);
-  // The hash of what all ranks have added. Collective.
+  // The hash of the elements that all ranks have added. Collective.
   std::string over_ranks(comm::World& world) const;
-  // The hash of what this rank alone has added.
+  // The hash of the elements that this rank has added.
   std::string of_rank() const;
 
  private:

@@ -20,7 +20,7 @@ static_assert(kChunk % kQuantisedAlignment == 0);
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, PoolKind pool, std::size_t begin,
                    std::span<const float> values) {
-  // Calls f(values, at) with the values that this rank holds and their offset in what it holds.
+  // Calls f(values, at) with the values that this rank holds and their offset in the held part.
   const auto for_held = [&](StateKind kind, auto&& f) {
     const models::ElementRange held = executor.storage().held(unit, kind);
     const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
@@ -113,7 +113,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     for_ranges(i, [&](const TensorRange& range, std::size_t from, std::size_t to) {
       read_piece(source, c.unit, range.parameter, range.piece, from - range.begin,
                  {&values[from - c.begin], to - from});
-      // The tensors that are cut are hashed whole, below; of the others, ranks that share each layer have the same.
+      // Tensors that are cut are hashed as a whole, below. Ranks that share each layer have equal copies of the others.
       const bool counts = !range.is_cut() && options.rank.tensor == 0;
       if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit)) || !counts) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/weights/ loads weights: from random numbers, safetensors or a checkpoint (weight_source.h) into the
-// executor's memory according to their placement, and has the hash by which two runs are compared (this header);
-// adapter/ has LoRA's and DoRA's.
+// executor's memory according to their placement, and computes the hash that compares two runs (this header). adapter/
+// holds the weights of LoRA and DoRA.
 
 #include <span>
 #include <string>
@@ -22,9 +22,9 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
                    std::span<const float> values);
 
 // Fills this rank's parameters and fp32 masters, or only the frozen parameters, on `threads` threads. Collective:
-// verifies that all ranks read the same files, by what the file system shows before reading and, if every rank reads
-// all weights, by a hash of each tensor as read. Throws AgreedError naming a rank. For a model with an adapter, returns
-// the BaseHash and requires that it is the source's, if that has one.
+// verifies that all ranks read the same files: before reading by fingerprints of the files and, if every rank reads all
+// weights, afterwards by a hash of each tensor as read. Throws AgreedError naming a rank. For a model with an adapter,
+// returns the BaseHash, which must be the source's if the source has one.
 std::string load_same_weights(Executor& executor, const models::Model& model, const StepPlan& plan,
                               const WeightSource& source, int threads, comm::World& world, const Advance& advance = {},
                               bool frozen_alone = false);

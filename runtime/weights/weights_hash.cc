@@ -135,7 +135,7 @@ class Hasher {
     const device::StorageFormat format = frozen ? plan_.stored_in(pool) : device::StorageFormat::fp32;
     const std::size_t from = begin - storage_.held(unit, kind).begin;
     const std::size_t at = stored_bytes(format, from);
-    if (is_nf4(format)) {  // which is read in complete blocks
+    if (is_nf4(format)) {  // nf4 is read in complete blocks
       const std::size_t first = from / device::kNf4Block * device::kNf4Block;
       std::vector<std::byte> bytes(stored_bytes(format, from + out.size() - first));
       storage_.read_state(unit, kind, stored_bytes(format, first), bytes);
@@ -166,7 +166,7 @@ class Hasher {
     }
   }
 
-  // Quantised pools have blocks of their own size.
+  // Quantised pools have blocks of a different size.
   void add_frozen(std::size_t unit, PoolKind kind) {
     if (!owns(unit)) return;
     const bool quantised = kind == PoolKind::quantised;
@@ -258,7 +258,7 @@ class Hasher {
     std::uint64_t parameter, shard, begin, count;
   };
   // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
-  // first of them sends what all of them have.
+  // first of them sends the elements that all of them have.
   std::string own_elements(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
                            std::size_t at, std::size_t n) {
     std::string own;
@@ -282,8 +282,8 @@ class Hasher {
       }
     return own;
   }
-  // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
-  // range of it, and each adds some of its blocks.
+  // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange the parts that they hold
+  // of a range of it, and each adds some of its blocks.
   void add_cut(std::size_t unit, std::span<const PoolKind> pools) {
     std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
     const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);

@@ -72,8 +72,9 @@ TEST_F(AutomaticBatch, FailsIfNoSizeFits) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"training.micro_batch_size=auto", kBatch}))), 2,
                    HasSubstr("training.micro_batch_size = auto needs memory.device"));
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(automatic(1000)))), 3, HasSubstr("it does not fit"));
-  EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(automatic(1 << 30, {"training.global_batch_size=11"})))), 2,
-                   HasSubstr("training.global_batch_size = 11 does not divide over 2 ranks, whatever the micro-batch"));
+  EXPECT_COMPLAINT(
+      run(under_mpirun(2, run_.train(automatic(1 << 30, {"training.global_batch_size=11"})))), 2,
+      HasSubstr("training.global_batch_size = 11 does not divide over 2 ranks, whatever the micro-batch size"));
 }
 
 }  // namespace

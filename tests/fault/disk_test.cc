@@ -87,7 +87,7 @@ TEST_F(DiskFault, FileSizeLimit) {
 
 TEST_F(DiskFault, MissingFolder) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"report.summary=" + run_.file("none/summary.json")}))), Exit::failed,
-                   AllOf(HasSubstr("none/summary.json"), HasSubstr("there is no folder"), HasSubstr("make it")));
+                   AllOf(HasSubstr("none/summary.json"), HasSubstr("there is no folder"), HasSubstr("create it")));
 }
 
 // Folders of the nvme tier, as strata bench io sees them.

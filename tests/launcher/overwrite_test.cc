@@ -54,7 +54,7 @@ TEST_F(Overwrite, AnOutputNeedsAFolderAndMustNotBeOne) {
   fs::create_directory(file("folder"));
   const auto refused = [&](const fs::path& path) { require_own({"--svg", path}, Content::chart, true); };
   EXPECT_FAILURE(refused(file("none/a.svg")), Exit::usage,
-                 AllOf(StartsWith("--svg "), HasSubstr("there is no folder"), HasSubstr("none: make it first")));
+                 AllOf(StartsWith("--svg "), HasSubstr("there is no folder"), HasSubstr("none: create it first")));
   EXPECT_FAILURE(refused(file("folder")), Exit::usage, HasSubstr("folder is a folder"));
   refused(file("folder/a.svg"));
   refused("/dev/null");

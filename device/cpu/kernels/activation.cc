@@ -29,7 +29,7 @@ STRATA_LANES F32x16 gelu(F32x16 x) {
 STRATA_LANES F32x16 gelu_derivative(F32x16 x) {
   const F32x16 one = broadcast(1.0f), c = gelu_clamp(x);
   const F32x16 e = exp(zeros() - gelu_inner(c)), s = one / (one + e);
-  // 1 - s = e s, but if e is infinite the two factors must not be multiplied.
+  // 1 - s = e s. An infinite e is limited, because s is then 0 and the product would be NaN.
   const F32x16 rest = min(broadcast(3e38f), e) * s;
   const F32x16 slope = fma(c * c, broadcast(3 * kGeluScale * kGeluCube), broadcast(kGeluScale));
   return fma(c * s, rest * slope, s);
@@ -58,7 +58,7 @@ STRATA_LANES F32x16 gelu_erf(F32x16 x) {
 STRATA_LANES F32x16 gelu_erf_derivative(F32x16 x) {
   const F32x16 one = broadcast(1.0f), a = tail_place(x), e = exp(zeros() - broadcast(0.5f) * a * a);
   const F32x16 left = e * fnma(a, broadcast(0.39894228040143268f), normal_tail(a));  // 1 / sqrt(2 pi)
-  // 0 or 1. Values in between are so close to 0 that `left` is 1/2.
+  // 0 or 1. It lies in between only for x so close to 0 that `left` is 1/2.
   const F32x16 positive = min(one, max(zeros(), x * broadcast(1e38f)));
   return fma(one - (positive + positive), left, positive);
 }

@@ -111,7 +111,7 @@ extern const DropoutKernels dropout_kernels_table = {.dropout = STRATA_BY_DTYPE(
 // The sums of complete subtrees that wait for their right neighbours: with 2^10 partials there are at most eleven.
 static constexpr std::size_t kMaxWaiting = 11;
 
-// `partial(p)` is where the first element of partial p is.
+// partial(p) returns a pointer to the first element of partial p.
 template <typename T, typename Partial>
 static inline void add_tree(const Partial& partial, std::size_t count, const std::byte* bias, std::byte* out,
                             std::size_t n) {
@@ -146,7 +146,8 @@ template <typename T>
 extern const TreeSumKernels tree_sum_kernels_table = {.tree_sum = STRATA_BY_DTYPE(tree_sum),
                                                       .tree_sum_of_pieces = STRATA_BY_DTYPE(tree_sum_of_pieces)};
 
-// A scale has 16 values. They are rounded, then looked up; of 16-bit values, each half is in a register.
+// Codes under one scale have only 16 values, which are rounded first and then looked up. For 16-bit types, one register
+// holds the low bytes of all values and another the high bytes.
 template <typename T>
 STRATA_LANES void look_up(const T* values, const std::uint8_t* codes, T* out) {
   if constexpr (sizeof(T) == 2) {

@@ -6,7 +6,7 @@
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
 
-// The tables of kernels, one for each source here; attention's is in attention/attention.h.
+// The tables of kernels, one for each source file in this folder; attention's is in attention/attention.h.
 namespace strata::device::cpu {
 
 // Indexed by the function (device/ops/activation.h: GELUs, gates) and by DType. n elements, or one row of `width`
@@ -75,7 +75,7 @@ struct EmbeddingKernels {
 };
 STRATA_KERNEL_TABLE(EmbeddingKernels, embedding_kernels)
 
-// By DType of bias and out.
+// Indexed by the DType of bias and out.
 struct TreeSumKernels {
   // out[i] = the sum of partials[p * stride + i] over the tree, plus bias[i] unless bias is null, rounded once. `count`
   // is a power of two.
@@ -94,7 +94,7 @@ struct UnpackKernels {
 };
 STRATA_KERNEL_TABLE(UnpackKernels, unpack_kernels)
 
-// Arrays are indexed by DType of what is not float.
+// Arrays are indexed by the DType of operands other than float.
 struct DoraKernels {
   // The sum of squares of w[i] + sum over r of scale b[r] a[r * n + i]: 16 partial sums, added in order.
   float (*row_square)(const std::byte* w, std::size_t n, const float* a, const float* b, std::size_t rank, float scale);
@@ -161,8 +161,8 @@ struct RopeKernels {
 };
 STRATA_KERNEL_TABLE(RopeKernels, rope_kernels)
 
-// One query of one head: positions [begin, end). Keys lie in blocks of 16 positions, [head_dim, 16] each; values
-// [position, head_dim]. scores: fp32, room for `end` rounded up to 16.
+// One query of one head: positions [begin, end). Keys are stored in blocks of 16 positions, [head_dim, 16] each; values
+// as [position, head_dim]. scores: fp32, room for `end` rounded up to 16.
 struct CachedQuery {
   std::size_t begin, end, head_dim;
   float scale;

@@ -16,7 +16,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// Columns of a partial sum per task of the last addition.
+// The number of columns per task.
 constexpr std::size_t kElementGrain = 1024;
 
 }  // namespace
@@ -110,7 +110,7 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
 
 namespace {
 
-// Calls add(at, n, bias, out) for ranges [at, at + n) of the result that lie in one row of the bias.
+// Calls add(at, n, bias, out) for ranges [at, at + n) of the result, each within one row of the bias.
 template <typename Add>
 void by_rows(Team& team, std::size_t count, ConstView bias, View out, const Add& add) {
   const std::size_t row = bias ? bias.size : out.size;

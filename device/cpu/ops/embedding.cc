@@ -14,7 +14,7 @@ namespace {
 // Table rows per task of the backward.
 constexpr std::size_t kTableGrain = 64;
 
-// Sorts the positions of `indices` that lie in the tile by index (counting sort: stable, so in ascending i). Those of
+// Sorts the positions whose indices fall into the tile by index (counting sort: stable, so in ascending i). Those of
 // the tile's row t become order[ends[t - 1] .. ends[t]).
 void sort_by_index(std::size_t rows, const std::uint32_t* indices, const TableRows& tile, std::uint32_t* ends,
                    std::uint32_t* order) {

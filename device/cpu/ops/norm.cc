@@ -9,7 +9,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// The rows in one task of the forward: about 128 KiB of reading.
+// The number of rows per task of the forward: about 128 KiB of input.
 std::size_t rows_per_task(const NormShape& shape) {
   return std::max<std::size_t>(1, kGrain / (shape.groups * shape.width));
 }

@@ -46,14 +46,14 @@ struct AttentionRows {
   const AttentionCall<T>& call;
   unsigned batch, first, rows;  // the tile's sequence, and its rows there
 
-  // Rows from `from` on, at most `most`.
+  // The number of rows from `from` on, at most `most`.
   __device__ int rows_from(unsigned from, int most) const {
     return from + most <= rows ? most : from < rows ? static_cast<int>(rows - from) : 0;
   }
   __device__ bool visible(unsigned query, unsigned key) const {
     return key <= query + call.ahead && query <= key + call.behind && query < rows && key < rows;
   }
-  // Whether each of `queries` queries sees each of `keys` keys.
+  // True if each of `queries` queries sees each of `keys` keys.
   __device__ bool all_visible(unsigned query, unsigned queries, unsigned key, unsigned keys) const {
     return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
            query + queries <= rows && key + keys <= rows;

@@ -12,12 +12,12 @@ namespace strata::device::cuda {
 namespace attention {
 
 inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
-// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
+// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
 inline constexpr float kLowest = -1e30f;
 
 // Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
-// the window's rows outside of documents, with `row` counted over all sequences. Between calls, only what a tile holds
-// in registers anyway is kept: the window is found again from the tile.
+// the window's rows outside of documents, with `row` counted over all sequences. Between calls, nothing is kept except
+// the tile's own registers: the window is computed again from the tile.
 template <typename T, typename TileOf, typename None>
 __device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
   unsigned next = window;
@@ -45,7 +45,7 @@ __device__ void clear_row(const AttentionCall<T>& c, To* to) {
   for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = To{};
 }
 
-// Calls f with dk or dv as a pointer to the elements that it has.
+// Calls f with dk or dv as a pointer to its element type.
 template <typename T, typename F>
 __device__ void of_key_gradients(const AttentionCall<T>& c, void* gradients, F f) {
   if (c.fp32_key_gradients)
@@ -202,7 +202,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
-  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at once
+  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at the same time
   constexpr int kTile = kColumns * Tile::kStride, kFragments = kPart / 8;
   T* const x = dynamic_shared<T>();
   T* const y = x + kTileRows * Tile::kStride;
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
       });
 }
 
-// Calls f with the smallest head size for which there are kernels, as a constant.
+// Calls f with the smallest head size that has kernels and fits, as a constant.
 template <typename F>
 void with_head_dim(std::size_t head_dim, F f) {
   if (head_dim <= 64)

@@ -21,7 +21,7 @@ __device__ inline int lane_index() {
 // eight rows at one column are in different banks.
 template <typename T, int D>
 struct Tile {
-  // The rows of the other operand's tile: as many as let backward's four tiles fit into kMaxShared.
+  // The number of rows in the other operand's tile: backward's four tiles must fit into kMaxShared.
   static constexpr int kColumns = sizeof(T) * D > 512 ? 16 : 64;
   static constexpr int kStride = D + 16 / static_cast<int>(sizeof(T));
   static constexpr std::size_t kRowBytes = kStride * sizeof(T);
@@ -36,7 +36,7 @@ struct Tile {
 };
 
 // Starts copying a tile of kRows rows of one head, which are `stride` elements apart in global memory. Rows from `rows`
-// on and elements beyond the head become zeros. Follow it by end_copy_group and await_copies, then __syncthreads.
+// on and elements beyond the head become zeros. Follow it with end_copy_group and await_copies, then __syncthreads.
 template <int D, int kRows, typename T>
 __device__ void load_tile(const AttentionCall<T>& c, T* to, const T* from, std::size_t stride, int rows) {
   constexpr int kSize = Pack<T>::kSize, kPacks = D / kSize;
@@ -54,7 +54,7 @@ __device__ void load_tile(const AttentionCall<T>& c, T* to, const T* from, std::
   }
 }
 
-// Two rounded numbers in the order of memory.
+// Two rounded numbers in memory order.
 template <typename T>
 __device__ std::uint32_t two(float low, float high) {
   return std::bit_cast<std::uint32_t>(narrow<T>(Floats<2>{low, high}));

@@ -8,7 +8,7 @@
 #include "device/numeric/dynamic_map.h"
 
 // A dynamic map (device/numeric/dynamic_map.h) as tables for kernels, with the same results: a few instructions for a
-// byte or its value. The tables are copied into shared memory, where each lane reads an entry of its own.
+// byte or its value. The tables are copied into shared memory, because every lane reads a different entry.
 namespace strata::device::cuda {
 
 struct CodeTable {
@@ -60,7 +60,7 @@ constexpr CodeTable make_code_table() {
     const double value = static_cast<double>(map.slope[at]) * n + static_cast<double>(map.offset[at]);
     table.value[byte] = n == 0 ? 0.0f : static_cast<float>(kSigned && count > 0 ? -value : value);
   }
-  // Line e + 1 is that of decade e. The lowest one of an unsigned map is zero's, whose entry is also one's.
+  // Line e + 1 is for decade e. The lowest decade of an unsigned map is zero's, whose entry in the map is also one's.
   for (int e = kSigned ? 0 : -1; e < map.first + 8; ++e) {
     const int at = (e + 8) % 8;
     const float most = map.most[at];

@@ -8,7 +8,7 @@
 
 // Work that consists of equal and independent units of kN elements. Accesses have 128 bits if operands are aligned,
 // otherwise they are element by element. A struct F defines a unit's work, with
-//   template <int kN> auto load(std::size_t unit) const;             what it reads
+//   template <int kN> auto load(std::size_t unit) const;             reads its operands
 //   template <int kN> void store(std::size_t unit, const auto&) const;  computes and writes; may overwrite what it read
 namespace strata::device::cuda {
 

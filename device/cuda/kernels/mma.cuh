@@ -7,7 +7,8 @@
 
 // Instructions for tensor cores and asynchronous copies. Fragments are those of mma.m16n8k16. Lane 4 g + t of a warp
 // holds: of A [16, 16], rows g and g + 8 at columns 2t, 2t + 1 and those + 8; of B [16, 8], column g at the same four
-// rows; of C [16, 8], rows g and g + 8 at columns 2t, 2t + 1. Whole warps call these. The emulation has its own.
+// rows; of C [16, 8], rows g and g + 8 at columns 2t, 2t + 1. Whole warps call these. The emulation has its own
+// version.
 namespace strata::device::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* at) {

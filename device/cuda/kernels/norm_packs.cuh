@@ -54,7 +54,7 @@ struct Packs {
   __device__ bool inside(int pack, int i) const {
     return kWhole ? left(pack) != 0 : static_cast<unsigned>(i) < left(pack);
   }
-  // Adds bytes to the finished pointer. Otherwise the compiler would add to each of the many numbers whose sum it is.
+  // Adds bytes to the finished pointer. Otherwise the compiler would add them to each of the many terms of the address.
   template <typename U>
   __device__ U* pack_at(U* vector, int pack) const {
     using Byte = std::conditional_t<std::is_const_v<U>, const char, char>;
@@ -82,7 +82,7 @@ struct Packs {
 };
 
 // A thread's column sums of vectors that do not fit into registers. They are in `shared` until the end, next to those
-// of the block's other threads; without it, they are in `columns` itself.
+// of the block's other threads, or in `columns` if `shared` is null.
 template <typename Own>
 struct LongSums {
   static constexpr int kN = Own::kN;

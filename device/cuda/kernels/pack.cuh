@@ -38,7 +38,7 @@ __device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {
     return v;
   }
 }
-// The first kN of to[0 .. n) = v, in device memory, in the way that load_pack() reads.
+// Writes v to the first kN of to[0 .. n), in device memory, in the same way as load_pack() reads.
 template <bool kWhole, int kN, typename T>
 __device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
   if constexpr (kWhole) {
@@ -57,8 +57,7 @@ template <typename T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
-// The 16 bytes at row[at], of which row[0 .. n) exists; the rest are zeros. aligned: rows start at multiples of 16
-// bytes.
+// The 16 bytes at row[at]. Elements beyond row[0 .. n) become zeros. aligned: rows start at multiples of 16 bytes.
 template <typename T>
 __device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
   if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
@@ -99,7 +98,7 @@ __device__ inline Pack<T, kN> rounded(const Floats<kN>& x) {
   return v;
 }
 
-// Whether addresses that are any multiple of `bytes` from `at` are aligned to `alignment` bytes.
+// True if every address at a multiple of `bytes` from `at` is aligned to `alignment` bytes.
 inline bool aligned(const void* at, std::size_t bytes, std::size_t alignment = 16) {
   return reinterpret_cast<std::uintptr_t>(at) % alignment == 0 && bytes % alignment == 0;
 }

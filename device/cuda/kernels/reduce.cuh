@@ -1,7 +1,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-// Reductions in one order, which only the number of threads determines. Every thread of the group gets the result.
+// Reductions in an order that depends only on the number of threads. Every thread of the group gets the result.
 namespace strata::device::cuda {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -28,7 +28,7 @@ __device__ inline float max_lanes(float x, int lanes = kWarp) {
 template <int kValues>
 __device__ inline void sum_team(float (&values)[kValues], int bits, float* shared) {
   constexpr int kWarpBits = 5, kWarpsBits = 4;
-  // Lanes beyond the group are read too, and left out: that costs less than a loop of unknown length.
+  // Lanes beyond the group are read too, but not added: that costs less than a loop of unknown length.
   const auto add = [&](int most, int used) {
 #pragma unroll
     for (int bit = 0; bit < most; ++bit)

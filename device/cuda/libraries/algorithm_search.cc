@@ -18,7 +18,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// How many of the library's proposals are timed, and for how long each.
+// The number of the library's proposals that are timed, and the time spent on each.
 constexpr int kCandidates = 24;
 constexpr int kRounds = 3;
 constexpr float kRoundMs = 2;
@@ -29,7 +29,7 @@ std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
   return static_cast<std::size_t>((rows - 1) * row + columns);
 }
 
-// `size` numbers from [-1, 1]: zeros would be multiplied faster than a step's numbers, because they take less power.
+// `size` numbers from [-1, 1]: multiplying zeros takes less power, so it would be faster than in a step.
 View random(Device device, DeviceMemory& memory, std::size_t size, DType dtype) {
   const View out{nullptr, size, dtype};
   void* data = nullptr;
@@ -66,7 +66,7 @@ class Bench {
     const std::size_t workspace = std::max(kMatmulWorkspace, product_->epilogue_workspace());
     x_.workspace = random(lane.device(), workspace_, workspace / 2, DType::bf16);
     if (s.epilogue == Epilogue::none) return;
-    // As large as the largest epilogue operand.
+    // This view is as large as the largest epilogue operand.
     const View second = random(lane.device(), second_, std::max(out, static_cast<std::size_t>(s.m)), s.out);
     if (is_gelu_gradient(s.epilogue))
       x_.epilogue_in = second;
@@ -74,8 +74,8 @@ class Bench {
       x_.epilogue_out = second;
   }
 
-  // The fastest of the library's proposals that gives the same bits twice, and its time per run; "" and infinity if
-  // there is none.
+  // The fastest of the library's proposals that gives the same bits twice, and its time per run. "" and infinity if no
+  // proposal does.
   struct Timed {
     std::string algorithm;
     float ms = std::numeric_limits<float>::infinity();
@@ -98,7 +98,7 @@ class Bench {
     };
     const auto found = std::find_if(timed.begin(), timed.end(), repeats);
     if (found != timed.end()) return *found;
-    // Without an algorithm, an epilogue becomes a separate operation. A plain product has no alternative.
+    // If nothing was found, an epilogue becomes a separate operation. A plain product has no alternative.
     if (!timed.empty() && key.shape.epilogue == Epilogue::none)
       fail(Exit::failed, "no algorithm of cuBLASLt gives the product {} the same bits twice", key.text());
     return {};
@@ -110,7 +110,7 @@ class Bench {
   }
 
  private:
-  // The beginning and the end of the product's output: as much as can be checked quickly.
+  // Reads the beginning and the end of the product's output: as much as can be checked quickly.
   template <typename Run>
   std::string bits_after(Run run) {
     STRATA_CUDA(cudaMemsetAsync(x_.c.data, 0, x_.c.bytes(), impl_.stream()));  // the product may accumulate
@@ -154,7 +154,7 @@ class Bench {
   Product::Impl::Operands x_;
 };
 
-// The alignment of a shape whose operands are aligned, as its row lengths leave it.
+// The alignment that the row lengths of a shape allow if its operands start aligned.
 int alignment_of(const ProductShape& s) {
   const auto rows = static_cast<std::uintptr_t>(s.lda | s.ldb) * size_of(s.in) |
                     static_cast<std::uintptr_t>(s.ldc) * size_of(s.out) | 16u;
@@ -168,7 +168,7 @@ std::string algorithm_machine(Device device) {
   cudaDeviceProp properties{};
   STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
   // Part of a GPU (MIG) has fewer multiprocessors than the whole GPU of the same name, and other algorithms.
-  const std::string attention = cudnn_text();  // decides which attention is used, by shape
+  const std::string attention = cudnn_text();  // its version determines the shapes for which it computes attention
   return fmt::format("{} ({} SMs), cuBLASLt {}{}{}", properties.name, properties.multiProcessorCount,
                      library_version_text(cublaslt().cublasLtGetVersion()), attention.empty() ? "" : ", ", attention);
 }

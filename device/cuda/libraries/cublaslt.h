@@ -6,8 +6,8 @@
 
 namespace strata::device::cuda {
 
-// The functions of cuBLASLt that are used, from the library found when one is first called. Throws
-// Error{usage}: see Library::open.
+// The functions of cuBLASLt that are used. The library is loaded when one is first called. Throws Error{usage}: see
+// Library::open.
 // clang-format off
 #define STRATA_CUBLASLT_FUNCTIONS(X) \
   X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetStatusName) X(cublasLtGetVersion) X(cublasLtMatmul) \

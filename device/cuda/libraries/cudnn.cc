@@ -42,7 +42,7 @@ CudnnHandle make_cudnn_handle(cudaStream_t stream) {
 
 using strata::device::cuda::cudnn;
 
-// Functions that the frontend calls. They are hidden, because the library's own parts must not find them.
+// Functions that the frontend calls. They are hidden, so that cuDNN's own libraries do not bind to them.
 extern "C" {
 cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
   return cudnn().cudnnGetStream(handle, stream);

@@ -1,6 +1,6 @@
 #include "device/cuda/libraries/cudnn_attention.h"
 
-// Included before the frontend's header, from which it is hidden.
+// Included before the frontend's header, which must not see it.
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ enum Operand : std::int64_t { kQ = 1, kK, kV, kO, kStats, kDo, kDq, kDk, kDv, kO
 struct Graph {
   fe::graph::Graph graph;
   std::size_t workspace = 0;
-  std::unordered_map<std::int64_t, void*> operands;  // for the newest call; the keys stay
+  std::unordered_map<std::int64_t, void*> operands;  // the newest call's; the set of keys never changes
 
   void run(cudnnHandle_t handle, const char* what, View space) {
     STRATA_CHECK_LE(workspace, space.bytes());

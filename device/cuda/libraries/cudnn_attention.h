@@ -9,8 +9,8 @@
 
 namespace strata::device::cuda {
 
-// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. Its graphs are built once
-// for each shape, at the first call with that shape. After that, no call allocates on the GPU.
+// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. The first call with a
+// shape builds its graphs. Later calls allocate nothing on the GPU.
 class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
@@ -37,10 +37,10 @@ CudnnAttention* cudnn_attention_of(const Lane& lane);
 // "cuDNN 9.10.2", as found on this machine; empty if there is none.
 std::string cudnn_text();
 
-// Why our own kernels compute this attention on any machine; empty if cuDNN is asked.
+// The reason why our own kernels compute this attention on every machine; empty if cuDNN may compute it.
 std::string needs_own_kernels(const AttentionShape& shape, DType dtype, const Dropout& dropout);
 
-// The most workspace that cuDNN may need for a shape on any machine, in bytes; 0 if it is never asked. Its
+// The maximum workspace that cuDNN may need for a shape on any machine, in bytes; 0 if it is never used. Its
 // deterministic backward writes the gradients of all scores, in 16 bits.
 std::size_t cudnn_attention_workspace(const AttentionShape& shape, DType dtype);
 

@@ -32,7 +32,7 @@ void append(std::vector<std::string>& folders, const std::string& pattern) {
 
 constexpr int kMode = RTLD_NOW | RTLD_LOCAL;
 
-// Tries every soname in a folder. If a file is there but cannot be loaded, the loader's message goes to `refused`.
+// Tries every soname in a folder. If a file exists but cannot be loaded, the loader's message goes to `refused`.
 void* load_from(const std::string& folder, const LibraryName& name, std::vector<std::string>& refused) {
   for (const char* soname : name.sonames) {
     const std::string file = folder + "/" + soname;
@@ -116,7 +116,7 @@ Library Library::open(const LibraryName& name) {
 }
 
 Library::Library(void* handle, const LibraryName& name) : handle_(handle), title_(name.title), path_(name.sonames[0]) {
-  // Asks the loader for the path, because the soname alone may have been enough to load it.
+  // Asks the loader for the path, because the library may have been loaded by its soname alone.
   char folder[4096] = {};
   struct stat status {};
   if (dlinfo(handle, RTLD_DI_ORIGIN, folder) != 0) return;

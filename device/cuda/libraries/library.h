@@ -5,7 +5,7 @@
 
 namespace strata::device::cuda {
 
-// A library that is found when the program runs, so that one program serves machines with and without it.
+// A library that is looked up at run time, so that one program serves machines with and without it.
 struct LibraryName {
   const char* title;                 // "cuBLASLt"
   std::vector<const char*> sonames;  // newest first
@@ -27,7 +27,7 @@ std::vector<std::string> usual_folders();
 // A loaded library. It is never unloaded, because its work on the GPU may outlive any owner here.
 class Library {
  public:
-  // Throws an Error{usage} with one sentence: what to install, where it was looked for, and the loader's message on any
+  // Throws an Error{usage} with one sentence: what to install, where Strata looked, and the loader's message about any
   // file found.
   static Library open(const LibraryName& name);
 

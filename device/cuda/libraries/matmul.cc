@@ -79,7 +79,8 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
 
   const cublasLtEpilogue_t epilogue = epilogue_of(s);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-  // The heuristic derives a pointer's alignment from its value, and refuses one that its type cannot have.
+  // The heuristic derives a pointer's alignment from its value, and refuses an alignment below that of the pointer's
+  // type.
   const std::uintptr_t address = 0x10000u + alignment_of_output();
   if (s.bias || has_sums(s.epilogue)) {
     const cudaDataType_t type = cuda_type(s.out);
@@ -92,7 +93,7 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
   }
 }
 
-// The key has one alignment for all operands: with narrow inputs, it may be less than an fp32 output has.
+// The key has one alignment for all operands. With narrow inputs, it may be below the alignment of an fp32 output.
 std::uint32_t Matmul::alignment_of_output() const {
   return std::max(static_cast<std::uint32_t>(key_.alignment), static_cast<std::uint32_t>(size_of(key_.shape.out)));
 }
@@ -128,7 +129,7 @@ std::vector<std::string> Matmul::candidates(int most) const {
   const cublasStatus_t status =
       cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_, description_.get(), first_.get(), second_.get(), out_.get(),
                                                 out_.get(), preference.get(), most, results.data(), &found);
-  // For an epilogue that it lacks for these types, the library also reports an invalid value.
+  // The library reports "invalid value" too if it lacks the epilogue for these types.
   const bool none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                     (status == CUBLAS_STATUS_INVALID_VALUE && key_.shape.epilogue != Epilogue::none);
   if (none) found = 0;

@@ -15,8 +15,8 @@ inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 
 // A product in cuBLASLt's terms: descriptions, and the algorithm once one is chosen.
 //
-// Row-major matrices are transposed column-major ones: C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T. The
-// storage of B and A is the library's first and second operand, transposed if they are here, C is n by m, and the bias
+// Row-major matrices are transposed column-major ones: C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T. B's
+// storage is the library's first operand and A's the second, each transposed if it is here. C is n by m, and the bias
 // goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F takes fp32 operands as they are (no TF32) and multiplies
 // bf16 and fp16 exactly. Only algorithms with the same bits in every run are used: the sums of a split k are added in a
 // fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time). With a bias, k is not
@@ -26,14 +26,14 @@ inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 // auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or second.
 class Matmul {
  public:
-  // Whether the library has this key's epilogue at all.
+  // True if the library has this key's epilogue at all.
   static bool fuses(const AlgorithmKey& key);
-  // `handle` outlives it.
+  // `handle` must outlive it.
   Matmul(cublasLtHandle_t handle, const AlgorithmKey& key);
 
-  // The library's proposals, at most `most`, with those that it estimates to be fastest first.
+  // At most `most` of the library's proposals, the fastest by its own estimate first.
   std::vector<std::string> candidates(int most) const;
-  // False: the library refuses the algorithm, which is for another version or GPU.
+  // Returns false if the library refuses the algorithm, which is then for another version or GPU.
   bool choose(const std::string& algorithm);
 
   // bias has C's type; workspace has kMatmulWorkspace bytes, 256-byte aligned.

@@ -8,8 +8,8 @@
 namespace strata::device::cuda {
 namespace {
 
-// The functions of device/cpu/kernels/activation.cc. For 16-bit numbers, exponential and division are the GPU's
-// approximate ones. Their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
+// The functions of device/cpu/kernels/activation.cc. For 16-bit numbers, they use the GPU's approximate exponential and
+// division. Their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
 template <typename T>
 __device__ inline float exponential(float x) {
   if constexpr (sizeof(T) == 2) return __expf(x);
@@ -43,7 +43,7 @@ __device__ inline float gelu(float x) {
 template <typename T>
 __device__ inline float gelu_derivative(float x) {
   const float c = gelu_clamp(x), e = exponential<T>(-gelu_inner(c)), s = share<T>(e);
-  // 1 - s = e s, but if e is infinite the two factors must not be multiplied.
+  // 1 - s = e s. An infinite e is limited, because s is then 0 and the product would be NaN.
   const float rest = fminf(3e38f, e) * s;
   const float slope = fmaf(c * c, 3 * kGeluScale * kGeluCube, kGeluScale);
   return fmaf(c * s, rest * slope, s);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kThreads = 128;
 
-// A block of threads has one output: its threads take every kThreads-th input, and their sums are added in order.
+// One block of threads per output: its threads take every kThreads-th input, and their sums are added in order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sum_squares(const T* w, const T* a, const T* b, const DoraShape shape, float* squares) {

@@ -34,7 +34,7 @@ struct DropElements {
     if constexpr (kDrops) {
       const RandomStream stream{use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
       std::uint32_t words[kN];
-      // A pack lies in one row: columns are a multiple of kN. Division of 64 bits would take local memory.
+      // A pack stays within one row, because columns are a multiple of kN. A 64-bit division would use local memory.
       std::size_t index = use.first + unit * kN;
       if (use.columns > 0) {
         const auto at = static_cast<std::uint32_t>(unit * kN);

@@ -28,7 +28,7 @@ struct Cast {
   }
 };
 
-// A block of threads for each row.
+// One block of threads per row.
 template <typename From, typename To>
 __global__ void cast_row(const From* from, std::size_t from_stride, std::size_t columns, To* to,
                          std::size_t to_stride) {
@@ -85,7 +85,7 @@ struct CountNonfinite {
   __device__ Pack<T, kN> load(std::size_t unit) const {
     return load_pack<true, kN>(x + unit * kN, kN);
   }
-  // One addition for each unit that has any; a step that is not skipped has none.
+  // One atomic addition for each unit with such elements; a step that is not skipped has none.
   template <int kN>
   __device__ void store(std::size_t, const Pack<T, kN>& v) const {
     constexpr float kInfinity = __builtin_huge_valf();

@@ -131,7 +131,7 @@ __device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* share
   return sum - x;
 }
 
-// sums: those of the chunks.
+// sums: the sums of the chunks.
 __global__ void __launch_bounds__(kThreads)
     scan_chunks(std::uint32_t* ends, std::size_t count, std::size_t per_block, const std::uint32_t* sums) {
   __shared__ std::uint32_t shared[kThreads / kWarp];
@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The last step sorts each row's positions, so that their order no longer depends on the atomics. A block takes every
-// gridDim-th row, because frequent words are neighbours. A warp sorts the rows with few positions: each goes to the
-// place given by the number of smaller ones. The block sorts the others, window by window, with a bit for each
+// gridDim-th row, because frequent words are neighbours. A warp sorts the rows with few positions: the place of each
+// position is the number of smaller positions. The block sorts the others, window by window, with a bit for each
 // position.
 constexpr unsigned kRowsPerBlock = kWarp;
 
@@ -216,9 +216,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp sums kRows rows of the table, over a slice of the columns so narrow that a word with very many positions has
-// many warps. Their positions follow each other in `order`. Rows of dout are read ahead of the row that is summed:
-// kAhead of them, or kMany if they all belong to it.
+// A warp sums kRows rows of the table over a slice of the columns. Slices are so narrow that many warps share a word
+// with very many positions. The rows' positions follow each other in `order`. Rows of dout are read ahead of the row
+// that is summed: kAhead of them, or kMany if they all belong to it.
 constexpr unsigned kRows = 16, kAhead = 8;
 
 template <typename T, typename Out, int kN>

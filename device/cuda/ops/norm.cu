@@ -10,7 +10,7 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
-// Registers hold a vector, the next one, and sums for each element; so packs have four elements and are few.
+// Registers hold a vector, the next one, and sums for each element. So packs are small and few.
 constexpr int kBackwardThreads = kMaxTeam, kBackwardSize = 4;
 constexpr std::size_t kMaxSharedSums = 192 << 10;  // a block may have 227 KiB
 template <typename T>
@@ -274,7 +274,7 @@ const T* pointer(ConstView v) {
   return reinterpret_cast<const T*>(v.data);
 }
 
-// Whether vectors start and end at multiples of 16 bytes.
+// True if vectors start and end at multiples of 16 bytes.
 bool whole(const NormShape& shape, std::size_t element_bytes, std::initializer_list<ConstView> x,
            std::initializer_list<ConstView> y) {
   const auto fit = [](std::initializer_list<ConstView> views, std::size_t bytes) {

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMaxInRegisters = 8;
 constexpr int kLevels = 11;
 
-// Partials that follow each other, or lie in several places.
+// Partials at one stride, and partials in several places.
 struct Stack {
   const float* first;
   std::size_t stride;  // elements from one partial to the next
@@ -43,7 +43,7 @@ struct TreeSum {
   Source source;
   std::size_t groups;
   const T* bias;
-  unsigned columns;  // the bias's
+  unsigned columns;  // the size of the bias
   T* out;
 
   template <int kN>
@@ -52,7 +52,7 @@ struct TreeSum {
     Pack<float, kN> sum = subtree<kCount, kN>(source, 0, begin);
     if constexpr (kCount == kMaxInRegisters) {
       // The loop over levels is unrolled and selects instead of branching: with an index that is not known at compile
-      // time, or a break, `waiting` would lie in local memory.
+      // time, or a break, `waiting` would be in local memory.
       Pack<float, kN> waiting[kLevels] = {};
       waiting[0] = sum;
       for (std::size_t g = 1; g < groups; ++g) {

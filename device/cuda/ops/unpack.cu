@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (unsigned first = 0; first < kN; first += kPack) {
       Floats<kPack> x;
-      // Bytes follow each other from the lowest, and in a byte the high half comes first.
+      // Bytes start with the lowest, and the high half of a byte comes first.
       for (unsigned i = 0; i < kPack; ++i) {
         const unsigned element = first + i;
         x.at[i] = numbers[word >> (element / 2 * 8 + (element % 2 == 0 ? 4 : 0)) & 0xf] * scale;

@@ -13,7 +13,7 @@ namespace strata::device {
 // Grouped-query attention within the documents of `batch` sequences of `seq` rows. q, k, v point at their first head
 // inside rows that are q_stride, k_stride, v_stride elements apart; o rows are heads * head_dim apart. Query head h
 // reads key head h / (heads / kv_heads). A query sees keys of its document. If causal, these are the keys up to its
-// own, and with window > 0 the last `window` of them. Otherwise they are all keys, and with window > 0 those at most
+// own, and with window > 0 the last `window` of them. Otherwise they are all keys, and with window > 0 the keys at most
 // window / 2 rows away.
 struct AttentionShape {
   std::size_t batch, seq, heads, kv_heads, head_dim;
@@ -22,11 +22,11 @@ struct AttentionShape {
   std::size_t window = 0;
   bool causal = true;
   bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
-  // If these are only some of the layer's heads: the number of the layer's heads (0: `heads`), and the index of the
-  // first one here. Only dropout needs them, because it numbers heads within the layer.
+  // If the shape has only some of the layer's heads: the number of heads in the layer (0: `heads`), and the index of
+  // the first one here. Only dropout needs them, because it numbers heads within the layer.
   std::size_t layer_heads = 0, first_head = 0;
-  // The gradients of keys and values are fp32: sums over some of the query heads that read them, to which others are
-  // added.
+  // If true, the gradients of keys and values are fp32: they are sums over only some of the query heads that read them,
+  // and other sums will be added.
   bool fp32_key_gradients = false;
 
   // Rows before and after its own that a query sees in its document; `seq` if there is no limit.
@@ -51,7 +51,7 @@ void attention_backward(Lane&, const AttentionShape&, const RowRange* documents,
 // call prepares.
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&);
 
-// Bytes of workspace in a lane of `threads` threads on the device. dropout: whether its probability is above 0.
+// Bytes of workspace in a lane of `threads` threads on the device. dropout: true if its probability is above 0.
 std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, bool dropout, int threads);
 
 // `rows` rows, each with `heads` contiguous vectors of head_dim elements; rows are `stride` elements apart.
@@ -79,8 +79,8 @@ struct CachedAttentionShape {
 // Elements of a cache, in the dtype of q, k and v. Positions are written in ascending order, from 0.
 std::size_t cache_elements(const CachedAttentionShape&);
 
-// Puts k and v of `rows` rows into the cache at positions [first, first + rows). Then each row attends to all positions
-// up to its own. o rows are heads * head_dim apart. It computes in fp32, with one order of sums for any number of
+// Writes k and v of `rows` rows to the cache at positions [first, first + rows). Then each row attends to all positions
+// up to its own. o rows are heads * head_dim apart. Computes in fp32, in the same order of sums for any number of
 // threads.
 void cached_attention(Lane&, const CachedAttentionShape&, std::size_t first, std::size_t rows, ConstView q, ConstView k,
                       ConstView v, View cache, View o, View workspace);

@@ -12,12 +12,12 @@ namespace strata::device {
 // The label of rows that do not count.
 inline constexpr std::int32_t kIgnoredLabel = -100;
 
-// fp32 logits of `rows` rows for words [first, first + columns) of the vocabulary: all of it, or a tile. Rows start
-// `stride` elements apart.
+// fp32 logits of `rows` rows for words [first, first + columns) of the vocabulary: the whole vocabulary, or a tile of
+// it. Rows start `stride` elements apart.
 struct LogitTile {
   std::size_t rows, first, columns, stride;
   View logits;
-  bool starts;  // the first tile of the vocabulary, or of a shard of it that has statistics of its own
+  bool starts;  // the first tile of the vocabulary, or of a shard with its own statistics
 };
 
 // The statistics of a row's logits that its loss and gradient need.
@@ -29,8 +29,8 @@ struct RowStatistics {
 // The statistics of each row, from its tiles in ascending order, one call each. A tile that `starts` starts over.
 void softmax_statistics(Lane&, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics);
 
-// A vocabulary that is cut into `count` shards (a power of two) of `words` words each; the last ones may have fewer, or
-// none.
+// A vocabulary that is cut into `count` shards (a power of two) of `words` words each. The last shards may have fewer
+// words, or none.
 struct VocabularyShards {
   std::size_t vocabulary, count, words;
 };
@@ -47,7 +47,7 @@ void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statist
 void cross_entropy_gradient(Lane&, const LogitTile& tile, const std::int32_t* labels, const RowStatistics* statistics,
                             const StepScalars* scalars, DType gradient);
 
-// Adds the sum of `losses` to *total, in fp64 and in an order that the twin chooses by their number alone.
+// Adds the sum of `losses` to *total, in fp64 and in an order that depends only on the twin and their number.
 void sum_losses(Lane&, ConstView losses, ExactSum* total);
 
 // The target of a classifier's scores. A row's label is
@@ -58,8 +58,8 @@ enum class ClassTarget : std::uint8_t {
   none     // anything: there is no loss
 };
 
-// The number of 32-bit words for a row's set of classes if the label, which has 31 bits for it, is too small: bit c %
-// 32 of word c / 32 is class c, and the label only determines whether the row counts. 0: the label holds the target.
+// The number of 32-bit words for a row's set of classes if the label, which has 31 bits for it, is too small. Bit c %
+// 32 of word c / 32 is class c, and the label then only says whether the row counts. 0: the label holds the target.
 constexpr std::size_t class_set_words(ClassTarget target, std::size_t classes) {
   return target == ClassTarget::many && classes > 31 ? (classes + 31) / 32 : 0;
 }
@@ -70,9 +70,9 @@ struct ClassScoreShape {
   ClassTarget target;
 };
 
-// losses: fp32 [rows], 0 if the label is kIgnoredLabel. sets: [rows, class_set_words()], in place of other labels; null
-// if there are no such words. weights: fp32 [classes], factors of the classes' losses; null: 1. d_scores:
-// scalars->loss_gradient times the gradient, in the scores' layout and its own dtype; empty: not computed.
+// losses: fp32 [rows], 0 if the label is kIgnoredLabel. sets: [rows, class_set_words()], which replace all labels but
+// kIgnoredLabel; null if there are no such words. weights: fp32 [classes], factors of the classes' losses; null: 1.
+// d_scores: scalars->loss_gradient times the gradient, in the scores' layout and its own dtype; empty: not computed.
 void class_loss(Lane&, const ClassScoreShape& shape, ConstView scores, const std::int32_t* labels,
                 const std::uint32_t* sets, const float* weights, const StepScalars* scalars, View losses,
                 View d_scores);

@@ -9,7 +9,7 @@
 
 namespace strata::device {
 
-// An operation fused with the product, on results still in cache, with a second output or input of C's type.
+// An operation fused with the product, on results that are still in cache. It has a second output or input of C's type.
 enum class Epilogue : std::uint8_t {
   none,
   gelu_tanh,           // out = gelu(C), with C's shape and leading dimension
@@ -19,7 +19,7 @@ enum class Epilogue : std::uint8_t {
   sums_a,  // out[m] = the sums of op(A) over k, rounded once; A is transposed
   sums_b,  // out[n] = the same for op(B); B is not transposed
 };
-// Whether it writes gelu(C), and whether it reads a gelu's input.
+// is_gelu(): it writes gelu(C). is_gelu_gradient(): it reads a gelu's input.
 constexpr bool is_gelu(Epilogue e) {
   return e == Epilogue::gelu_tanh || e == Epilogue::gelu_erf;
 }
@@ -44,8 +44,8 @@ struct ProductShape {
 
 // A product of one shape, made when the step is planned (oneDNN, cuBLASLt). It is cut into tiles whose edges depend
 // only on the shape and the kind of processor. One thread computes each tile, so that the bits do not depend on
-// threads. A Product holds what each thread of a lane needs, so it belongs to one lane at a time, in which all its work
-// runs. Throws Error{failed} if the library refuses the shape.
+// threads. A Product holds the state that each thread of a lane needs, so all its work runs in one lane at a time.
+// Throws Error{failed} if the library refuses the shape.
 class Product {
  public:
   Product(Device device, const ProductShape& shape);
@@ -73,7 +73,7 @@ struct MatvecShape {
 };
 
 // y[out] = W x (+ bias), in fp32, rounded once into y (x's dtype, or fp32): the product for a single row, bound by
-// reading W once. Each sum has one order for any number of threads.
+// reading W once. Each sum has the same order for any number of threads.
 void matvec(Lane&, const MatvecShape&, ConstView w, ConstView x, ConstView bias, View y);
 
 }  // namespace strata::device

@@ -12,12 +12,12 @@ namespace strata::device {
 struct StepMessage {
   ExactSum squares;  // sum over this rank's part of the gradient, still multiplied by the loss scale
   ExactSum loss;     // summed over the labels of this rank's micro-batches
-  // The requests that this rank received: a stop, a checkpoint, a stop at once. Each has bits of its own, so that the
+  // The requests that this rank received: a stop, a checkpoint, an immediate stop. Each has its own bits, so that the
   // sum over the ranks contains all of them.
   std::uint64_t requests = 0;
 };
 
-// The result on which the ranks agreed, for the host to read after the step.
+// The result that the ranks agreed on, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
   double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient is not

@@ -21,7 +21,7 @@ struct GradientRuns {
 
   // The length of the longest run that needs no `partial` on any device.
   static constexpr std::size_t kMaxInRegisters = 64;
-  // Whether calls of `pieces` pieces each need `partial`.
+  // True if calls of `pieces` pieces each need `partial`.
   static constexpr bool needs_partial(std::size_t length, std::size_t pieces) {
     return length > 1 && (pieces % length != 0 || length > kMaxInRegisters);
   }
@@ -29,8 +29,9 @@ struct GradientRuns {
 
 // sum[i] = ((sum[i] + pieces[0][i]) + pieces[1][i]) + ...: the ordered gradient sum, fp32, one rounding per addition.
 // With runs longer than 1, each run is such a sum from +0, is rounded to `dtype` once, and is then added like a piece.
-// first: the sum starts from +0 instead of its memory. Pieces hold sum.size elements of `dtype`. The array of pointers
-// is read when the work runs on the host, and when it is issued otherwise; it stays valid until the work has run.
+// first: the sum starts from +0 instead of sum's old value. Pieces hold sum.size elements of `dtype`. The array of
+// pointers is read when the work runs on the host, and when it is issued otherwise; it stays valid until the work has
+// run.
 void gradient_sum(Lane&, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first,
                   const GradientRuns& runs = {});
 

@@ -19,7 +19,7 @@ constexpr int moment_count(Algorithm algorithm) {
 // Random streams at sites from here on round moments; the sites below belong to dropout.
 inline constexpr std::uint32_t kMomentSites = 0x80000000u;
 
-// As the recipe gives it, in fp64: 1 - beta2 taken from a float of 0.999 would be wrong in its fifth digit.
+// The optimizer's options, in fp64 as in the recipe: 1 - beta2 from a float of 0.999 would be wrong in its fifth digit.
 //   adamw  decoupled AdamW (Loshchilov & Hutter 2019) as PyTorch computes it;
 //   lion   c = beta1 m + (1 - beta1) g; p -= rate (sign(c) + weight_decay p); m = beta2 m + (1 - beta2) g
 //          ("Symbolic Discovery of Optimization Algorithms", Chen et al. 2023);
@@ -41,7 +41,7 @@ struct UpdateOperands {
   StorageFormat format = StorageFormat::fp32;
   std::byte *moment1 = nullptr, *moment2 = nullptr;  // stored_bytes(format, elements) each; moment2: adamw's
   bool decay = true;                                 // weight_decay applies
-  // The place of the elements. With seed and step, it is the key of the random numbers that round bf16 moments.
+  // The place of the elements. Together with seed and step, it determines the random numbers that round bf16 moments.
   std::uint32_t unit = 0;
   std::size_t begin = 0;  // the first element's index in the unit with all its virtual shards
 };
@@ -51,9 +51,9 @@ struct UpdateOperands {
 enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
 
 // One pass over the elements: takes the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, updates
-// master and moments, and writes `parameter` from the master, rounded. Elementwise, with one fixed order of fused
-// multiply-adds and IEEE sqrt and division, so that any device, vector width, number of threads or cut gives the same
-// bits. Moments are used at full precision and rounded to their format afterwards.
+// master and moments, and writes `parameter` from the master, rounded. The operation is elementwise, with a fixed order
+// of fused multiply-adds and IEEE sqrt and division, so that every device, vector width, number of threads and cut
+// gives the same bits. Moments are used at full precision and rounded to their format afterwards.
 void update(Lane&, const Optimizer&, const StepScalars*, const UpdateOperands&, OnSkip = OnSkip::leave_parameter);
 
 }  // namespace strata::device

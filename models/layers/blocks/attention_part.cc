@@ -52,7 +52,7 @@ std::string AttentionPart::set_up(Lane& lane) const {
   return device::prepare_attention(lane, shape_, dtype_, {.probability = spec_.dropout});
 }
 
-// Only dropout needs to know which heads these are; implementations are prepared for `shape_`.
+// Only dropout depends on which heads these are, so implementations are prepared for `shape_`.
 device::AttentionShape AttentionPart::shape_of(std::size_t shard) const {
   device::AttentionShape shape = shape_;
   if (spec_.dropout > 0) {

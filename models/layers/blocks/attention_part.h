@@ -31,21 +31,21 @@ class AttentionPart {
   AttentionPart(const AttentionSpec& spec, const RunShape& run);
 
   const device::AttentionShape& shape() const { return shape_; }
-  // In bytes: the cache of all this rank's shards for one sequence (0: the run does not generate), and the most scratch
-  // that any call needs in a lane of `threads` threads.
+  // In bytes: the cache of all this rank's shards for one sequence (0: the run does not generate), and the maximum
+  // scratch of a call in a lane of `threads` threads.
   std::size_t cache_bytes() const;
   std::size_t scratch_bytes(int threads) const;
   // See Unit::set_up.
   std::string set_up(device::Lane&) const;
 
-  // `shard` counts this rank's shards. mixed: [rows, query_width()]. lse is for backward() and only written without the
-  // cache: fp32 [batch, heads, seq]. shared: [rows, 2 key_width()], each row's keys, then its values, if the spec has
-  // shared keys; otherwise empty.
+  // `shard` is an index among this rank's shards. mixed: [rows, query_width()]. lse is for backward() and only written
+  // without the cache: fp32 [batch, heads, seq]. shared: [rows, 2 key_width()], each row's keys, then its values, if
+  // the spec has shared keys; otherwise empty.
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
                const device::Dropout&, device::View scratch, std::size_t shard = 0,
                device::ConstView shared = {}) const;
-  // d_rows: the gradients of queries, keys and values, in the same layout. If keys are shared, theirs go to d_shared,
-  // in fp32 and laid out as `shared`.
+  // d_rows: the gradients of queries, keys and values, in the same layout. Shared keys and values have theirs in
+  // d_shared, in fp32 and laid out like `shared`.
   void backward(device::Lane&, const Context&, device::ConstView rows, device::ConstView mixed, device::ConstView lse,
                 device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch,
                 std::size_t shard = 0, device::ConstView shared = {}, device::View d_shared = {}) const;

@@ -92,7 +92,7 @@ void BlockAttention::write_gains(Lane& lane, ConstView sums, const GradientRange
   if (norms_) norms_->write_gains(lane, sums, gradients);
 }
 
-// Queries and keys, by their rows' positions.
+// Rotates queries and keys by their rows' positions.
 void BlockAttention::rotate(Lane& lane, const Context& c, View rows, bool inverse) const {
   if (!spec_.angles) return;
   const std::size_t table = spec_.positions * (spec_.head_dim / 2);
@@ -117,7 +117,7 @@ using device::View;
 std::size_t keys_of_shard(const HeadNorms::Spec& s) {
   return s.kv_heads * s.sharers / s.shards.of;
 }
-// The norm of one shard's heads, in rows of queries, keys and values.
+// The shape of the norm of one shard's heads, in rows of queries, keys and values.
 device::NormShape norm_of_heads(const HeadNorms::Spec& s, std::size_t heads) {
   const std::size_t stride = (s.heads / s.shards.of + 2 * keys_of_shard(s)) * s.head_dim;
   return {s.tokens, s.head_dim, heads, stride, stride, s.eps};
@@ -193,7 +193,7 @@ using device::ConstView;
 using device::Lane;
 using device::View;
 
-// Other ranks' numbers are added to -0, which changes none; +0 would change -0.
+// Other ranks' numbers are added to -0, which leaves each unchanged. +0 would change -0.
 void fill_negative_zero(Lane& lane, View x) {
   zero(lane, x);
   scale(lane, x, -1, x);

@@ -16,9 +16,9 @@
 
 namespace strata::models {
 
-// RMSNorm of each head's query and key before they are rotated (Qwen3; Henry et al. 2020), whose gains all heads share.
-// A component of a block. In several virtual shards, a gain's gradient is a sum over the shards' heads, which are added
-// in fp32 by a balanced tree.
+// RMSNorm of each head's query and key before they are rotated (Qwen3; Henry et al. 2020). All heads share the gains. A
+// component of a block. With several virtual shards, a gain's gradient is a sum over the shards' heads, added in fp32
+// by a balanced tree.
 class HeadNorms {
  public:
   struct Spec {
@@ -28,21 +28,21 @@ class HeadNorms {
     ShardRange shards;
     std::size_t sharers;  // see SharedKeys: the first of this many shards has keys
   };
-  // Adds what it saves and its memory in backward to the block's.
+  // Adds its saved values and its memory in backward to the block's.
   HeadNorms(const Spec& spec, Slots& save, Slots& work);
 
   std::size_t scratch_bytes() const { return std::max(query_.scratch_bytes(), key_.scratch_bytes()); }
-  // `rows` and `to`: of each of this rank's shards, one after the other, laid out as attention takes them. Writes the
-  // queries and keys in `to`.
+  // `rows` and `to` hold this rank's shards one after the other, laid out as attention takes them. Writes the queries
+  // and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                device::View to, const ActivationViews& saved) const;
-  // d_rows: on entry the gradients of the normed queries and keys, on exit the gradients of the unnormed ones. In one
-  // shard, writes the gains' gradients; in several, keeps them for sum_gains().
+  // d_rows: on entry the gradients of the normed queries and keys, on exit the gradients of the unnormed ones. With one
+  // shard, writes the gains' gradients. With several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                 device::ConstView saved, device::View d_rows, const GradientRange& gradients, device::View workspace,
                 device::View scratch) const;
 
-  // Elements of both gains' gradients; 0: neither is trained.
+  // The number of elements in both gains' gradients; 0: neither gain is trained.
   std::size_t gains() const {
     return is_frozen(spec_.query_gain) && is_frozen(spec_.key_gain) ? 0 : 2 * spec_.head_dim;
   }
@@ -66,10 +66,10 @@ class HeadNorms {
   Slot query_rstd_, key_rstd_, d_query_gain_, d_key_gain_;
 };
 
-// Keys and values of a layer that has fewer heads of keys than virtual shards: several neighbouring shards read the
-// same head. The first of them has its weights and computes it, and all attend to a copy. Backward adds the gradients
-// of all of them in fp32 by a balanced tree and rounds once, for the first. A component of a block. If no shards share
-// a head (any()), it does nothing.
+// The keys and values of a layer with fewer key heads than virtual shards: neighbouring shards read the same key head.
+// The first of these shards owns the head's weights and computes it, and all of them attend to a copy. Backward adds
+// their gradients in fp32 by a balanced tree and rounds once, for the first shard. A component of a block. Does nothing
+// if no shards share a head (any()).
 class SharedKeys {
  public:
   struct Spec {
@@ -77,15 +77,15 @@ class SharedKeys {
     ShardRange shards;
     device::DType dtype;
   };
-  // Adds what it saves and its memory in backward to the block's.
+  // Adds its saved values and its memory in backward to the block's.
   SharedKeys(const Spec& spec, Slots& save, Slots& work);
 
   bool any() const { return sharers_ > 1; }
-  // Neighbouring shards that read the same head of keys.
+  // The number of neighbouring shards that read the same key head.
   std::size_t sharers() const { return sharers_; }
-  // Whether this rank's shard `v` has the weights of the keys that it reads.
+  // True if this rank's shard `v` owns the weights of the keys that it reads.
   bool owns(std::size_t v) const { return (spec_.shards.first + v) % sharers_ == 0; }
-  // Elements that the ranks add, if the shards that read a head are not all here; otherwise 0.
+  // The number of elements that ranks add if other ranks have shards that read the same head; otherwise 0.
   std::size_t crossing() const { return crosses() ? spec_.kv_heads * size() : 0; }
 
   // The keys and values that shard `v` attends to, [tokens, 2 head_dim], each row's keys first; and their gradients, in
@@ -97,8 +97,8 @@ class SharedKeys {
   device::View gradients(device::View workspace, std::size_t v) const {
     return sums_.of(workspace).sub(v * size(), size());
   }
-  // Copies keys and values from the rows of the shards' heads, or leaves them in `partial` for all ranks; then takes
-  // what the ranks left.
+  // leave() copies keys and values from the rows of the shards' heads, or leaves them in `partial` for all ranks.
+  // take() then reads the values that the ranks left.
   void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
   void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
   // The same for the gradients, whose sums go to the rows of the shards that own them.
@@ -109,7 +109,7 @@ class SharedKeys {
   bool crosses() const { return sharers_ > spec_.shards.count; }
   std::size_t width() const { return 2 * spec_.head_dim; }
   std::size_t size() const { return spec_.tokens * width(); }
-  // The number of the head of keys that shard `v` reads.
+  // The index of the key head that shard `v` reads.
   std::size_t head(std::size_t v) const { return (spec_.shards.first + v) / sharers_; }
   std::size_t query_width() const { return spec_.heads / spec_.shards.of * spec_.head_dim; }
   // The keys and values in the rows of shard `v`.
@@ -143,18 +143,18 @@ class BlockAttention {
     std::optional<Norms> norms = {};
   };
   BlockAttention(const Spec& spec, const RunShape& run);
-  // Adds what it saves, and its memory in backward, to the block's: the heads' results to `results`, and all else to
-  // `heads`, which may be activations that pass. Everything below is for after place_saved().
+  // Adds its saved values and its memory in backward to the block's: the heads' results to `results`, and all else to
+  // `heads`, which may be passing activations. Call place_saved() before anything below.
   void place_saved(Slots& heads, Slots& results);
   void place_work(Slots& work) { work_ = work.add_bytes(work_bytes_); }
 
-  const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
+  const device::AttentionShape& shape() const { return attention_.shape(); }  // for one shard
   float dropout() const { return spec_.dropout; }
   // The same functions as in AttentionPart.
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }
   std::size_t scratch_bytes(int threads) const;
   std::string set_up(device::Lane& lane) const { return attention_.set_up(lane); }
-  // The sizes of all shards' rows: of queries, keys and values, and of results. In elements.
+  // The sizes of all shards' rows, in elements: rows of queries, keys and values, and rows of results.
   std::size_t rows_size() const { return tokens_ * shards_.count * attention_.shape().q_stride; }
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
@@ -168,13 +168,13 @@ class BlockAttention {
   void prepare(device::Lane&, const Context&, const ActivationViews& saved) const;
   void attend(device::Lane&, const Context&, const device::Dropout&, const ActivationViews& saved,
               device::View scratch) const;
-  // The halves of backward. d_rows: first the gradients of what attend() read, then of what the product wrote.
+  // The two halves of backward. d_rows: first the gradients of attend()'s input, then those of the product's output.
   void attend_backward(device::Lane&, const Context&, const device::Dropout&, device::ConstView saved,
                        device::ConstView d_mixed, device::View d_rows, device::View scratch) const;
   void finish_backward(device::Lane&, const Context&, device::ConstView saved, device::View d_rows,
                        const GradientRange& gradients, device::View scratch) const;
-  // Elements that ranks add between prepare() and attend(), and between the two halves of backward, if shards on
-  // several ranks read the same keys.
+  // The number of elements that ranks add between prepare() and attend(), and between the two halves of backward, if
+  // shards on several ranks read the same keys.
   std::size_t crossing_keys() const { return shared_->crossing(); }
 
   // The gradients of the norms' gains, which are sums over the shards' heads; see HeadNorms.

@@ -1,6 +1,6 @@
 #pragma once
-// models/layers/blocks/ holds transformer blocks: what all have in common (this header), the blocks of decoders and
-// encoders (blocks.h), and their parts.
+// models/layers/blocks/ holds transformer blocks: their common parts (this header), the blocks of decoders and encoders
+// (blocks.h), and the components of these.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace strata::models {
 // an MLP with two more.
 struct BlockOperations {
   std::array<const SplitLinear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
-  // Places activations that are saved, or that pass because backward ends above what reads them.
+  // Places activations that are saved, or that pass because backward ends above every use of them.
   class Placed {
    public:
     Slots& needed(bool in_backward) { return in_backward ? saved_ : passing_; }
@@ -46,13 +46,13 @@ struct BlockOperations {
     return {saved, workspace.sub(passing_at / sizeof(float), passing_bytes / sizeof(float))};
   }
 
-  // The most bytes that any call of these needs.
+  // The maximum number of bytes that a call of these operations needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
 
-  // DoRA's squared lengths of the layers whose inputs are cut, the projection's before the MLP's: the sums over shards,
-  // which a forward saves, and the values of each of this rank's shards.
+  // Places DoRA's squared norms of the layers whose inputs are cut, the projection's before the MLP's: the sums over
+  // shards, which a forward saves, and the values of each of this rank's shards.
   void place_squares(const ShardRange& shards, Slots& save, Slots& work) {
     sums_of_squares = save.add(squares(), device::DType::fp32);
     all_squares = work.add(shards.count * squares(), device::DType::fp32);
@@ -67,8 +67,8 @@ struct BlockOperations {
     return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
-  // The gradients of adapters' whole tensors (factors, and DoRA's magnitudes): their memory in backward, and what
-  // crosses ranks of them.
+  // Places the gradients of adapters' whole tensors (factors, and DoRA's magnitudes): their memory in backward, and the
+  // part that crosses ranks.
   void place_sums(Slots& work) {
     for (std::size_t i = 0; i < factor_sums.size(); ++i)
       factor_sums[i] = work.add(linears()[i]->sums(), device::DType::fp32);
@@ -127,11 +127,11 @@ struct BlockOperations {
   std::size_t passing_at = 0, passing_bytes = 0;  // place and size of passing activations in the forward's workspace
   std::array<Slot, 4> factor_sums = {};           // one per linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
-  Slot narrow = {}, wide = {};  // workspace for rows like x or the mixed heads, and like the MLP's inside or the heads
+  Slot narrow = {}, wide = {};  // workspace for rows as wide as x or the mixed heads; as the MLP or the heads
 };
 
-// A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
-// answered from it.
+// A transformer block of any family. `Plan` is BlockOperations plus the family's additions, and answers the block's
+// queries.
 template <typename Plan>
 class BlockUnit : public SplitBlock {
  public:
@@ -198,8 +198,8 @@ class BlockUnit : public SplitBlock {
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
 
-  // Dropout at one of the block's four places. Its random numbers differ from every other place's; sites below 4 belong
-  // to the embeddings.
+  // Dropout at one of the block's four places, each with its own random numbers. Sites below 4 belong to the
+  // embeddings.
   device::Dropout dropout_at(const Context& c, std::uint32_t place, float probability) const {
     return {probability, static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
   }

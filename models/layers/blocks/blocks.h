@@ -67,7 +67,7 @@ struct EncoderBlockSpec {
 };
 
 // Encoder blocks as in "Attention Is All You Need" and BERT: every row attends to its complete document, LayerNorm
-// follows each residual sum, GELU (erf), biases everywhere.
+// follows each residual sum, the activation is GELU (erf), and all layers have biases.
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

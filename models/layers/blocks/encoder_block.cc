@@ -153,8 +153,8 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     cast(lane, product == kAttention ? x : plan_->middle.of(saved), to);
   }
 
-  // From product to product, `narrow`, `wide` and dx hold gradients. After the last norm nothing reads dy, so dx may
-  // overwrite it.
+  // Between products, `narrow`, `wide` and dx hold gradients. After the last norm nothing reads dy, so dx may overwrite
+  // it.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                    View dx, const GradientRange& gradients) const override {
     const EncoderPlan& b = *plan_;
@@ -224,7 +224,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     b.norm.take_gradients(lane, next(b.norm.crossing()), gradients);
     b.take_gradients(lane, next(b.crossing()), gradients);
   }
-  // From dy to `narrow`.
+  // Reads dy, and writes to `narrow`.
   void backward_norm(Lane& lane, const Context& c, ConstView saved, ConstView dy,
                      const GradientRange& gradients) const {
     const EncoderPlan& b = *plan_;
@@ -232,7 +232,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
                     b.rows_of(b.narrow, c.workspace), gradients, b.scratch.of(c.workspace), {},
                     b.norm_sums2.of(c.workspace));
   }
-  // From `narrow` to dx.
+  // Reads `narrow`, and writes to dx.
   void backward_attention_norm(Lane& lane, const Context& c, ConstView saved, View dx,
                                const GradientRange& gradients) const {
     const EncoderPlan& b = *plan_;

@@ -190,8 +190,8 @@ class Block final : public BlockUnit<BlockPlan> {
     cast(lane, b.normed2.of(saved), to);
   }
 
-  // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` holds
-  // the gradients of `inner` and of the heads, and dx the residual stream's.
+  // Between products, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those of
+  // `inner` and of the heads, and dx that of the residual stream.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                    View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -309,9 +309,9 @@ class Block final : public BlockUnit<BlockPlan> {
     b.mlp_norm.take_gradients(lane, next(b.mlp_norm.crossing()), gradients);
     if (gains() > 0) b.attention.write_gains(lane, next(gains()), gradients);
   }
-  // Elements of the trained gains of the heads' norms, which are sums over the shards' heads.
+  // The number of elements in the gradients of the heads' norms, which are sums over the shards' heads.
   std::size_t gains() const { return plan_->attention.gains(); }
-  // Elements of the gradient of a product's input, if backward computes it.
+  // The number of elements in the gradient of a product's input, if backward computes it.
   std::size_t summed_rows(std::size_t product) const {
     return passes(step_of(product)) ? plan_->tokens * plan_->hidden : 0;
   }
@@ -336,7 +336,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {
     BlockUnit::attend_backward(lane, c, x, saved);
-    // The next stretch needs these rows again, but its total has keys instead.
+    // The next stretch needs these rows again, but its total holds keys instead.
     if (const View kept = plan_->whole_input.of(c.workspace); keeps_input())
       cast(lane, whole_input(c, own_input(x, saved)), kept);
   }

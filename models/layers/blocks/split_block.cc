@@ -238,7 +238,7 @@ Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<
   double flops = 0;
   for (const SplitLinear* linear : all ? linears : linears.subspan(parts.first, parts.last - parts.first))
     flops += pass == Pass::forward ? linear->forward_flops() : linear->backward_flops();
-  // q k^T and its product with v, for the keys that a query sees; backward has five such products.
+  // Counts q k^T and its product with v, for the keys that a query sees. Backward has five such products.
   const device::AttentionShape& a = attention;
   const double two_products = 4 * seen_keys(a) * static_cast<double>(a.batch * a.heads * a.head_dim);
   if (pass == Pass::forward)

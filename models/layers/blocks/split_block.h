@@ -29,7 +29,7 @@ struct JoinedLayers {
   Init init;
 };
 
-// The steps of a block that may have parameters, in the order of forward; input: the block's own input.
+// The steps of a block that may have parameters, in forward order; input: the block's own input.
 enum class BlockStep : std::uint8_t {
   input,
   input_norm,
@@ -42,23 +42,23 @@ enum class BlockStep : std::uint8_t {
   output_norm
 };
 
-// Where backward ends in a block: at the lowest step that trains if nothing below the block does, otherwise at its
-// input. What a block saves, computes and exchanges in backward follows from it.
+// Where backward ends in a block: at the lowest trained step if nothing below the block trains, otherwise at the
+// block's input. This determines what the block saves, computes and exchanges in backward.
 struct BackwardEnd {
   BlockStep step = BlockStep::input;
 
-  // Whether backward computes the gradient of the step's output, from which its parameters' gradients follow; and of
-  // its input.
+  // reaches(): backward computes the gradient of the step's output, which gives its parameters' gradients. passes(): it
+  // computes the gradient of the step's input.
   bool reaches(BlockStep s) const { return step <= s; }
   bool passes(BlockStep s) const { return step < s; }
 };
 
 // A transformer block with four products: for attention, its projection, and the MLP's two. In one virtual shard each
-// product is a part of the unit. In several, the block is one part, since each shard has a piece of every product. If
-// ranks share the block, its calls have seams after the products whose results are sums over shards. If they also
-// divide the rows, each takes its rows of such a sum, and there are seams before a block's half (attention and
-// projection, or the MLP), at which they put together its input or, in backward, the gradient of its output. With DoRA
-// in layers whose inputs are cut, a forward begins with a seam at which ranks gather squared lengths.
+// product is a part of the unit. With several, the block is one part, because each shard has a piece of every product.
+// If ranks share the block, its calls have seams after the products whose results are sums over shards. If the ranks
+// also divide the rows, each takes its rows of such a sum. There is then also a seam before each half of a block
+// (attention and projection, or the MLP), where the ranks gather the half's input or, in backward, the gradient of its
+// output. With DoRA in layers whose inputs are cut, a forward begins with a seam where ranks gather squared norms.
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
@@ -94,28 +94,28 @@ class SplitBlock : public Unit {
   bool reaches(BlockStep step) const { return end_.reaches(step); }
   bool passes(BlockStep step) const { return end_.passes(step); }
 
-  // The number of products, from the first, whose results are saved; the others only make y.
+  // The number of products, from the first, whose results are saved. The others only serve to compute y.
   virtual std::size_t saving_products() const { return kProducts; }
   // The product whose backward includes the backward of the norm between projection and MLP.
   virtual std::size_t middle_norm_product() const { return kProjection; }
   // The memory of a forward's activations; some of them may pass.
   virtual ActivationViews activations(const Context&, device::View saved) const = 0;
-  // Attention, which runs between its product and the projection. If ranks share heads of keys, a call has a seam
-  // before it in forward, and after it in backward.
+  // Attention runs between its product and the projection. If ranks share key heads, a call has a seam before attention
+  // in forward, and after it in backward.
   virtual void attend(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
-  // Elements that cross at that seam; 0: there is none.
+  // The number of elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
-  // The squared lengths of DoRA (SplitLinear::squares); squares() is their number. At the start of a forward, each rank
-  // leaves the sums over its shards. If ranks share the block, they gather them at a seam, and take_squares() saves the
-  // sums over all shards; otherwise they are left where they are saved.
+  // The squared norms of DoRA (SplitLinear::squares); squares() is their number. At the start of a forward, each rank
+  // leaves the sums over its shards. If ranks share the block, they gather these at a seam, and take_squares() saves
+  // the sums over all shards. Otherwise leave_squares() writes to saved_squares().
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_squares(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
   virtual device::View saved_squares(const Context&, const ActivationViews& saved) const = 0;
   // Like Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum
-  // over shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
-  // product in forward, after the MLP's first product and attention in backward.
+  // over shards, after_forward() or after_backward() does the work that uses the sum: after the projection and the
+  // MLP's second product in forward, after the MLP's first product and attention in backward.
   virtual void forward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
                           const ActivationViews& saved) const = 0;
   virtual void after_forward(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
@@ -130,18 +130,19 @@ class SplitBlock : public Unit {
   // input, which is a sum over shards.
   virtual void backward_parameters_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                                       device::ConstView saved, const GradientRange&) const = 0;
-  // Elements of the sum that the product leaves, which the caller of the block adds over ranks; 0: there is none.
+  // The seam after the product, where the block's caller adds the product's sum over the ranks; without elements if
+  // there is no sum.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
   // If ranks divide the rows: computes the input of a half of the block and leaves this rank's rows of it in `to`.
   virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                            const ActivationViews& saved, device::View to) const = 0;
-  // The same in backward, for the gradient of the half's output; `to` is empty if backward ends before. If the block
-  // trains, `input` gets the rows of the half's input again, for backward_parameters_of(); it is empty if nothing
-  // needs them.
+  // The same in backward, for the gradient of the half's output; `to` is empty if backward ends above it. If the block
+  // trains, `input` gets the rows of the half's input again, for backward_parameters_of(); it is empty if nothing needs
+  // them.
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
-  // Gradients to which each rank adds a part (of norms and of adapters' whole tensors): their number of elements; the
+  // Gradients that are sums of all ranks' parts (of norms and of adapters' whole tensors): their number of elements; a
   // rank leaves its part, and takes the sums.
   virtual std::size_t crossing_gradients() const = 0;
   virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
@@ -153,13 +154,13 @@ class SplitBlock : public Unit {
   static device::ConstView sum_of(const Context& c, device::View own) {
     return c.total ? c.total.sub(0, own.size) : device::ConstView(own);
   }
-  // Whether a forward, or its stretch, makes y or a partial sum of it.
+  // True if a forward, or its stretch, computes y or a partial sum of it.
   static bool makes_output(const Context& c, device::View y) { return y || c.partial; }
   bool shared() const { return shards_.count < shards_.of; }
   bool divides_rows() const { return divides_rows_; }
   const ShardRange& shards() const { return shards_; }
   // The input of a half of the block, or in backward the gradient of its output: `own`, or all rows if the ranks have
-  // put theirs together. whole_input(): the input in backward.
+  // gathered them. whole_input(): the input in backward.
   device::ConstView whole_rows(const Context& c, device::ConstView own) const {
     return divides_rows_ ? c.total.sub(0, own.size / shards_.count * shards_.of) : own;
   }
@@ -167,7 +168,7 @@ class SplitBlock : public Unit {
     const std::size_t size = own.size / shards_.count * shards_.of;
     return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }
-  // The product at which backward ends.
+  // The product where backward ends.
   std::size_t first_backward_product() const;
 
  private:
@@ -180,23 +181,23 @@ class SplitBlock : public Unit {
     std::vector<std::size_t> sharers;  // the sharers of each tensor; see Slice
   };
   bool in_one_part() const { return parts().size() == 1; }
-  // Whether a product's result is a sum over shards.
+  // True if a product's result is a sum over shards.
   static bool is_sum(Pass pass, std::size_t product) {
     return pass == Pass::forward ? product == kProjection || product == kDown : product == kUp || product == kAttention;
   }
   std::size_t add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay, Init init);
 
-  // Whether the product is the first of a half of the block in the pass.
+  // True if the product is the first of a half of the block in the pass.
   static bool starts_half(Pass pass, std::size_t product) {
     return pass == Pass::forward ? product == kAttention || product == kUp : product == kProjection || product == kDown;
   }
-  // Whether backward reads the input of the half of the block that ends in the product.
+  // True if backward reads the input of the half of the block that ends in the product.
   bool needs_input(std::size_t product) const {
     return trains() && reaches(product == kDown ? BlockStep::up : BlockStep::heads);
   }
   // The i-th row matrix that the call leaves for the other ranks.
   static device::View rows_in(const Context& c, device::ConstView x, std::size_t i);
-  // Takes note of the step if a tensor was added for it that trains; `first`: the index of the first one.
+  // Records the step if a trained tensor was added for it; `first`: the index of the first tensor added.
   void note_trained(BlockStep step, std::size_t first);
 
   ShardRange shards_;
@@ -208,12 +209,12 @@ class SplitBlock : public Unit {
 };
 
 // Throws Error{usage} unless the number of shards divides the heads and the MLP's width, and either divides the
-// key-value heads or is a multiple of them: a key-value head lies in one shard, or in as many as share it alone.
+// key-value heads or is a multiple of them: a key-value head is in one shard, or several shards have only that head.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
-// Unit::work of a transformer block with one linear layer per part, or all of them in one part. `activation`: the bytes
-// of x, and of y, which forward reads and writes in addition to what it saves and to the `passing` bytes of its other
-// activations; backward reads what was saved and writes as much.
+// Implements Unit::work for a transformer block with one linear layer per part, or all of them in one part.
+// `activation`: the bytes of x, and of y, which forward reads and writes in addition to its saved values and to the
+// `passing` bytes of its other activations; backward reads the saved values and writes the same number of bytes.
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation, const BackwardEnd& end,
                 std::size_t passing);

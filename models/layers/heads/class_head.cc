@@ -24,19 +24,19 @@ using device::Product;
 using device::ProductShape;
 using device::View;
 
-// The sites of dropout are far from the blocks' sites, which count up from 0.
+// A dropout site far from those of the blocks, which count up from 0.
 constexpr std::uint32_t kSite = 0x7fffff00;
 
-// The stride between rows of scores, in elements: whole vectors.
+// The stride between rows of scores, in elements, rounded up to whole vectors.
 std::size_t stride_of(std::size_t classes) {
   return (classes + 15) / 16 * 16;
 }
 
 // For every row, the mean over the rows of its document; 0 for rows outside of documents. It is computed as attention
-// with equal scores, and so adds in attention's order: the bits of a document's mean do not depend on its neighbours.
+// with equal scores, so the bits of a document's mean do not depend on its neighbours.
 class DocumentMean {
  public:
-  // heads: divides `hidden` like the model's attention heads. Reserves its place in a unit's workspace.
+  // heads: the number of attention heads, which divides `hidden`. Reserves memory in a unit's workspace.
   DocumentMean(std::size_t hidden, std::size_t heads, const RunShape& run, Slots& workspace)
       : shape_{.batch = run.batch,
                .seq = run.seq,
@@ -59,7 +59,7 @@ class DocumentMean {
     dx_ = workspace.add(learnt, run.dtype);
   }
 
-  // x: [tokens, hidden]. The result lies in the workspace, in the same place as the result of backward().
+  // x: [tokens, hidden]. The result is in the workspace, as is backward()'s.
   View forward(Lane& lane, const Context& c, ConstView x) const {
     const View zeros = zeros_.of(c.workspace), mean = mean_.of(c.workspace);
     zero(lane, zeros);
@@ -67,7 +67,7 @@ class DocumentMean {
                       scratch_.of(c.workspace));
     return mean;
   }
-  // The gradient of x, given the gradient of forward()'s result; lies in the workspace too.
+  // The gradient of x, given the gradient of forward()'s result.
   View backward(Lane& lane, const Context& c, ConstView x, ConstView dy) const {
     const View zeros = zeros_.of(c.workspace), dx = dx_.of(c.workspace);
     attention_backward(lane, shape_, c.batch.documents, zeros, zeros, x, mean_.of(c.workspace), lse_.of(c.workspace),

@@ -143,7 +143,7 @@ class ChunkedHead final : public LossUnit {
       });
   }
 
-  // The statistics of each chunk's rows, and then the gradient of the norm's output.
+  // Ranks exchange the statistics of each chunk's rows, and then add the gradient of the norm's output.
   std::vector<Seam> seams(Pass pass, bool) const override {
     if (!shared_over_ranks()) return {};
     if (generates_) return {{.elements = shards_.count * table_.tiles().shard_words(), .gathers = true}};
@@ -155,8 +155,7 @@ class ChunkedHead final : public LossUnit {
     return all;
   }
 
-  // If ranks share the vocabulary, stretch i does what follows the statistics of chunk i - 1, then computes the
-  // statistics of chunk i.
+  // If ranks share the vocabulary, stretch i first uses the statistics of chunk i - 1, then computes those of chunk i.
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
@@ -246,7 +245,7 @@ class ChunkedHead final : public LossUnit {
   ConstView weight(const Context& c, std::size_t tile) const {
     return table_.rows_in(tied() ? c.shared : c.parameters, tile);
   }
-  // The tile's place in the fp32 sum of the table's gradient, which in fp32 is the gradient.
+  // The tile's place in the fp32 sum of the table's gradient. In an fp32 run, the sum is the gradient itself.
   View sum_of(std::size_t tile, View d_weight, const GradientRange& gradients) const {
     if (!table_.learns_rows()) return {};
     return dtype_ == DType::fp32 ? table_.rows_in(gradients, tile) : table_.rows_of_sum(d_weight, tile);
@@ -291,7 +290,7 @@ class ChunkedHead final : public LossUnit {
     run_logits(lane, c, p, row, tile, logits);
     softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, to);
   }
-  // The logits of each tile of a chunk, one after the other.
+  // Calls f with the place of each tile's logits in a chunk. The places follow one another.
   template <typename F>
   void for_logits(const Context& c, std::size_t row, F&& f) const {
     const View logits = whole_.logits.of(c.workspace);
@@ -327,7 +326,7 @@ class ChunkedHead final : public LossUnit {
     const Slot& sum = whole_.d_normed.size > 0 ? whole_.d_normed : whole_.d_normed_rounded;
     tree_sum(lane, shards_.count, stack, {}, sum.of(c.workspace).sub(row * spec_.hidden, size));
   }
-  // Replaces the logits by their gradient, and adds their contributions to the input's gradient and to `sum`.
+  // Replaces the logits with their gradient, and adds their contributions to the input's gradient and to `sum`.
   void add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile, View logits,
                      View d_input, View sum) const {
     const TileProducts& product = products(row, tile);
@@ -382,7 +381,7 @@ class ChunkedHead final : public LossUnit {
   HeadTable table_;
   std::size_t chunk_rows_;
   bool generates_;
-  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at once.
+  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at the same time.
   HeadPlaces whole_, tiled_;
   Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // places in the workspace of a run that generates
 };

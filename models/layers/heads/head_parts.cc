@@ -96,13 +96,13 @@ namespace {
 using device::DType;
 using device::ProductShape;
 
-// The most fp32 logits that exist at once, in bytes: enough for full-speed products, small compared to a model. A GPU's
-// products need thousands of rows, and each chunk reads and writes the table's gradient once.
+// The maximum number of bytes of fp32 logits at any time: enough for full-speed products, small compared to a model. A
+// GPU's products need thousands of rows, and each chunk reads and writes the table's gradient once.
 constexpr std::size_t logit_bytes(device::Kind kind) {
   return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
 }
-// The smallest chunk, because the head's weights are read once per chunk. A GPU's is a multiple of the largest tiles of
-// its products.
+// The minimum chunk size, because the head's weights are read once per chunk. A GPU's is a multiple of the largest
+// tiles of its products.
 constexpr std::size_t kMinRows = 64, kGpuRows = 256;
 
 // Rows and columns of logits, and the inner size of their products.

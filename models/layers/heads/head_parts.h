@@ -31,7 +31,7 @@ class LossRows {
 
   // The selected rows of x, [tokens, width], without gaps: in `picked`, or x itself.
   device::ConstView pick(device::Lane&, const Context&, device::ConstView x, device::View picked) const;
-  // If it picks: dx, [tokens, width], is d in the rows that entered the loss, and 0 elsewhere.
+  // If it picks: writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
   void put_back(device::Lane&, const Context&, device::ConstView d, device::View dx, device::View scratch) const;
 
  private:
@@ -46,13 +46,14 @@ struct HeadPlaces {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
     std::size_t scratch_bytes;
-    // The sum of the strides of the tiles whose logits exist at once, and the rows of the tiles whose gradient sums do.
+    // The sum of the strides of the tiles whose logits exist at the same time, and the rows of the tiles whose gradient
+    // sums do.
     std::size_t logit_stride, table_rows;
     std::size_t words, most_words;  // with a bias: all words, and the maximum of a tile
     bool learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
     std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
-    bool shared;  // whether ranks share the head, and add the gradients of the norm's output
+    bool shared;  // true if ranks share the head, and add the gradients of the norm's output
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
@@ -60,7 +61,7 @@ struct HeadPlaces {
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
   Slot picked, entered, inner, active;
   Slot entry_mean, entry_rstd;
-  Slot no_bias;  // stands for the bias of norms without one
+  Slot no_bias;  // stands in for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
@@ -71,8 +72,8 @@ struct HeadPlaces {
 };
 
 // The part of a head that precedes its table: it selects the rows that enter the loss and applies the transform of a
-// masked language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A
-// piece of the head, in whose flat buffer its tensors lie.
+// masked language model (an optional norm, a dense layer and the GELU of erf) and the final norm. A component of the
+// head. Its tensors lie in the head's flat buffer.
 class HeadInput {
  public:
   HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
@@ -125,11 +126,11 @@ inline std::size_t logit_stride(std::size_t columns) {
 struct TileProducts {
   TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const RunShape& run);
 
-  // The bytes that the largest of them needs.
+  // The bytes that the largest product needs.
   std::size_t workspace(int threads) const;
 
   std::size_t rows, columns;
-  // weights_first: for the first chunk; it overwrites the sum.
+  // weights_first: the first chunk's, which overwrites the sum.
   device::Product logits, input, weights_first, weights_more;
 };
 
@@ -172,7 +173,7 @@ class HeadTable {
     for (std::size_t width = 0; width < seen.size(); ++width)
       if (!seen[width]) f(products_[rows == chunk_rows_ ? 0 : 1][width]);
   }
-  // The words of a vector over the words that are reserved for each shard: every shard begins at a cache line, so that
+  // The number of words reserved for each shard in a vector over words. Every shard begins at a cache line, so that
   // products see the same alignment on every rank.
   std::size_t padded_words() const { return (tiles_.shard_words() + 31) / 32 * 32; }
 
@@ -193,7 +194,7 @@ class HeadTable {
   device::View rows_of_sum(device::View sum, std::size_t tile) const {
     return sum.sub(own_row(tile) * hidden_, size(tile));
   }
-  // Calls f(begin, end) for the ranges of the gradients of a shared table in which there are no rows.
+  // Calls f(begin, end) for the ranges of a shared table's gradients that hold no rows.
   template <typename F>
   void for_gaps(const GradientRange& gradients, F&& f) const {
     std::size_t end = gradients.begin;

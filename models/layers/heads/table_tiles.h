@@ -10,8 +10,8 @@ namespace strata::models {
 
 // How a vocabulary table is cut into tiles of rows. Sums over the vocabulary are ordered by these tiles, whether or not
 // they are gathered one by one, so their boundaries depend only on the table's shape, the kind of device and the number
-// of virtual shards. A shard has the next `shard_words` words, fewer if the vocabulary ends, in tiles of its own. Tiles
-// are counted over the shards of this rank.
+// of virtual shards. Each shard has the next `shard_words` words (fewer at the end of the vocabulary), in tiles of its
+// own. Tile indices run over the shards of this rank.
 class TableTiles {
  public:
   // A multiple of the pieces in which a softmax is summed. Large enough for full-speed products, which must fill a
@@ -28,7 +28,7 @@ class TableTiles {
   // The shard that has the tile, counted among this rank's, and the tile's first row in it.
   std::size_t shard(std::size_t tile) const { return tiles_[tile].shard; }
   std::size_t row_in_shard(std::size_t tile) const { return tiles_[tile].row; }
-  // Which of widths() the tile has: the different numbers of rows of all ranks' tiles, the largest first.
+  // The index of the tile's width in widths(), the different numbers of rows of all ranks' tiles, the largest first.
   std::size_t width(std::size_t tile) const { return tiles_[tile].width; }
   const std::vector<std::size_t>& widths() const { return widths_; }
   // The sum of f(rows) over the tiles of as many full shards as this rank has, which is the same on every rank.

@@ -68,7 +68,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const bool adapted =
       std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.rank > 0; });
   dora_ = std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.dora; });
-  const bool bias = spec_.bias && !dora_;  // DoRA adds them afterwards
+  const bool bias = spec_.bias && !dora_;  // DoRA adds biases afterwards
   for (const Run& run : runs) {
     const auto n = static_cast<std::int64_t>(run.out);
     const std::int64_t ldw = spec_.input_major ? n : in;
@@ -169,7 +169,7 @@ double Linear::forward_flops() const {
 
 double Linear::backward_flops() const {
   double flops = (low_rank_ ? low_rank_->backward_flops() : 0) + (dora_ ? forward_flops() : 0);
-  if (squares() > 0) flops -= norm_flops(spec_);  // forward has them
+  if (squares() > 0) flops -= norm_flops(spec_);  // only forward computes the norms
   for (const Group& g : groups_)
     flops += (g.input ? flops_of(*g.input) * (singles_.empty() ? 1 : 2) : 0) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;

@@ -18,13 +18,13 @@
 
 namespace strata::models {
 
-// The contribution of adapters to a linear layer y = x W: y += s (x A^T) B^T for each of its tensors with an adapter. A
-// is [rank, in] and B [out, rank], however W is stored. Adapters with adjacent A and equal scale share the product that
-// reads x, unless there is dropout. Prepared once per shape.
+// The contribution of adapters to a linear layer y = x W: y += s (x A^T) B^T for each of the layer's tensors with an
+// adapter. A is [rank, in] and B [out, rank], however W is stored. Adapters with adjacent A and equal scale share the
+// product that reads x, unless there is dropout. Prepared once per shape.
 class LowRankProducts {
  public:
   struct Target {
-    std::size_t column, out;  // the first of its columns of y, and their number
+    std::size_t column, out;  // the target's first column of y, and the number of its columns
     LowRank at;
   };
   struct Spec {
@@ -42,8 +42,8 @@ class LowRankProducts {
   LowRankProducts(const Spec& spec, std::span<const Target> targets);
 
   bool empty() const { return groups_.empty(); }
-  // kept_bytes(): live from backward_parameters() to backward_input(). scratch_bytes(): what any call needs in
-  // addition, in a lane of `threads` threads.
+  // kept_bytes(): live from backward_parameters() to backward_input(). scratch_bytes(): the additional scratch of any
+  // call, in a lane of `threads` threads.
   std::size_t kept_bytes() const;
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
@@ -56,7 +56,8 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB (of whole factors: in `sums`, in the order of the targets); leaves s dy B in `kept`.
+  // Computes dA and dB, and leaves s dy B in `kept`. The gradients of whole factors go to `sums`, in the order of the
+  // targets.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
                            const device::Dropout& dropout = {}, device::View sums = {}) const;
@@ -80,7 +81,7 @@ class LowRankProducts {
   };
   // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
   device::View thin(const Group& group, device::View kept, bool gradient) const;
-  // Computes s x A^T; returns x as multiplied by A, i.e. after dropout.
+  // Computes s x A^T, and returns the x that A multiplies, i.e. after dropout.
   device::ConstView run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
                              device::View kept, device::View scratch, const device::Dropout& dropout) const;
   device::Dropout of(const Group& group, device::Dropout dropout) const;
@@ -125,23 +126,23 @@ class Linear {
   explicit Linear(const Spec& spec);
 
   std::size_t out() const { return out_; }
-  // The most scratch bytes that any call below needs in a lane of `threads` threads.
+  // The maximum scratch bytes of the calls below, in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
-  // One forward, and one backward without the weight gradients of frozen tensors, with adapters.
+  // FLOPs of one forward and of one backward, including adapters. Frozen tensors have no weight gradients.
   double forward_flops() const;
   double backward_flops() const;
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // y including adapters, and active[rows, out] = gelu(y) if a GELU follows. `dropout` is the first tensor's adapter
-  // dropout; the other tensors use the following sites. `squares`: see squares().
+  // Computes y, including adapters, and active[rows, out] = gelu(y) if a GELU follows. `dropout` is the first tensor's
+  // adapter dropout; the other tensors use the following sites. `squares`: see squares().
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
                device::ConstView squares = {}) const;
-  // All gradients: dW and db, dA and dB, then dx if it is wanted. Frozen tensors have none. If results are partial, the
-  // gradients of adapters' whole factors and then those of whole magnitudes are left in `sums`, in fp32, in the order
-  // of the tensors.
+  // Computes all gradients: dW and db, dA and dB, then dx if it is wanted. Frozen tensors have none. If results are
+  // partial, leaves the gradients of adapters' whole factors, then those of whole magnitudes, in `sums`, in fp32 and in
+  // the order of the tensors.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
@@ -153,8 +154,8 @@ class Linear {
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
-  // If the output is partial, DoRA's lengths are sums over shards: leave_squares() leaves this shard's part of |W + s B
-  // A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
+  // If the output is partial, DoRA's squared norms are sums over shards: leave_squares() leaves this shard's part of |W
+  // + s B A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
   std::size_t squares() const { return dora_ && spec_.partial_output ? out_ : 0; }
   void leave_squares(device::Lane&, const ParameterRange& parameters, device::View to, device::View scratch) const;
 
@@ -163,7 +164,7 @@ class Linear {
   struct Group {
     std::size_t out, weight, column;
     device::Product forward;
-    std::optional<device::Product> input, weights;  // none: not wanted; frozen
+    std::optional<device::Product> input, weights;  // none: dx is not wanted; the weights are frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;
@@ -172,7 +173,7 @@ class Linear {
   struct Dora {
     device::View norms, scales, product, wide, rest;
   };
-  // The product of one tensor, if dropout gives each tensor an input of its own.
+  // The product of one tensor, if dropout gives each tensor its own input.
   struct Single {
     std::size_t column;
     device::Product forward, input;
@@ -185,7 +186,7 @@ class Linear {
   device::View scaled_gradient(const Dora& dora) const { return {dora.product.data, dora.product.size, spec_.dtype}; }
   void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                     device::View scratch, device::ConstView bias, device::View active) const;
-  // |W + s B A| of each output, and its magnitude divided by it.
+  // Computes |W + s B A| of each output, and the output's magnitude divided by this norm.
   void run_norms(device::Lane&, const ParameterRange& parameters, const Dora& dora, device::ConstView squares,
                  device::View scratch) const;
   // out = x times the scales, plus the biases if `biases` is not null.
@@ -202,7 +203,7 @@ class Linear {
   // Writes W x' to dora.product, and W (x - x') to y unless y is empty.
   void run_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    const Dora& dora, const device::Dropout& dropout) const;
-  // backward_input(). `dora`: null unless the layer has DoRA and dropout.
+  // Implements backward_input(). `dora`: null unless the layer has DoRA and dropout.
   void input_gradient(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive, const device::Dropout& dropout,
                       const Dora* dora) const;
@@ -215,8 +216,8 @@ class Linear {
   device::View own_scratch(device::View scratch) const;
   std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
   std::size_t packed_bias_bytes() const;  // biases of several tensors, or their gradients, side by side
-  // Whether the products of weight gradients also sum bias gradients: only if all weights and biases are trained.
-  // Otherwise trained biases have sums of their own.
+  // True if the products of weight gradients also sum bias gradients: all weights and biases are trained. Otherwise
+  // separate operations sum the gradients of trained biases.
   bool sums_biases() const;
   void backward_biases(device::Lane&, device::ConstView dy, const GradientRange& gradients, device::View scratch) const;
 

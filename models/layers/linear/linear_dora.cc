@@ -1,4 +1,4 @@
-// The members of Linear that are DoRA's (device/ops/dora.h).
+// The members of Linear that implement DoRA (device/ops/dora.h).
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// The input that an adapter's dropout leaves or, in backward, its gradient.
+// The bytes of the input after an adapter's dropout or, in backward, of its gradient.
 std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
   const DType dtype = spec.partial_input_gradient ? DType::fp32 : spec.dtype;
   return drops ? aligned(spec.rows * spec.in * size_of(dtype)) : 0;
@@ -138,8 +138,8 @@ void Linear::forward_dropped(Lane& lane, const ParameterRange& parameters, Const
   }
 }
 
-// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose length counts as a constant (section 4.3 of the
-// paper): dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
+// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose norm counts as a constant (section 4.3 of the paper):
+// dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
 ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
                                     const GradientRange& gradients, const Dora& dora, const device::Dropout& dropout,
                                     View sums, ConstView squares) const {

@@ -85,10 +85,11 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
   }
   width_ = spec.width > 0 ? spec.width : shards_[0].out();
   if (split() && inputs && spec.adapter_dropout > 0 && adapted_ && in_ % 4 != 0)
-    fail(Exit::usage,
-         "adapter.dropout counts rows in fours, and with {} a shard of this model has rows of {}: use fewer shards, or "
-         "leave adapter.dropout out",
-         key_text(ShardRange{first_, shards_.size(), all_}), in_);
+    fail(
+        Exit::usage,
+        "adapter.dropout needs rows whose length is a multiple of 4, and with {} a shard of this model has rows of {}: "
+        "use fewer shards, or leave adapter.dropout out",
+        key_text(ShardRange{first_, shards_.size(), all_}), in_);
 }
 
 std::size_t SplitLinear::sums_of_shard() const {

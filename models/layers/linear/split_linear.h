@@ -14,14 +14,14 @@
 
 namespace strata::models {
 
-// The recipe key that gives this number of shards, for messages: "parallel.tensor = 4" if each rank has one of four
-// (the default of parallel.tensor_shards), else "parallel.tensor_shards = 4".
+// The recipe key that sets this number of shards, for messages: "parallel.tensor = 4" if each rank has one of four (the
+// default of parallel.tensor_shards), else "parallel.tensor_shards = 4".
 std::string key_text(const ShardRange& shards);
 
-// Which side of a linear layer virtual shards divide.
+// The side of a linear layer that virtual shards divide.
 enum class CutSide : std::uint8_t { outputs, inputs };
 
-// A linear layer that is computed in V virtual shards, each a Linear of its own with a piece of W, as in Megatron-LM
+// A linear layer that is computed in V virtual shards, each of which is a Linear with a piece of W, as in Megatron-LM
 // (Shoeybi et al. 2019). A matrix that is cut is stored as a stack of the shards' matrices: [V, rows, features / V]. If
 // outputs are cut, y is such a stack and dx is the sum of V products. If inputs are cut, x is such a stack, y is the
 // sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that
@@ -29,12 +29,12 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 //
 // If ranks share the layer, each computes neighbouring shards, so its stacks contain only those. A sum over shards is
 // then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
-// the bias are the whole. The gradients of cut outputs' tensors then have a call of their own, for which the exchange
-// of dx need not wait.
+// the bias are the whole. If outputs are cut, the gradients of the layer's tensors then have a separate call, so that
+// the exchange of dx need not wait for them.
 class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
-  // is whole. `first`: the number of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
+  // is whole. `first`: the index of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
   // others. If only the first of `sharers` neighbouring shards has all tensors (Slice::sharers), `complete` lists its
   // tensors. The others have only the first `everywhere` of these; in their lists, `out` is 0 for the rest.
   struct Offsets {
@@ -45,18 +45,18 @@ class SplitLinear {
     std::vector<Linear::Tensor> complete = {};
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
-  // `spec` describes the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
+  // `spec` describes the whole layer, without its tensors. With several shards, an adapter's factor on the side that is
   // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
-  // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut as outputs are. If
-  // inputs are cut, they are whole, and so are the lengths by which they are divided. Throws Error{usage} for an
-  // adapter's dropout of rows whose length is not a multiple of 4.
+  // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut with the outputs. If
+  // inputs are cut, the magnitudes and the norms that divide them are whole. Throws Error{usage} if an adapter has
+  // dropout on rows whose length is not a multiple of 4.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
-  std::size_t shards() const { return shards_.size(); }  // of this rank
+  std::size_t shards() const { return shards_.size(); }  // the number of this rank's shards
   std::size_t out() const;                               // the outputs of these shards
-  // The offset of a bias that a sum over the partial sums of all ranks lacks.
+  // The offset of the bias that must be added to the sum of all ranks' partial sums.
   const std::optional<std::size_t>& bias() const { return bias_; }
-  // As in Linear, but independent of which shards a rank has: FLOPs are an average shard's.
+  // As in Linear, but independent of the rank's shards: FLOPs are an average shard's.
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
   double backward_flops() const;
@@ -67,20 +67,20 @@ class SplitLinear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
-  // If inputs are cut: the number of DoRA's lengths that are sums over shards (Linear::squares). leave_squares() leaves
-  // the part of this rank's shard `v`; forward() and backward() take the sums over all ranks' shards.
+  // If inputs are cut: the number of DoRA's squared norms that are sums over shards (Linear::squares). leave_squares()
+  // leaves the part of this rank's shard `v`; forward() and backward() take the sums over all ranks' shards.
   std::size_t squares() const { return shards_[0].squares(); }
   void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
                      device::View scratch) const;
-  // In several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements. If
-  // ranks share the layer, the gradients stay there, and crossing() elements go to other ranks: leave_gradients() adds
-  // this rank's shards, and take_gradients() takes the sums over all ranks.
+  // With several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements.
+  // If ranks share the layer, the gradients stay there, and crossing() elements are sent to other ranks:
+  // leave_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
   void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
-  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut and
-  // exchange dx, unless the layer has an adapter.
+  // Computes the gradients of the layer's tensors, which backward() leaves out if ranks share cut outputs and exchange
+  // dx, unless the layer has an adapter.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
@@ -102,16 +102,17 @@ class SplitLinear {
 
   CutSide side_ = CutSide::outputs;
   bool input_gradient_ = true;       // see Linear::Spec
-  std::size_t first_ = 0, all_ = 1;  // the number of the first shard here, and of all ranks'
+  std::size_t first_ = 0, all_ = 1;  // the index of the first shard here; the number of all ranks' shards
   // in_ and width_ describe one shard: its input features, and the distance between rows of y.
   std::size_t rows_ = 0, in_ = 0, width_ = 0;
   std::vector<Linear> shards_;
-  // If shards differ: a shard with all tensors, and a shard that lacks some, whether or not this rank has either.
+  // If shards differ: a shard with all tensors and one that lacks some, even if this rank has only one of the two
+  // kinds.
   std::vector<Linear> kinds_;
   std::size_t sharers_ = 1;
   bool adapted_ = false;
-  // The places of the gradients of adapters' whole tensors, in the order in which shards leave them: factors, then
-  // magnitudes. own_sums_: how many of these elements each shard has.
+  // The places of the gradients of adapters' whole tensors, in the order of the shards' output: factors, then
+  // magnitudes. own_sums_: the number of these elements in each shard.
   struct Whole {
     std::size_t offset, size;
   };
@@ -120,7 +121,7 @@ class SplitLinear {
   std::optional<std::size_t> bias_;
 };
 
-// The most scratch bytes that any call on any of them needs in a lane of `threads` threads.
+// The maximum scratch bytes of any call on these layers, in a lane of `threads` threads.
 std::size_t scratch_bytes(std::span<const SplitLinear* const> linears, int threads);
 
 }  // namespace strata::models

@@ -40,7 +40,7 @@ struct AdapterHead {
   models::Objective objective{};
   std::size_t classes = 0;
 };
-// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a folder of peft's, or does not say what is
+// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a peft folder, or does not say what is
 // classified.
 std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
   require_peft(folder);
@@ -62,7 +62,7 @@ std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
   return std::nullopt;
 }
 
-// The folder to which the base's path leads from the adapter's own.
+// The folder that the base's path leads to from the adapter's folder.
 std::optional<fs::path> base_relative_to(const fs::path& adapter, const fs::path& base) {
   fs::path other = (adapter / base).lexically_normal();
   if (base.is_relative() && type_at(other) == fs::file_type::directory) return other;

@@ -173,14 +173,14 @@ std::string config_json(models::Config config, device::DType dtype) {
   return config.to_json();
 }
 
-// A model's weights for a model that stores some of the same tensors transposed: from a GPT-2 that bitsandbytes
-// quantised to GPT-2 as transformers stores it. Keeps one matrix in memory.
+// Provides a model's weights to a model that stores some of the same tensors transposed: those of a GPT-2 that
+// bitsandbytes quantised, to a GPT-2 as transformers stores it. Keeps one matrix in memory.
 class TransposedWeights final : public ForwardedWeights {
  public:
   TransposedWeights(const WeightSource& weights, const models::Model& from, const models::Model& to)
       : ForwardedWeights(weights), from_(from) {
     STRATA_CHECK_EQ(from.units.size(), to.units.size());
-    // Shapes do not show it, because matrices may be square.
+    // Shapes do not show which matrices are transposed, because a matrix may be square.
     for (std::size_t unit = 0; unit < from.units.size(); ++unit) {
       auto& turned = transposed_.emplace_back(from.units[unit]->parameters().size());
       const auto stored = from.units[unit]->linear_layers(), wanted = to.units[unit]->linear_layers();
@@ -356,7 +356,7 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
       sources.push_back({unit, p});
       bytes += tensors.back().bytes();
     }
-    // peft saves a tied table that was trained under both names.
+    // peft saves a trained tied table under both of its names.
     if (const auto& shared = model->units[unit]->shared(); shared && !shared->frozen) {
       const models::Parameter& table = model->units[shared->unit]->parameters()[shared->parameter];
       tensors.push_back({kPeftPrefix + shared->name, device::DType::fp32, table.shape});
@@ -384,7 +384,7 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
           "initialises it otherwise; strata export without --adapter writes the whole model, with it",
           folder.base().value_or("").string(), fmt::join(initialised, ", ")));
   } catch (const Error&) {
-    // The base is gone.
+    // The base no longer exists.
   }
   return notes;
 }

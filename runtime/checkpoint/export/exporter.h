@@ -39,8 +39,8 @@ struct ExportOptions {
 void export_model(const models::Config& config, const WeightSource& weights,
                   const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
                   const ExportOptions& options);
-// Exports the model of a folder. An adapter is merged into its base's weights in fp32 and rounded once. Returns what
-// reading the configuration found, as notes for the user.
+// Exports the model of a folder. An adapter is merged into its base's weights in fp32 and rounded once. Returns notes
+// for the user about the configuration.
 std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
                                       const ExportOptions& options);
 // The model of a workload whose adapter.path is set, with the adapter.
@@ -57,10 +57,10 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const std::fi
 // further tensors the scales.
 class QuantisedExport {
  public:
-  // `dtype`: of the tensors that are not quantised.
+  // `dtype`: the dtype of the tensors that are not quantised.
   QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype);
 
-  // Whether the parameter is quantised in the source.
+  // True if the parameter is quantised in the source.
   bool has(std::size_t unit, std::size_t parameter) const { return formats_[unit][parameter].has_value(); }
   bool any() const;
   // The tensors of a parameter, in the order of write()'s index.

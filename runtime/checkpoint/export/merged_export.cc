@@ -14,7 +14,7 @@
 namespace strata::runtime {
 namespace {
 
-// The workload's config, which names the architecture that the workload's objective asks for.
+// The workload's config, which names the architecture for the workload's objective.
 models::Config config_of(const Workload& workload) {
   models::Config config = workload.config();
   if (const auto objective = workload.recipe.training.objective)

@@ -35,7 +35,8 @@ struct OpenCheckpoint {
   std::shared_ptr<const Checkpoint> opened;
 };
 
-// A checkpoint's weights, which keep it open. It is the first base, because it must outlive the second, which reads it.
+// A checkpoint's weights, which keep it open. OpenCheckpoint is the first base class, because it must outlive the
+// second, which reads it.
 class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
  public:
   SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
@@ -47,7 +48,7 @@ class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
   }
 };
 
-// Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.
+// True if the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.
 bool is_hub_name(const fs::path& path) {
   const std::string text = path.string();
   const bool in_folder = path.has_parent_path() && type_at(path.parent_path()) == fs::file_type::directory;
@@ -291,7 +292,7 @@ std::string ModelFolder::base_note() const {
 }
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
-  constexpr int kMaxRuns = 16;  // each began with the one before; a limit, because a run may name its own folder
+  constexpr int kMaxRuns = 16;  // each started from the previous one; limited, because a run may name its own folder
   ModelFolder folder = *this;
   for (int run = 0; run < kMaxRuns; ++run) {
     if (!folder.checkpoint_) return folder.path_;

@@ -21,8 +21,8 @@ class ModelFolder {
  public:
   // Takes the newest of a run's checkpoints whose files exist, which is enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
-  // Takes the newest undamaged one of a run's checkpoints (newest_whole()). It stays open, and so is not removed,
-  // during the lifetime of this object and its weights.
+  // Takes the newest undamaged checkpoint of a run (newest_whole()). It stays open, and so is not removed, during the
+  // lifetime of this object and its weights.
   static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.
@@ -30,7 +30,7 @@ class ModelFolder {
   bool is_checkpoint() const { return checkpoint_; }
 
   models::Config config() const;
-  // Whether this is a checkpoint of a run that trained an adapter.
+  // True if this is a checkpoint of a run that trained an adapter.
   bool has_adapter() const;
   // The adapter's keys; kind none if there is no adapter.
   Recipe::AdapterKeys adapter() const;
@@ -38,8 +38,8 @@ class ModelFolder {
   std::optional<device::StorageFormat> quantised() const;
   // The model.path of the run that wrote the checkpoint, if it had one.
   std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
-  // A sentence if the manifest has that path as older ones do, relative to the folder in which the run was started, and
-  // nothing says which folder that was; else empty.
+  // A sentence if that path is relative to the folder in which the run was started, as in older manifests, and this
+  // folder is unknown; otherwise empty.
   std::string base_note() const;
   // Thread-safe. A checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,

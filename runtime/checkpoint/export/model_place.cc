@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder in which the run was started, from which its relative checkpoint.dir leads to `checkpoints`. Empty if it
+// The folder in which the run was started: its relative checkpoint.dir leads from there to `checkpoints`. Empty if it
 // is not known.
 fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) {
   const fs::path stored = stored_path(manifest, "checkpoint.dir");

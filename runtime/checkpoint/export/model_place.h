@@ -10,7 +10,7 @@ namespace strata::runtime {
 std::filesystem::path stored_path(const Manifest& manifest, const char* key);
 
 // The place of the model that a manifest names. In older manifests its path may be relative to the folder in which the
-// run was started. `guessed`: it was found by that path in a folder that may be a different one.
+// run was started. `guessed`: it was found relative to a folder that may be the wrong one.
 struct ModelPlace {
   std::filesystem::path path;
   bool guessed = false;

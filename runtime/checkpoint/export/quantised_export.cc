@@ -110,7 +110,7 @@ std::string QuantisedExport::state_of(std::size_t unit, std::size_t parameter) c
 
 void QuantisedExport::describe(models::Config& config) const {
   // The linear layers that transformers would quantise and that are not quantised here. All are listed if one of them
-  // is outside the head, or if the head is quantised: without a list, transformers leaves out the head alone.
+  // is outside the head, or if the head is quantised: without a list, transformers skips only the head.
   std::vector<std::string> skipped;
   bool twice = true, listed = false;
   const auto module_of = [](const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); };

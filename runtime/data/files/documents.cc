@@ -36,7 +36,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   const auto& sidecar = file.sidecar();
   if (!sidecar || !sidecar->documents)
     fail(Exit::usage,
-         "{} does not say where documents begin, which data.packing = \"documents\" needs: tokenize again, or take "
+         "{} does not say where documents begin, which data.packing = \"documents\" needs: tokenize again, or use "
          "\"stream\"",
          file.path().string());
   const fs::path path = documents_path(file.path());

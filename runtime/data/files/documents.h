@@ -12,17 +12,17 @@
 
 namespace strata::runtime {
 
-// Opens a file that the sidecar of a token file names, with the hash that it names. Throws Error{usage} if it is
-// missing, Error{corrupt} if it has another hash or, if they are given, another number of bytes.
+// Opens a file that the sidecar of a token file names, and compares it with the sidecar's hash. Throws Error{usage} if
+// it is missing, Error{corrupt} if its hash or (if given) its number of bytes differs.
 MappedFile open_companion(const TokenFile& tokens, const std::filesystem::path& path, const std::string& named,
                           std::optional<std::uint64_t> bytes = {});
 
-// The beginnings of a token file's documents, which tokens count as labels, and their types, from the files that the
-// sidecar names (docs/formats.md). The token file outlives it.
+// The start of each document in a token file, which tokens count as labels, and the tokens' types, from the files that
+// the sidecar names (docs/formats.md). The token file outlives it.
 class Documents {
  public:
-  // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file differs from what the
-  // sidecar says, or if documents are empty, out of order or beyond the last token.
+  // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file contradicts the sidecar, or
+  // if documents are empty, out of order or beyond the last token.
   explicit Documents(const TokenFile& file);
 
   std::uint64_t count() const { return begins_.size(); }

@@ -146,7 +146,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// Whether the complete text is an integer, which goes to `out`.
+// True if the complete text is an integer, which is stored in `out`.
 template <typename Number>
 bool is_whole(std::string_view text, Number& out) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -173,7 +173,7 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
-    // A column of a label vector, for which the data had no name.
+    // A column of a label vector that has no name in the data.
     if (!number && name.starts_with(models::kNumberedLabel)) {
       std::size_t place = 0;
       if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())
@@ -202,7 +202,7 @@ class ClassNumbers {
   bool named_by_numbers_ = false;
 };
 
-// The label whose bits are these classes.
+// The label whose bits stand for these classes.
 std::int32_t bits_of(std::span<const std::int32_t> classes) {
   std::uint32_t bits = 0;
   for (const std::int32_t c : classes) bits |= 1U << c;

@@ -12,10 +12,10 @@
 
 namespace strata::runtime {
 
-// Sets of classes, numbered from 0 in the order in which they are added. A set takes two bytes per class in it.
+// Sets of classes, numbered from 0 as they are added. A set takes two bytes per class.
 class ClassSets {
  public:
-  // `classes`: how many there are, at most 65,536.
+  // `classes`: their number, at most 65,536.
   explicit ClassSets(std::size_t classes);
 
   std::size_t classes() const { return classes_; }
@@ -75,8 +75,7 @@ LabelColumn column_for(const models::Classes& classes);
 // Appends the labels that a token file's sidecar names (docs/formats.md, "Labels") to `out`, in the form of a batch.
 // Per document: a class, the bits of its classes, the number of their set, or the bits of a number. Per token: a class,
 // or device::kIgnoredLabel if none counts. Throws Error{usage} if the sidecar names no labels, if their kind does not
-// match `classes` and `per_token`, or if one is not a class. Throws Error{corrupt} if the file differs from what the
-// sidecar says.
+// match `classes` and `per_token`, or if one is not a class. Throws Error{corrupt} if the file contradicts the sidecar.
 void read_labels(const TokenFile& file, const models::Classes& classes, bool per_token, LabelColumn& out);
 // Makes the last of these checks without reading the labels. Does nothing if the sidecar names none.
 void check_label_file(const TokenFile& file);

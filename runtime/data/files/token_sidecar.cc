@@ -56,7 +56,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   std::error_code error_of_link, ignored;
   const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
   const fs::file_type type = fs::status(path, error_of_link).type();
-  // If it were taken for absent, tokens of 4 bytes would be read as 2.
+  // If the sidecar counted as missing, tokens of 4 bytes would be read as 2-byte tokens.
   if (link && (type == fs::file_type::not_found || error_of_link))
     fail(Exit::usage, "{} is a broken link ({}): fix it, or remove it if these tokens have no sidecar", path.string(),
          error_of_link.message());

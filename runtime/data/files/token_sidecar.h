@@ -32,7 +32,8 @@ struct TokenSidecar {
     std::vector<std::string> names;
     bool pairs = false;    // each document is two texts
     bool vectors = false;  // labels were lists of 0 and 1, whose columns are the names LABEL_0, LABEL_1 and so on
-    // How texts were read: the records' fields, and the most tokens, with the text that lost some. 0: all were kept.
+    // How texts were read: the records' fields, the maximum number of tokens, and the text that was cut. 0: all tokens
+    // were kept.
     std::string field = {}, pair = {};
     std::int64_t max_length = 0;
     std::string truncation = {};

@@ -50,7 +50,7 @@ std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::u
 // The number of tokens that are in none of the sets.
 template <typename T>
 std::uint64_t outside_of(std::span<const T> tokens, std::span<const TokenRange> sets) {
-  // Lanes with as many bits as a token, so that compilers vectorize the loop. None of them overflows within a block.
+  // Lanes have as many bits as a token, so that compilers vectorize the loop. No lane overflows within a block.
   constexpr std::size_t kLanes = 16, kBlock = 4096 * kLanes;
   std::uint64_t inside = 0;
   for (std::size_t begin = 0; begin < tokens.size(); begin += kBlock) {
@@ -72,7 +72,7 @@ std::uint64_t outside_of(std::span<const T> tokens, std::span<const TokenRange> 
   return tokens.size() - inside;
 }
 
-// Whether bytes that should be tokens are text: tokens of 2 bytes contain zeros, or bytes of every kind.
+// True if bytes that should be tokens are text: tokens of 2 bytes contain zeros, or bytes of every kind.
 bool looks_like_text(std::span<const std::byte> bytes) {
   constexpr std::size_t kLeast = 64, kSample = 4096, kLetters = 16;
   if (bytes.size() < kLeast) return false;
@@ -92,7 +92,7 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     : file_(std::move(path)), sidecar_(read_sidecar(file_.path())) {
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
-  // Without it, a run would be trained on tokens that should not count.
+  // Without this check, a run could train on tokens that should not count.
   const auto require_named = [&](const fs::path& companion, bool named, std::string_view without) {
     std::error_code none;
     if (!named && fs::exists(companion, none))
@@ -113,7 +113,7 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     header_bytes_ = kHeaderBytes;
     promised = static_cast<std::uint32_t>(header[2]);
     const std::uint64_t found = bytes.size() - kHeaderBytes;
-    // The header has no width, but count and size give it.
+    // The header has no width, but its count and the file's size imply it.
     const int width = header[0] == kWideMagic || found == 4 * promised ? 4 : 2;
     if (promised == 0 || found != promised * static_cast<std::uint64_t>(width)) {
       corrupt(file_.path(), 8, fmt::format("{} tokens of {} bytes after the header", promised, width),

@@ -41,8 +41,8 @@ class TokenFile {
   // Copies tokens [begin, begin + out.size()) to out. Throws Error{corrupt} for a token outside the vocabulary, or if
   // the file has been truncated.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
-  // For tokens [begin, begin + count): how many are in none of the sets, and whether any is. Fast enough for many calls
-  // in a row, because neither the vocabulary nor the file's size is checked.
+  // The number of tokens in [begin, begin + count) that are in none of the sets, and whether there is one. Fast enough
+  // for many calls in a row, because neither the vocabulary nor the file's size is checked.
   std::uint64_t count_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   bool any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   // Throws Error{corrupt} if the file has been truncated.
@@ -78,7 +78,7 @@ std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> 
 // `fingerprints`.
 void check_token_files(std::span<const TokenFile> files, const char* key,
                        std::vector<comm::FileFingerprint>& fingerprints);
-// Opens and checks all of them in this way.
+// Opens the files that match `patterns`, and checks them as above.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
                                         std::vector<comm::FileFingerprint>& fingerprints);
 

@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// A set of numbers in [0, size): insert, erase, and the smallest one from x on, in a few words each.
+// A set of numbers in [0, size): insert, erase, and the smallest number from x on. Each operation touches a few words.
 class NumberSet {
  public:
   explicit NumberSet(std::uint64_t size);
@@ -37,8 +37,8 @@ class NumberSet {
 // space unused, but fills each bin with items of similar length from neighbouring places in the file: a training step
 // of a few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the longest
 // items, with three quarters of the total length, are spread first: each goes into the bin with the most space, over as
-// few bins as could hold all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit
-// alone is used.
+// few bins as could hold all of them. The others follow by best fit. If that needs more than 1 extra bin per 200, only
+// best fit is used.
 class BestFit {
  public:
   explicit BestFit(std::uint32_t capacity);
@@ -87,8 +87,8 @@ struct PackingFigures {
 // packed once, into an index of sequences.
 class PackedSequences final : public Sequences {
  public:
-  // When documents are packed: when the index gets its memory from the plan; or at once, in the process's own memory,
-  // if the plan also needs most_labels().
+  // When documents are packed: once the index has its memory from the plan, or immediately, in the process's own
+  // memory, if the plan also needs most_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
   // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
   // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that

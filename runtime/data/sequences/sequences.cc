@@ -62,7 +62,7 @@ void fill_without_document(const Rows& rows) {
 
 void take_labelled(const Rows& rows) {
   if (rows.loss_rows.empty()) {
-    STRATA_CHECK(rows.class_sets.empty());  // sets follow each other as labels do once they are taken
+    STRATA_CHECK(rows.class_sets.empty());  // like labels, sets are adjacent only after this selection
     return;
   }
   std::size_t taken = 0;

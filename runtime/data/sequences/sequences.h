@@ -31,19 +31,19 @@ struct Piece {
   std::uint64_t place;                // the number of that first token, counted over all of the source's files
   std::uint32_t rows;
 
-  // Whether the file's token counts as a label.
+  // True if the file's token counts as a label.
   bool counts(std::uint64_t token) const { return !documents || documents->counts(token); }
 };
 
-// Which rows of a piece enter the loss, and their targets: what an objective makes of tokens. A pure function of its
+// Determines which rows of a piece enter the loss, and their targets, for one objective. A pure function of its
 // arguments, so the same on every rank.
 class Labelling {
  public:
   virtual ~Labelling() = default;
 
-  // The most rows that enter the loss; known without reading a token of a stream's piece. 0: the piece is left out.
+  // The maximum number of rows that enter the loss. Reads no token of a stream's piece. 0: the piece is left out.
   virtual std::uint32_t most(const Piece& piece) const = 0;
-  // Whether most() is the exact number.
+  // True if most() is the exact number.
   virtual bool exact() const { return true; }
   // The exact number. It may read all tokens of the piece, so it is called once, at opening.
   virtual std::uint32_t count(const Piece& piece) const { return most(piece); }
@@ -59,8 +59,8 @@ using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const T
 // The stream of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 
-// Writes the sets that a sequence's labels number, one after the other, to the front of `to`, and returns the rest of
-// it. Does nothing if the column (nullable) has no sets.
+// Writes the sets to which a sequence's labels refer, one after the other, to the front of `to`, and returns the rest
+// of `to`. Does nothing if the column (nullable) has no sets.
 std::span<std::uint32_t> write_class_sets(const LabelColumn* column, std::span<const std::int32_t> labels,
                                           std::span<std::uint32_t> to);
 // Makes rows that no document has: token 0 and labels that do not count.
@@ -74,8 +74,8 @@ struct PackingFigures;
 // All sequences, as a limit on the number that a run reads.
 inline constexpr std::uint64_t kAllSequences = std::numeric_limits<std::uint64_t>::max();
 
-// Sequences of one length, cut out of token files; batches consist of them. keep_in() must move what they keep to the
-// plan's memory before they are read.
+// Sequences of one length, cut out of token files. Batches consist of them. Before they are read, keep_in() must move
+// their index and labels to the plan's memory.
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -87,7 +87,8 @@ class Sequences {
   void limit_to(std::int64_t vocab_size) {
     for (TokenFile& file : files_) file.limit_to(vocab_size);
   }
-  // The most bytes that keep_in() takes, which builds or moves there what is kept. `memory` must outlive the sequences.
+  // The maximum number of bytes that keep_in() takes from `memory`, in which it builds the index and keeps the labels.
+  // `memory` must outlive the sequences.
   virtual std::size_t index_bytes() const = 0;
   virtual void keep_in(std::pmr::memory_resource* memory) = 0;
 

@@ -56,7 +56,7 @@ class DisjointSequences {
 
   std::uint64_t sequences() const { return sequences_; }
   std::uint64_t micro_batches() const { return (sequences() + micro_batch_size_ - 1) / micro_batch_size_; }
-  // The labels that count, over all sequences.
+  // The number of labels that count, in all sequences.
   std::uint64_t labels() const { return labels_; }
 
   // Sequences [k*B, (k+1)*B), B = micro_batch_size; columns are [B * seq_len] each.

@@ -22,7 +22,7 @@ bool has_change(const Changes& changes, const char* key) {
   return std::ranges::any_of(changes, [&](const auto& change) { return change.first == key; });
 }
 
-// Whether ranks that share each layer could divide the rows of micro-batches of this size, and do not yet.
+// True if ranks that share each layer could divide the rows of micro-batches of this size, and do not do so yet.
 bool may_divide_rows(const Recipe& recipe, const Scope& scope, std::int64_t size) {
   if (scope.purpose != Purpose::train || recipe.parallel.tensor == 1 || recipe.parallel.sequence) return false;
   Recipe divided = recipe;
@@ -66,7 +66,8 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
   }
   if (may_divide_rows(r, scope, r.training.micro_batch_size))
     add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
-  // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
+  // Half, a quarter, ... of the micro-batch with proportionally more accumulation steps, so that the global batch stays
+  // the same.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || has_change(from.changes, "training.gradient_accumulation_steps"))
       break;
@@ -90,7 +91,7 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
     if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
     if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
   };
-  // Moves state back to the device, in case it is the host's memory that is too small.
+  // Moves state back to the device, in case the host's memory is too small.
   const auto move_to_device = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
     if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
   };
@@ -202,7 +203,7 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   const device::DType dtype = recipe.training.precision;
   const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, PoolKind::trained);
   const std::size_t sums = elements(placement.sums(), PoolKind::trained);
-  // The sums of all units exist at once when their norm is computed.
+  // The sums of all units exist at the same time when their norm is computed.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // fp32 parameters are their own master
                                                                                 // copy

@@ -35,7 +35,7 @@ struct Scope {
   std::size_t width = 0;  // the model's width (Model::hidden)
 };
 
-// Appends every candidate that has one change more than `from`.
+// Appends every candidate that has one more change than `from`.
 void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidate>& out);
 
 // The tiers that hold parameters, gradients, optimizer state and activations.
@@ -48,15 +48,14 @@ struct Step {
   Changes changes;
   std::function<void(Recipe&)> make;
 };
-// Returns all changes that save memory, as steps, each of which can be left out again: sharding, recomputation, the
-// given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest whose rows ranks can
-// divide, at the same global batch; that takes more memory if the step had a single micro-batch, whose gradients need
-// no sums.
+// Returns all changes that save memory, as steps that can be left out one by one: sharding, recomputation, the given
+// tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest whose rows ranks can divide, at
+// the same global batch; that takes more memory if the step had a single micro-batch, whose gradients need no sums.
 std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one);
 Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps);
 
-// Whether parameters, gradients and optimizer state of a training run with this layout, without anything else, fit
-// their tiers. Takes no time and needs no plan; if it is false, no plan of the recipe fits.
+// True if parameters, gradients and optimizer state of a training run with this layout, without anything else, fit
+// their tiers. Takes no time and needs no plan. If false, no plan of the recipe fits.
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity);
 // False if no plan of the recipe fits, or if each of several ranks would update more elements than any step can hide.
 // Such a plan is not worth making: for 1T unsharded parameters it has millions of tasks and takes a minute.

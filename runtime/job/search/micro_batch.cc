@@ -30,8 +30,8 @@ class MicroBatchSearch {
       const int ranks = recipe_.parallel.data_ranks(ranks_);
       if (*global % ranks != 0)
         fail(Exit::usage,
-             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch: give a multiple "
-             "of {}",
+             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch size: give a "
+             "multiple of {}",
              *global, ranks, ranks);
       among_divisors(*global / ranks);
     } else {
@@ -82,7 +82,7 @@ class MicroBatchSearch {
 
   // Memory grows with the micro-batch: double it until a step does not fit, then bisect. The growth is not strict,
   // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
-  // well. Sizes are multiples of one, and counted in it.
+  // well. All sizes are multiples of `one`, and are counted in units of it.
   void among_all() {
     constexpr std::int64_t kLookAhead = 8;
     const std::int64_t one = multiple_of_sequences(recipe_), largest = std::max<std::int64_t>(1, most() / one);
@@ -142,7 +142,7 @@ std::string resume_micro_batch(Recipe& recipe) {
     const auto stored = manifest.recipe.find(std::string(kKey));
     if (stored == manifest.recipe.end()) continue;
     size = std::stoll(stored->second);
-    return fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string());
+    return fmt::format("{} = auto: {}, as in {}", kKey, size, found.path.string());
   }
   return {};
 }

@@ -15,12 +15,12 @@ struct PlannedBatch {
 };
 
 // The largest micro-batch for which a step of the recipe fits, found by planning, and the next larger allowed size,
-// which does not fit; with the memory of the pipeline stage that needs most. `fits` is empty if one sequence is too
+// which does not fit; with the memory of the pipeline stage that needs the most. `fits` is empty if one sequence is too
 // much, `too_large` if no larger size is allowed.
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;
 
-  // The size of a plan that shows what was found: the largest that fits, or the smallest that was tried.
+  // The size to plan with for a report: the largest that fits, or otherwise the smallest that was tried.
   std::int64_t size() const { return (fits ? fits : too_large)->size; }
 };
 // Tries any size if the recipe has training.gradient_accumulation_steps or neither key, and the divisors of a rank's

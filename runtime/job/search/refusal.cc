@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// The workload's job with more ranks, as many on each node as now.
+// The job's workload on more ranks, with the same number on each node.
 Workload on_more_nodes(const Job& job, Recipe recipe, int ranks) {
   Workload more = job.with(std::move(recipe));
   if (job.nodes.empty()) return more;
@@ -42,7 +42,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
       if (!memory_of_stages(make_job(on_more_nodes(job, std::move(recipe), ranks), ranks, capacity), capacity))
         continue;
     } catch (const Error&) {
-      break;  // another key does not allow so many
+      break;  // another key does not allow this many
     }
     const auto& global = training.global_batch_size;
     const bool as_asked = global ? same : steps == training.gradient_accumulation_steps.value_or(1);
@@ -50,7 +50,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
                        as_asked ? ""
                                 : fmt::format(", with training.gradient_accumulation_steps = {}{}", steps,
                                               global ? " instead of training.global_batch_size" : ""),
-                       !same                             ? " (losses change, as the batch grows)"
+                       !same                             ? " (losses change, because the batch grows)"
                        : training.reduce == Reduce::fast ? " (same batch, rounded differently)"
                                                          : "");
   }

@@ -49,8 +49,8 @@ Suggestion suggestion_of(Changes changes, const Fit& fit) {
   return {std::move(changes), fit.memory};
 }
 
-// Returns what the recipe's step needs, if it fits. Plans at most two micro-batches first: they need no more memory
-// than many, and planning them is faster. Adds the number of planned tasks to `tasks`.
+// Returns the memory of the recipe's step if it fits. Plans at most two micro-batches first, because these need no more
+// memory than many and are planned faster. Adds the number of planned tasks to `tasks`.
 std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
                             std::size_t& tasks) {
   const Recipe& recipe = workload.recipe;
@@ -88,8 +88,8 @@ class Search {
         planned_(planned) {}
 
   std::vector<Suggestion> run() {
-    // One change is found soon. Before more are tried, check whether a solution exists: that plans hundreds of
-    // candidates.
+    // Single changes are tried quickly. More changes mean planning hundreds of candidates, so first check whether a
+    // solution exists.
     std::vector<Suggestion> found = few_changes(1);
     if (!keeps_the_bits(found)) {
       found.clear();
@@ -110,7 +110,7 @@ class Search {
     return nearest;
   }
 
-  // The recipe as it is, or with as few as possible of all savings at once.
+  // The recipe as it is or, if all savings together suffice, with as few of them as possible.
   std::optional<Suggestion> nearest() {
     if (const std::optional<Fit> its = fit({recipe_, {}})) return suggestion_of({}, *its);
     const auto everything = all_at_once();
@@ -129,8 +129,8 @@ class Search {
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
     if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_))) return std::nullopt;
-    // A plan of a large model takes a second or more, and most candidates have no room for its state.
-    // The layout is that of ranks which all have all units.
+    // A plan of a large model takes a second or more, and most candidates have no room for its state. The layout
+    // assumes that every rank has all units.
     const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
     if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     Changes key = c.changes;
@@ -156,7 +156,7 @@ class Search {
                                [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
   }
 
-  // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
+  // True if state and activations exceed the device in every choice of tiers. The choices tried here bound all others.
   bool cannot_fit() {
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
@@ -175,7 +175,7 @@ class Search {
     return true;
   }
 
-  // The choice of tiers nearest to the recipe's with which all other savings together are enough.
+  // The choice of tiers nearest to the recipe's that suffices with all other savings together.
   std::optional<std::vector<Step>> all_at_once() {
     for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
       for (const bool one_by_one : {false, true}) {
@@ -235,7 +235,7 @@ class Search {
   Purpose purpose_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
   std::size_t& planned_;   // by all searches
-  std::size_t limit_ = kMaxPlannedTasks;        // of planned_, for the current part of the search
+  std::size_t limit_ = kMaxPlannedTasks;        // the limit of planned_ for the current part of the search
   std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 
@@ -251,7 +251,7 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   r.parallel.stages = stages;
   if (stages != recipe.parallel.stages) changes.emplace_back("parallel.stages", std::to_string(stages));
   if (tensor != recipe.parallel.tensor) changes.emplace_back("parallel.tensor", std::to_string(tensor));
-  // A checkpoint that is named keeps its number of shards.
+  // A checkpoint that the recipe names keeps its number of shards.
   const bool may_start = recipe.checkpoint.resume == "auto" || recipe.checkpoint.resume == "none";
   if (recipe.parallel.shards() > 1 && recipe.parallel.shards() < static_cast<std::size_t>(tensor) && may_start) {
     r.parallel.tensor_shards = tensor;
@@ -269,7 +269,7 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   }
   std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
   if (!found) return found;
-  // A later value of the same key holds.
+  // The last value of a key counts.
   for (const auto& change : found->changes) {
     std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
     changes.push_back(change);
@@ -307,7 +307,7 @@ std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& 
     try {
       if (auto found = with_degrees(refused, capacity, tensor, 1, planned)) return found;
     } catch (const Error&) {
-      return std::nullopt;  // the model or another key does not allow so many
+      return std::nullopt;  // the model or another key does not allow this many
     }
   }
   return std::nullopt;

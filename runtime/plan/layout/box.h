@@ -7,8 +7,8 @@
 
 namespace strata::runtime {
 
-// A part of a tensor: in each dimension, `size` indices from `offset` on. `shape` is the whole tensor's, in which a
-// dimension may be split into several, the slowest first: of a fused [n, 3 m] tensor, the same columns of each of the
+// A part of a tensor: in each dimension, `size` indices from `offset` on. `shape` is the whole tensor's shape, with a
+// dimension possibly split into several, the slowest first: of a fused [n, 3 m] tensor, the same columns of each of the
 // three parts are one box of [n, 3, m]. The box's elements are counted row-major, within the box.
 struct Box {
   std::vector<std::uint64_t> shape, offset, size;
@@ -21,7 +21,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-// Whether `split` is `shape` with some dimensions split into several.
+// True if `split` is `shape` with some dimensions split into several.
 bool splits(const std::vector<std::uint64_t>& split, const std::vector<std::uint64_t>& shape);
 
 // Elements [begin, end) of a box.
@@ -30,14 +30,14 @@ struct BoxRange {
   std::uint64_t begin, end;
 };
 
-// A box as runs of elements that follow each other in the whole tensor. All have the same length, and they are in the
+// A box as runs of elements that are contiguous in the whole tensor. All runs have the same length, and come in the
 // tensor's order.
 class BoxRuns {
  public:
   explicit BoxRuns(const Box& box);
   std::uint64_t length() const { return length_; }
   std::uint64_t count() const { return count_; }
-  // The element of the whole tensor at which run i begins.
+  // The element of the whole tensor where run i begins.
   std::uint64_t place(std::uint64_t i) const;
   // The first run from `i` on that ends after `element` of the whole tensor; count() if there is none.
   std::uint64_t first_after(std::uint64_t i, std::uint64_t element) const;

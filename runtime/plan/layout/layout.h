@@ -32,13 +32,13 @@ struct TensorRange {
   std::size_t parameter;   // index in the unit's parameters
   bool decay;
   device::StorageFormat moments;
-  // The part of the tensor that these elements are, row-major; none: all of it.
+  // The part of the tensor that these elements form, row-major; none: the whole tensor.
   std::optional<Box> box = {};
   models::Piece piece = {};  // the same part as blocks of the tensor, if a virtual shard has it
   // The end of the memory reserved for the piece: at least `end`, and larger if other shards' pieces are.
   std::size_t reserved_end = 0;
 
-  // Whether the tensor is cut into virtual shards.
+  // True if the tensor is cut into virtual shards.
   bool is_cut() const { return box.has_value(); }
   Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
 };
@@ -87,7 +87,7 @@ struct UnitLayout : Pool {
   }
   const Pool& pool(PoolKind kind) const { return const_cast<UnitLayout*>(this)->pool(kind); }
   bool has_frozen() const { return frozen.size + quantised.size > 0; }
-  // Whether the elements that this unit shares are trained.
+  // True if the elements that this unit shares are trained.
   bool trains_shared() const { return shared && !shared->frozen; }
 
   // Bytes of one moment of elements [begin, end), which must begin at a block. Each block has the format of its tensor.
@@ -99,7 +99,7 @@ struct UnitLayout : Pool {
   }
 };
 
-// Which rank of a mesh has which elements of the model.
+// Determines which rank of a mesh has which elements of the model.
 struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;

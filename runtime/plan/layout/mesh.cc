@@ -123,7 +123,8 @@ models::ElementRange Cut::piece_of(const models::ElementRange& range, const Coor
 
 Portions portions_of(const models::ElementRange& range, const Cut& cut) {
   const auto portion = [&](int index) { return both(range, cut.piece(index)).size(); };
-  // The pieces at the two ends of the range overlap it in part, those in between lie in it, and the others outside it.
+  // The pieces at the two ends of the range overlap it partly, those in between are inside it, and all others are
+  // outside.
   const int first = static_cast<int>(range.begin / cut.size());
   const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / cut.size()) : first;
   const std::size_t ends[] = {portion(first), portion(last)};

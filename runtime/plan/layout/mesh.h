@@ -48,7 +48,7 @@ struct Mesh {
   // The node of a rank; 0 if all ranks are on one.
   int node_of(int rank) const { return node > 0 && node < world ? rank / node : 0; }
   bool has_group(int ranks) const { return std::ranges::find(groups, ranks) != groups.end(); }
-  // How many data ranks of one tensor coordinate and stage a node has; 0: nodes have different numbers of them.
+  // The number of data ranks of one tensor coordinate and stage per node; 0: it differs between nodes.
   int data_per_node() const;
   Coordinates at(int rank) const;
   // The mesh of a single stage: the same as in a pipeline with one stage.
@@ -60,7 +60,7 @@ struct Mesh {
   int rank_of(int data_rank, int tensor_rank, int stage) const {
     return (stage * data() + data_rank) * tensor + tensor_rank;
   }
-  // The rank's number among the ranks of its stage, in their order.
+  // The rank's index among the ranks of its stage, in their order.
   int place_in_stage(const Coordinates& rank) const { return rank_of(rank.data, rank.tensor, 0); }
   // The ranks that differ from `rank` only in the coordinate of the axis, in its order.
   comm::Group along(Axis axis, int rank) const;
@@ -95,13 +95,14 @@ struct Cut {
     return {begin, begin + size()};
   }
   models::ElementRange piece(const Coordinates& rank) const { return piece(rank.shard / copies); }
-  // The elements of `range` that lie in the rank's piece; an empty range if there are none.
+  // The elements of `range` in the rank's piece; an empty range if there are none.
   models::ElementRange piece_of(const models::ElementRange& range, const Coordinates& rank) const;
   // The same buffer in fewer pieces.
   Cut in_pieces(int fewer) const { return {fewer, copies * pieces / fewer, elements}; }
 };
 
-// How many elements of a range lie in the first piece of a cut, in the piece with the fewest and in that with the most.
+// The number of elements of a range in the first piece of a cut, in the piece with the fewest and in the one with the
+// most.
 struct Portions {
   std::size_t first, least, most;
 };

@@ -64,7 +64,7 @@ std::string sizes_text(const std::vector<int>& nodes) {
   return text + " ranks";
 }
 
-// A node's ranks are whole data ranks of each stage that it has a part of, as many on every node.
+// The ranks of a node must form whole data ranks of each of its stages, and the same number on every node.
 void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vector<int>& nodes) {
   if (nodes.empty() || mesh.data_per_node() > 0) return;
   if (!std::ranges::is_sorted(nodes))
@@ -74,8 +74,8 @@ void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vect
          key);
   if (mesh.node == 0)
     fail(Exit::usage,
-         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start as many on each, or "
-         "give \"all\"",
+         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start the same number on "
+         "each, or give \"all\"",
          key, sizes_text(nodes));
   if (mesh.node % mesh.tensor != 0)
     fail(Exit::usage,

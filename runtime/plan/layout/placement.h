@@ -11,7 +11,7 @@
 
 namespace strata::runtime {
 
-// The kinds of contents of a planned buffer, by which memory is reported.
+// The kinds of contents of planned buffers. Memory is reported by kind.
 enum class Kind : std::uint8_t { parameters, gradients, optimizer, activations, workspace, staging };
 inline constexpr std::array<std::string_view, 6> kKindNames = {"parameters",  "gradients", "optimizer",
                                                                "activations", "workspace", "staging"};
@@ -36,7 +36,8 @@ struct Placement {
   StatePlacement parameters, gradients, optimizer;
   Tier activations;
 
-  // The placement of the fp32 gradient sums. If gradients are not sharded, a rank still sums only what it updates.
+  // The placement of the fp32 gradient sums. If gradients are not sharded, a rank still sums only the elements that it
+  // updates.
   const StatePlacement& sums() const { return gradients.sharded() ? gradients : optimizer; }
 };
 
@@ -44,12 +45,11 @@ struct Placement {
 // of groups given as "node".
 Placement placement_of(const Recipe::Zero& zero, int node = 0);
 
-// The mesh with the groups that the placement needs, and with the node's group if a run of micro-batches
-// (training.reduce_group) is a node's.
+// The mesh with the groups that the placement needs, and with the node's group if each run of micro-batches
+// (training.reduce_group) belongs to one node.
 Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group = 1);
 // Throws Error{usage} if the groups of zero.* do not divide each other and the number of data ranks, or if one is
-// "node" and nodes differ in what they have of a stage. `nodes`: the node of each rank of the mesh; empty: all are on
-// one.
+// "node" and nodes have unequal parts of a stage. `nodes`: the node of each rank of the mesh; empty: all are on one.
 void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vector<int>& nodes = {});
 // One sentence per group of zero.* that has no effect at the recipe's stage.
 std::vector<std::string> notes_of_groups(const Recipe::Zero& zero);

@@ -49,7 +49,8 @@ std::vector<UnitRange> with_fast_pieces(int units, int pieces, const PieceTime& 
   return out;
 }
 
-// Cuts in a row that move together: a unit's time goes from one stage to another, whatever lies between them.
+// The maximum number of consecutive cuts that move together, which moves the time of a unit to a stage that is not a
+// neighbour.
 constexpr std::size_t kMaxMoved = 8;
 
 // The criteria for comparing splits, in this order.
@@ -202,7 +203,7 @@ std::vector<StageStep> passes(What what, int stage, const Pipeline& pipeline, in
   return out;
 }
 
-// How many forwards a stage starts before its first backward.
+// The number of forwards that a stage starts before its first backward.
 std::size_t forwards_ahead(int stage, const Pipeline& pipeline, std::size_t all) {
   if (pipeline.schedule == Schedule::all_forward_all_backward) return all;
   const int follow = pipeline.stages - 1 - stage;
@@ -236,7 +237,7 @@ class PassTimes {
       for (int s = 0; s < pipeline.stages; ++s)
         for (; next[index(s)] < all[index(s)].size(); ++next[index(s)]) {
           const auto [what, g, piece] = all[index(s)][next[index(s)]];
-          double ready = 1;  // 0: what it needs has no time yet
+          double ready = 1;  // 0: something that it needs has no time yet
           if (what == What::forward && piece > 0) ready = end(piece - 1, what, g);
           if (what == What::backward)
             ready = piece + 1 < pipeline.pieces() ? end(piece + 1, what, g) : end(piece, What::forward, g);
@@ -351,7 +352,7 @@ std::vector<Segment> all_segments(const Recompute& recompute, const models::Mode
     return segments;
   }
   for (int unit = begin; unit < end; ++unit) segments.push_back({unit, unit, recompute.kind == Recompute::Kind::block});
-  // The list names blocks, and of the units only those count.
+  // The list counts only blocks, not other units.
   const int before = std::max(begin, first_block(model)) - begin;
   if (recompute.kind == Recompute::Kind::list)
     for (const std::int64_t block : recompute.blocks) {

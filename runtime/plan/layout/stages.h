@@ -9,16 +9,16 @@
 
 namespace strata::runtime {
 
-// Consecutive units [first, last] whose forward is run again together in backward; if `recompute` is false, their saved
+// Consecutive units [first, last] that run forward again together in backward. If `recompute` is false, their saved
 // activations are kept instead.
 struct Segment {
   int first, last;
   bool recompute;
 };
 // Cuts the units with an input and an output, the model's blocks and in some encoders the norm of the embedding, into
-// segments, as training.recompute says; a list names blocks, and block 0 is the first layer of config.json. Units
-// below the lowest that trains have no backward, so they are in no segment. Throws Error{usage} for a block that does
-// not exist.
+// segments, as training.recompute says; a list names blocks, and block 0 is the first layer of config.json. Units below
+// the lowest trained unit have no backward, so they are in no segment. Throws Error{usage} for a block that does not
+// exist.
 std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model);
 
 // Consecutive units [first, last].
@@ -53,14 +53,14 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
 // The list that gives these pieces; empty if none does, because the first piece lacks the embedding's norm.
 std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span<const UnitRange> pieces);
 
-// The time that a piece of these units takes, and whether a piece may have them.
+// The time of a piece with these units; true if a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
 // Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the split
 // with the earliest cuts. With several chunks, stages are balanced by the total time of their pieces and by the time of
 // each chunk's slowest piece, and the split with the lower schedule_time() is taken; no shift of neighbouring cuts by a
-// unit improves what it was balanced by. Empty if `may_have` allows none. Every piece has a unit: there are no fewer
-// units than pieces.
+// unit improves the criterion by which it was balanced. Empty if `may_have` allows none. Every piece has a unit: there
+// are no fewer units than pieces.
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have = {});
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
@@ -76,10 +76,10 @@ struct StageStep {
   enum class What : std::uint8_t {
     forward,
     backward,
-    receive_input,     // from the stage of the piece before
+    receive_input,     // from the stage of the previous piece
     send_output,       // to the stage of the next piece
-    receive_gradient,  // of the output, from the stage of the next piece
-    send_gradient,     // of the input, to the stage of the piece before
+    receive_gradient,  // the gradient of the output, from the stage of the next piece
+    send_gradient,     // the gradient of the input, to the stage of the previous piece
   };
   What what;
   int micro_batch;
@@ -87,7 +87,7 @@ struct StageStep {
   bool operator==(const StageStep&) const = default;
 };
 
-// The pipeline to which a stage's steps belong.
+// The pipeline that a stage's steps belong to.
 struct Pipeline {
   int stages = 1, chunks = 1;
   Schedule schedule = Schedule::one_forward_one_backward;
@@ -96,12 +96,12 @@ struct Pipeline {
 };
 
 // A stage's steps in their order. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
-// as many forwards as stages follow it and then alternates, so that it keeps no more activations than that. With
-// several chunks (interleaved), it takes as many micro-batches as there are stages through one of its pieces, then
-// through the next; their number is a multiple of the stages'. Otherwise all forwards come before all backwards
-// (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the messages between
-// them in one common order, so that no two stages wait for each other forever, even if a send ends only with its
-// receive and tasks wait for all tasks that are listed before them.
+// one forward for each stage after it and then alternates, so that it keeps no more activations than that. With several
+// chunks (interleaved), it takes a group of as many micro-batches as there are stages through one of its pieces, then
+// through the next; the number of micro-batches is a multiple of the number of stages. Otherwise all forwards come
+// before all backwards (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the
+// messages between them in one common order, so that no two stages wait for each other forever, even if a send ends
+// only with its receive and tasks wait for all tasks that are listed before them.
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches);
 
 }  // namespace strata::runtime

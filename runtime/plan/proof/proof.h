@@ -11,7 +11,7 @@
 
 namespace strata::runtime {
 
-// Proves a plan from its tasks, waits and offsets alone; returns the first violation as a sentence. It does not depend
+// Proves a plan only from its tasks, waits and offsets. Returns the first violation as a sentence. It does not depend
 // on what tasks compute or on how the plan was made. It takes about 0.1 s for the largest plans. For a proven plan,
 // over every kind of step that may follow another in a run (first, full, drain, with and without optional tasks):
 // - no task reads a buffer that has not been written, or that another has overwritten;

@@ -17,7 +17,7 @@ std::string text_of(const Task& task) {
                      kLaneNames[static_cast<std::size_t>(task.lane)]);
 }
 
-// Whether the sent and the received activation are the same: of the same micro-batch, and between the same two units.
+// True if the sent and the received activation are the same: of the same micro-batch, and between the same two units.
 bool are_neighbours(const Task& sent, const Task& received) {
   if (sent.micro_batch < 0) return sent.unit == received.unit;
   return received.unit == sent.unit + (sent.lane == LaneId::stage_backward ? -1 : 1);
@@ -68,7 +68,7 @@ class Lanes {
     }
   }
 
-  // The lane's next task if nothing of this stage is in its way; null: none.
+  // The lane's next task if nothing in this stage holds it back; null: none.
   const Task* ready(std::size_t lane) const {
     if (next_[lane] == queues_[lane].size()) return nullptr;
     const std::size_t t = queues_[lane][next_[lane]];

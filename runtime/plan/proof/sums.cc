@@ -13,7 +13,7 @@ namespace {
 struct SumState {
   enum class Kind : std::uint8_t { whole, partial, summed, total };
   Kind kind = Kind::whole;
-  const Task* of = nullptr;  // the task that made it so
+  const Task* of = nullptr;  // the task that put it into this state
 };
 
 std::string text_of(const StepPlan& plan, const Task& task) {
@@ -21,7 +21,7 @@ std::string text_of(const StepPlan& plan, const Task& task) {
                      traits_of(task.kind).name, task.unit, task.micro_batch, task.stretch);
 }
 
-// Whether `task` is the stretch that follows the seam of the exchange.
+// True if `task` is the stretch that follows the seam of the exchange.
 bool follows_exchange(const Task& task, const Task& exchange) {
   const bool backward = task.kind == TaskKind::backward;
   return task.unit == exchange.unit && task.micro_batch == exchange.micro_batch && backward == exchange.backward &&
@@ -70,7 +70,7 @@ bool adds(TaskKind kind) {
   return kind == TaskKind::accumulate || kind == TaskKind::node_sum || kind == TaskKind::reduce;
 }
 
-// Whether the use leaves a gradient that must still be added: a call's, or a rounded sum of several.
+// True if the use leaves a gradient that must still be added: a call's, or a rounded sum of several.
 bool leaves(const Task& task, const Use& use) {
   if (use.access == Access::read || !is_gradient(use.role)) return false;
   return task.kind == TaskKind::backward || task.kind == TaskKind::loss || task.kind == TaskKind::round ||
@@ -144,13 +144,13 @@ class Count {
       unit.normed += elements;
       return std::nullopt;
     }
-    // Chunks of a unit are combined and counted one after the other.
+    // Chunks of a unit are combined and counted one at a time.
     if (unit.normed > 0 && !(task.kind == TaskKind::combine && task.part >= 0))
       return fmt::format("{} comes after the norm has counted unit {}", text_of(task), holder);
     if (task.kind == TaskKind::combine) unit.combined[sharer_of(task, layout)] += elements;
     return std::nullopt;
   }
-  // The unit whose sum a combine adds. If several share the same elements, it is the next of them.
+  // The unit whose sum a combine adds. If several units share the same elements, it is the next of them.
   int sharer_of(const Task& task, const UnitLayout& layout) {
     const Unit& unit = units_[static_cast<std::size_t>(task.unit)];
     for (const int sharer : layout.sharers) {

@@ -18,7 +18,7 @@ std::string describe(const StepPlan& plan, int t) {
                      kLaneNames[index(task.lane)]);
 }
 
-// Whether a lane's work can address a tier. On the CPU the issuing thread also addresses the device's memory.
+// True if a lane's work can address a tier. On the CPU the issuing thread also addresses the device's memory.
 bool reaches(const StepPlan& plan, LaneId lane, Tier tier) {
   switch (lane) {
     case LaneId::upload:
@@ -83,8 +83,8 @@ constexpr WhenSet bit(When when) {
 }
 
 // A sequence of steps in which every kind follows every kind that may precede it in a run. F: no pending update, as in
-// the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone.
-// F and P may also begin a checkpoint, after a drain or not; C reads the last checkpoint alone.
+// the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone. F
+// and P may also begin a checkpoint, after a drain or not. C only reads the last checkpoint's state.
 std::vector<WhenSet> steps_of(const StepPlan& plan) {
   constexpr WhenSet kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
   WhenSet present = 0;
@@ -96,7 +96,7 @@ std::vector<WhenSet> steps_of(const StepPlan& plan) {
   return {kF, kF};
 }
 
-// Runs steps one after the other, tasks in issue order, and tracks for each cell of memory what it holds and which runs
+// Runs consecutive steps, with tasks in issue order, and tracks for each cell of memory its contents and the runs that
 // touched it last.
 class Sweep {
  public:
@@ -147,13 +147,13 @@ class Sweep {
   struct Cell {
     int buffer = kNone;                 // the buffer whose contents it holds
     int written = kNone, step = kNone;  // the run that wrote it last, and its step
-    LaneId lane = LaneId::compute;      // of that run
+    LaneId lane = LaneId::compute;      // the lane of that run
     Clock read = all_none();            // by lane: the newest run that has read it since then
     int origin = kNone;                 // index of the contents' origin, if they are a copy
   };
   struct Newest {  // the newest run of a task
     int run = kNone;
-    Clock ended;  // what has ended when it has
+    Clock ended;  // what has ended once it has
   };
   static constexpr Clock all_none() {
     Clock clock{};
@@ -295,13 +295,13 @@ class Sweep {
 
   const StepPlan& plan_;
   const Cells cells_;
-  std::vector<Touch> uses_;     // of all tasks, in the order of the list
+  std::vector<Touch> uses_;     // the uses of all tasks, in the order of the list
   std::vector<int> first_use_;  // by task
   std::vector<Cell> memory_;
   std::vector<Origin> origins_;
   std::vector<Newest> tasks_;
-  std::array<Clock, kLanes> lanes_;  // what has ended when the newest run of each lane has
-  Clock issued_;                     // what the issuing thread has waited for
+  std::array<Clock, kLanes> lanes_;  // what has ended once the newest run of each lane has
+  Clock issued_;                     // the runs that the issuing thread has waited for
   struct Run {
     int task, step;
   };

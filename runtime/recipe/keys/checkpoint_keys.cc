@@ -85,7 +85,7 @@ std::vector<RecipeKey> evaluation_keys() {
       flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
       max_sequences(),
       choice<std::string>("evaluation.metric", metrics(), STRATA_AT(evaluation.metric),
-                          "the result of an evaluation that decides which one is best"),
+                          "the metric that decides which evaluation is best"),
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
                    "whether a higher value is better; auto: as the metric defines"),
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),

@@ -47,7 +47,7 @@ std::vector<RecipeKey> fp16_keys();
 // adapter_keys.cc: the adapter that is trained on top of a frozen model.
 std::vector<RecipeKey> adapter_keys();
 
-// parallel_keys.cc: how the model and its state are split over ranks, and in which memory the state is.
+// parallel_keys.cc: how the model and its state are split over ranks, and the memory that holds the state.
 std::vector<RecipeKey> parallel_keys();
 std::vector<RecipeKey> zero_keys();
 

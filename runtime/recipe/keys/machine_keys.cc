@@ -14,9 +14,10 @@ std::vector<RecipeKey> memory_keys() {
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; default: what is available"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
             "where the nvme tier keeps its files"),
-      integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
-              "units looked ahead: at most this + 1 are gathered at once, in addition to a tied embedding; with 0, the "
-              "first unit's state on NVMe is not read before a step begins either"),
+      integer(
+          "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
+          "units to gather ahead: at most this + 1 are gathered together, in addition to a tied embedding; with 0, the "
+          "first unit's state on NVMe is not read before a step begins either"),
       size("memory.tile", STRATA_AT(memory.tile),
            "a unit whose parameters take more than this when they are gathered or uploaded is run in tiles; default: "
            "as few units as necessary for the step to fit"),

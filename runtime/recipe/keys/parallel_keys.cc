@@ -91,7 +91,7 @@ std::vector<RecipeKey> parallel_keys() {
       integer("parallel.tensor", 1, kMaxRanks, STRATA_AT(parallel.tensor),
               "ranks that share each layer (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
-           "with parallel.tensor: between products, each rank has its part of the rows alone (sequence parallelism), "
+           "with parallel.tensor: between products, each rank has only its part of the rows (sequence parallelism), "
            "with the same bits"),
       integer("parallel.stages", 1, kMaxRanks, STRATA_AT(parallel.stages),
               "pipeline stages, each of which holds consecutive units of the model, or several pieces of it "

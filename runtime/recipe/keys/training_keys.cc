@@ -48,7 +48,7 @@ RecipeKey class_weights() {
   };
   return {"training.class_weights",
           "a list of numbers >= 0, one for each class",
-          "classification: what a class's loss is multiplied by, in the order of the classes' numbers",
+          "classification: the factor of each class's loss, in the order of the classes' numbers",
           set,
           text,
           most_float()};
@@ -112,10 +112,9 @@ RecipeKey recompute() {
   return {
       "training.recompute",
       "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
-      "blocks that run forward again in backward instead of keeping activations: none; block: all, one by one, each "
-      "from its input, which is kept; sqrt: all, in groups of sqrt(L) blocks, L being their number and the root "
-      "rounded up, each from the input of its first block, so that fewer inputs are kept, and for a time a group's "
-      "activations; or these",
+      "blocks that repeat their forward in backward instead of keeping activations: none; block: all, one by one, each "
+      "from its kept input; sqrt: all L blocks, in groups of sqrt(L) (rounded up), each group from the input of its "
+      "first block, so that fewer inputs are kept, but for a time a group's activations; or the listed blocks",
       set,
       text,
       most_of(kMany)};

@@ -48,7 +48,7 @@ const NameElsewhere* find_elsewhere(std::string_view key) {
     if (const NameElsewhere* found = known(key.substr(begin))) return found;
     dot = key.find('.', begin);
   }
-  // An answer for a section itself would be false for most keys in it.
+  // An answer for a section would be wrong for most keys inside it.
   for (std::size_t end = key.rfind('.'); end != key.npos && end > 0;) {
     const std::size_t dot = key.substr(0, end).rfind('.');
     const NameElsewhere* found = known(key.substr(dot + 1, end - dot - 1));

@@ -15,7 +15,7 @@ struct NameElsewhere {
   std::string_view name;
   std::string_view key;   // our key; empty if there is none
   std::string_view note;  // how its values differ, or a sentence that replaces the key
-  bool section = false;   // whether the answer holds for every key inside this section, too
+  bool section = false;   // true if the answer holds for every key inside this section, too
 };
 
 // As NameElsewhere, for several names, separated by spaces, that correspond to one key. A name that ends in .* is a
@@ -23,7 +23,7 @@ struct NameElsewhere {
 struct NamesElsewhere {
   std::string_view names, key, note;
 };
-// The keys of Hugging Face's Trainer, TRL, axolotl and LLaMA-Factory, and of what they train with.
+// The keys of Hugging Face's Trainer, TRL, axolotl and LLaMA-Factory, and of the libraries that they train with.
 std::span<const NamesElsewhere> names_of_trainers();
 // The keys of DeepSpeed, FSDP, Accelerate and Megatron-LM.
 std::span<const NamesElsewhere> names_of_frameworks();
@@ -32,10 +32,10 @@ std::span<const NamesElsewhere> names_of_frameworks();
 std::span<const NameElsewhere> names_elsewhere();
 // The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
 std::string folded(std::string_view name);
-// The row for a key's name, whatever precedes it, or for a section whose answer holds for every key in it; null if
+// The row for a key's name, regardless of its prefix, or for a section whose answer holds for every key in it; null if
 // there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
-// Whether `found` is the row of a section that contains `key`.
+// True if `found` is the row of a section that contains `key`.
 bool is_by_section(const NameElsewhere& found, std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
@@ -52,7 +52,8 @@ inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // The number of letters to insert, delete or replace, and of neighbours to swap, to turn `a` into `b` (Damerau 1964).
 std::size_t edits(std::string_view a, std::string_view b);
-// Whether a word of `letters` with this many edits is still a typo: at most one edit, or one per `per_edit` letters.
+// True if a word of `letters` letters with this many edits is still a typo: at most one edit, or one per `per_edit`
+// letters.
 bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit);
 
 }  // namespace strata::runtime

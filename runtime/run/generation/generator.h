@@ -18,9 +18,9 @@
 
 namespace strata::runtime {
 
-// Reads one sequence piece by piece and returns the logits of the next token. Its plan consists of forwards only, whose
-// blocks keep keys and values. Every rank makes the same calls, with the weights placed as in the job, and gets the
-// same bits. Job (made for Purpose::generate) and world must outlive it.
+// Reads one sequence piece by piece and returns the logits of the next token. Its plan has only forwards, in which
+// blocks keep their keys and values. Every rank makes the same calls, with the weights placed as in the job, and gets
+// the same bits. Job (made for Purpose::generate) and world must outlive it.
 class Generator {
  public:
   // Collective. algorithms: as agreed on (runtime/job/search/algorithms.h).
@@ -32,7 +32,7 @@ class Generator {
   // Begins a new sequence.
   void restart();
   // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of the next token,
-  // [vocabulary], valid until the next call; nothing on a rank of a pipeline stage without the head.
+  // [vocabulary], valid until the next call; empty on ranks of pipeline stages without the head.
   std::span<const float> append(std::span<const std::uint32_t> tokens);
 
   std::size_t length() const { return length_; }
@@ -83,7 +83,7 @@ struct Prompts {
 
 // The prompts of the job's recipe, as tokens of its model. Throws AgreedError on all ranks if the file cannot be read,
 // differs between ranks or holds no prompt, if a prompt leaves no room below data.seq_len, or if the model has no
-// tokenizer, or has no chat template or another one than the data's when one is needed. Collective.
+// tokenizer or, when the prompts need a chat template, not the data's template. Collective.
 Prompts read_prompts(const Job& job, comm::World& world);
 
 }  // namespace strata::runtime

@@ -16,7 +16,7 @@ double ratio(double a, double b) {
   return b > 0 ? a / b : 0;
 }
 
-// Whether class c is in a set: bit c % 32 of word c / 32.
+// True if class c is in a set: bit c % 32 of word c / 32.
 bool has_class(std::span<const std::uint32_t> set, std::size_t c) {
   return (set[c / kWordBits] >> c % kWordBits & 1) != 0;
 }

@@ -90,7 +90,7 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
       gather_.add(label, of_row);
       continue;
     }
-    // With so many classes, only the predicted classes are sent, not the scores.
+    // With this many classes, only the predicted classes are sent, not the scores.
     if (many())
       all_of(of_row, predicted_);
     else
@@ -160,7 +160,7 @@ ClassReport ScoreCollector::report_numbers() const {
 // Rank r computes the areas of classes first_curve + r, first_curve + r + ranks, and so on.
 void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
   const std::size_t curves = classes_.names.size() - layout_.first_curve;
-  // As many values of each rank; the last ones have no class.
+  // Every rank sends the same number of values. The last ones may belong to no class.
   std::vector<std::optional<double>> mine = curves_->areas();
   mine.resize((curves + ranks_ - 1) / ranks_);
   const std::vector<std::optional<double>> all = comm::exchange_values<std::optional<double>>(world, mine);

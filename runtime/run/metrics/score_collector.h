@@ -26,20 +26,20 @@ struct RowExchange {
 // large messages, whose number and size do not depend on the rows.
 class RowGather {
  public:
-  // words: per row, its label and its predictions. label_words: of the label. of_round: the most rows of a round.
-  // rounds: how many are sent together. The exchange must be large enough (ScoreMemory::chunk_bytes) and outlive it.
+  // words: the words of a row, for its label and its predictions. label_words: the words of the label. of_round: the
+  // maximum number of rows in a round. rounds: the number of rounds that are sent together. The exchange must be large
+  // enough (ScoreMemory::chunk_bytes) and outlive it.
   RowGather(RowExchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round, std::size_t rounds);
 
   // Receives each row of every rank, in order.
   using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> predictions)>;
   // Adds a row of this rank's round; `predictions` has words - label_words floats.
   void add(std::span<const std::uint32_t> label, std::span<const float> predictions);
-  // Ends a round. If there is no room for another one, sends what was not sent yet, and `take` receives the rows.
-  // Collective.
+  // Ends a round. If there is no room for another round, sends all pending rows, which `take` receives. Collective.
   void end_round(const Take& take);
-  // Does the same for the remaining rounds, if there are any (the same on all ranks). Collective.
+  // Sends the remaining rounds in the same way, if there are any (the same on all ranks). Collective.
   void flush(const Take& take);
-  // Forgets rows that were added and not sent.
+  // Discards rows that were added but not sent.
   void clear();
 
  private:
@@ -65,15 +65,15 @@ struct ClassReport {
 // same bits on every rank and for any number of ranks.
 class ScoreCollector {
  public:
-  // words: classes are of words, and may be tags of entities. kept: layout.bytes, aligned to a page. `kept` and what
-  // `exchange` refers to must outlive this object.
+  // words: true if classes belong to words. They may then be tags of entities. kept: layout.bytes, aligned to a page.
+  // `kept` and what `exchange` refers to must outlive this object.
   ScoreCollector(models::Classes classes, bool words, const ScoreMemory& layout, std::span<std::byte> kept,
                  RowExchange exchange, int rank, int ranks);
 
   const models::Classes& classes() const { return classes_; }
   void clear();
   // Adds the rows of this rank's round, none on a rank without the head. Scores are `stride` apart; rows with labels
-  // that do not count are left out. sets: the rows' sets of classes, as the batch has them. documents: of all rows of
+  // that do not count are left out. sets: the rows' sets of classes, as in the batch. documents: those of all rows of
   // the micro-batch, whose sequences have seq_len rows; used for words only. Collective.
   void add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
                  std::span<const std::uint32_t> sets, std::span<const device::RowRange> documents, std::size_t seq_len);
@@ -96,9 +96,9 @@ class ScoreCollector {
   RowGather gather_;
   ClassTally tally_;
   std::optional<ClassCurves> curves_;
-  std::optional<EntityTally> entities_;  // of this rank's texts
+  std::optional<EntityTally> entities_;  // the entities of this rank's texts
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
-  std::size_t count_ = 0;                // how many of each
+  std::size_t count_ = 0;                // the number of either
   std::vector<double> odds_;
   std::vector<std::uint32_t> predicted_;  // the set of predicted classes of a row
 };

@@ -165,7 +165,7 @@ void require_unused(const fs::path& folder, const std::vector<fs::path>& files) 
     const Descriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file.get() >= 0 && lock_file(file) == EWOULDBLOCK)
       fail(Exit::usage,
-           "report.tensorboard = {} is in use: another run writes its reports there; give this one another",
+           "report.tensorboard = {} is in use: another run writes its reports there; choose another for this run",
            folder.string());
   }
 }
@@ -239,7 +239,7 @@ void EventFile::write(double time, std::int64_t step, std::span<const Scalar> sc
   if (!std::exchange(begun_, true)) {
     for (const fs::path& path : earlier_) cut(path, kept_);
     text = record_of(event_of(time, 0, kFileVersion, "brain.Event:2"));
-    // SessionLog, status = START: makes an open TensorBoard discard what it has read of these and later steps.
+    // SessionLog, status = START: makes an open TensorBoard discard this step and later ones if it has read them.
     text += record_of(event_of(time, kept_ ? kept_->step + 1 : 1, kSessionLog, "\x08\x01"));
   }
   file_.write(text + record_of(event_of(time, step, kSummary, summary_of(scalars))));

@@ -82,7 +82,7 @@ struct Summary {
   // Rank 0's GPU, if it has one: before the run's memory was allocated, and after the run's last step.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // the spans of step `timed_step`, the newest one issued task by task
-  BoundSeconds path;        // where that step's time went, along its critical path
+  BoundSeconds path;        // that step's time by resource, along its critical path
   std::int64_t timed_step;
   std::optional<double> timed_ms;                // duration of that step; nullopt if it was stopped before its end
   std::int64_t graph_steps;                      // steps launched as a graph

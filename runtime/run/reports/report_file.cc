@@ -20,7 +20,7 @@ namespace strata::runtime {
 
 namespace {
 
-// Whether a line is an evaluation's or an answer's, not a step's.
+// True if a line is an evaluation's or an answer's, not a step's.
 bool is_of_evaluation(std::string_view line, bool table) {
   // A table's last columns belong to evaluations.
   if (table) return !line.ends_with(",,");
@@ -68,7 +68,7 @@ void ReportFile::open() {
   if (file_.get() < 0 && errno == ENOENT) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path_.parent_path(), ignored)) no_folder_for(path_);
-    fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path_.string(),
+    fail(Exit::failed, "{} cannot be written: there is no folder {}: create it, or name another file", path_.string(),
          path_.parent_path().string());
   }
   if (file_.get() < 0 && errno == ENXIO)
@@ -86,7 +86,7 @@ void ReportFile::lock(const char* name) {
   locked_ = error == 0;
   if (error != EWOULDBLOCK) return;  // otherwise the file system has no locks
   file_.reset();
-  fail(Exit::usage, "{}: {} is in use: another run writes its reports there; give this one another", name,
+  fail(Exit::usage, "{}: {} is in use: another run writes its reports there; choose another for this run", name,
        path_.string());
 }
 
@@ -103,7 +103,7 @@ ReportFile::ReportFile(ReportFile&& other) noexcept
       locked_(other.locked_),
       written_(other.written_) {}
 
-// Removes what the file held before, except the lines that are kept.
+// Removes the earlier content of the file, except the lines that are kept.
 void ReportFile::cut() {
   struct stat status {};
   off_t kept = 0;

@@ -23,9 +23,9 @@ struct KeptLines {
 // written as it is; a link to anything else is refused.
 class ReportFile {
  public:
-  // The first write removes earlier content except what is `kept`. If nothing is kept, the file starts with `heading`.
-  // A new file that was never written is removed again. `name` is the key that names the file. Throws Error{usage} if
-  // another run writes it.
+  // The first write removes earlier content except the lines in `kept`. If nothing is kept, the file starts with
+  // `heading`. A new file that was never written is removed again. `name` is the key that names the file. Throws
+  // Error{usage} if another run writes it.
   explicit ReportFile(const std::filesystem::path& path, const char* name, std::optional<KeptLines> kept = {},
                       std::string heading = {});
   ~ReportFile();
@@ -59,8 +59,8 @@ struct Scalar {
 // reason.
 class EventFile {
  public:
-  // The first write removes the content of earlier runs' event files in the folder except what is `kept`: a resumed run
-  // continues them. Throws Error{usage} if another run writes there.
+  // The first write removes the content of earlier runs' event files in the folder except the events in `kept`, because
+  // a resumed run continues them. Throws Error{usage} if another run writes there.
   EventFile(std::filesystem::path folder, const std::optional<KeptLines>& kept);
   void write(double time, std::int64_t step, std::span<const Scalar> scalars);
   void close() { file_.close(); }

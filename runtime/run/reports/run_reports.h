@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// Files in report.dir in addition to the reports that have keys of their own.
+// Files in report.dir in addition to the reports that have their own keys.
 inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl",
                                   kPlanReport = "plan.json";
 
@@ -29,7 +29,7 @@ class RunReports {
   void step(const StepReport& report, const Memory& measured);
   // An evaluation after the last step.
   void evaluation(const EvaluationReport& report);
-  // Adds to events.jsonl in report.dir: what happened, after which step, and figures (JSON) under their names.
+  // Adds a line to events.jsonl in report.dir: what happened, after which step, and figures (JSON) under their names.
   void event(std::string_view what, std::int64_t step,
              const std::vector<std::pair<std::string_view, std::string>>& figures = {});
 

@@ -153,8 +153,8 @@ void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::sp
 
 std::string Trace::message(const Ran& sent, const Ran& received) {
   std::string text;
-  // A receive begins when it is posted and ends with the message. Clocks of two nodes may differ by more than that
-  // took.
+  // A receive begins when it is posted and ends with the message. Clocks of two nodes may differ by more than this
+  // duration.
   const std::int64_t end = std::max(received.span.begin, received.span.end - 1);
   const std::int64_t begin = std::max(sent.span.begin, std::min(sent.span.end - 1, end));
   if (ran(sent.span) && ran(received.span) && begin <= end) add_arrow(text, sent, begin, received, end);

@@ -169,7 +169,7 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const
                 const models::Model& model, comm::World& world, std::size_t most) {
   const Mesh mesh = stages[0]->mesh();
   const std::size_t steps = recorder.steps().size(), of_stage = index(mesh.ranks_per_stage());
-  std::size_t tasks = 0;  // of one rank of each stage
+  std::size_t tasks = 0;  // the tasks of one rank of each stage
   for (const StepPlan* const plan : stages) tasks += plan->tasks.size();
   const Places places =
       exchange_places(world, std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1, of_stage));

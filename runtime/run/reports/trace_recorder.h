@@ -14,7 +14,7 @@
 
 namespace strata::runtime {
 
-// The most tasks in a trace, over all steps and ranks: some 100 MB of text, which viewers still open.
+// The maximum number of tasks in a trace, over all steps and ranks: about 100 MB of text, which viewers can still open.
 inline constexpr std::size_t kMaxTraced = 200'000;
 
 // Records when this rank's tasks ran in the steps that report.trace_steps selects, in memory that is allocated before
@@ -25,7 +25,7 @@ class TraceRecorder {
   // Error{usage} if they have more tasks than a trace holds.
   TraceRecorder(const StepPlan& plan, std::vector<StepRange> steps, std::int64_t after, std::int64_t last);
 
-  // Whether the step must be issued task by task and waited for (Executor::time_next_step).
+  // True if the step must be issued task by task and waited for (Executor::time_next_step).
   bool wants(std::int64_t step) const;
   // Call it after a step: records its spans if the step is wanted.
   void record(std::int64_t step, std::span<const Span> spans);
@@ -42,7 +42,7 @@ class TraceRecorder {
   void keep(std::int64_t step, std::span<const Span> spans);
 
   std::vector<StepRange> picked_;
-  std::size_t tasks_, capacity_;        // tasks per step; room for so many steps
+  std::size_t tasks_, capacity_;        // tasks per step; the number of steps that fit
   std::vector<std::int64_t> recorded_;  // step numbers
   std::vector<Span> spans_;             // one per step and task
 };
@@ -57,7 +57,8 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
 
 // Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). `stages`: the plans of
 // all stages of a pipeline, by stage; ranks without a file need only their own. Returns how many ranks of each stage
-// the trace contains: as many of the first ones as have at most `most` tasks in all steps together, but at least one.
+// the trace contains: the first ones, as long as they have at most `most` tasks in all steps together, but at least
+// one.
 int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
                 const models::Model& model, comm::World& world, std::size_t most = kMaxTraced);
 

@@ -27,8 +27,8 @@ struct Exchange {
 // If the ranks that share a layer divide the rows of the residual stream (parallel.sequence), these tasks convert
 // between a rank's rows and all rows. Matrices are [tokens, hidden] in the compute dtype.
 
-// Puts together matrices from the ranks' rows (an all-gather): at a seam of a call; or, with stretch -1, the input of a
-// unit that takes all rows.
+// Assembles matrices from the ranks' rows (an all-gather): at a seam of a call or, with stretch -1, the input of a unit
+// that takes all rows.
 struct GatherRows {
   int unit, micro_batch;
   int stretch = -1;       // the stretch of the call that the seam follows
@@ -42,7 +42,7 @@ struct GatherRows {
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
-// Copies this rank's rows of what a unit made of all rows.
+// Copies this rank's rows of a unit's result for all rows.
 struct TakeRows {
   int unit, micro_batch;
   int whole, rows;

@@ -16,14 +16,15 @@ std::size_t up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// The first element in the task's sum buffer: the start of the rank's piece; for shared elements, of those it owns.
+// The first element in the task's sum buffer: the start of the rank's piece or, for shared elements, of those that it
+// owns.
 std::size_t start_of_sum(const TaskContext& context, const Task& task) {
   const UnitLayout& layout = context.layout(task);
   if (task.shared) return owned(context, layout.shared->elements, holder_of(context, task)).begin;
   return context.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(context.rank).begin;
 }
 
-// A holder's flat buffer in as many pieces as a node has ranks.
+// A holder's flat buffer, cut into one piece per rank of a node.
 Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
   return holder.shards.in_pieces(plan.reduce_group);
 }
@@ -47,16 +48,15 @@ struct GradientExchange {
   }
 };
 
-// The elements of a gradient that are exchanged at once. A part may lie in a single rank's piece, and that rank
-// receives it from all ranks: the exchange goes in steps, so that no rank receives more than the size of the part at
-// once.
+// The elements of a gradient that are exchanged in one step. A part may lie in a single rank's piece, and that rank
+// receives it from all ranks. So the exchange goes in steps, and in each step no rank receives more than the size of
+// the part.
 std::size_t at_once(const CallGradient& gradient, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   return gradient.which.part < 0 ? gradient.range.size() : up(gradient.range.size(), n * kShardAlignment) / n;
 }
 
-// The runs of micro-batches to which the task adds these elements. The run's buffer begins with the rank's own
-// elements.
+// The runs of micro-batches that the task adds these elements to. The run's buffer begins with the rank's own elements.
 device::GradientRuns runs_of(const TaskContext& context, const Task& task, const ElementRange& elements) {
   const auto length = static_cast<std::size_t>(context.plan.reduce_group);
   const auto g = static_cast<std::uint64_t>(task.micro_batch);
@@ -194,7 +194,7 @@ void ReduceGradient::add(Draft& draft) const {
     draft.plan.comm_bytes.between_nodes += between;
     task.cost.between_bytes = static_cast<double>(between);
   }
-  // The use covers a tile's sum alone: its buffer is longer if the sum is not a whole number of pages.
+  // The use covers only a tile's sum, because its buffer is longer if the sum is not a whole number of pages.
   const Slice held{sum.buffer, 0, holds_tile(draft.plan, task) ? device::fp32_bytes(range.size()) : 0};
   Draft::use(task, held, shared ? Role::shared_sum : Role::sum, sum.access());
   Draft::use_if_any(task, run_sum, Role::run_sum);

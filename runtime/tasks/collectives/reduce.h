@@ -1,6 +1,6 @@
 #pragma once
 // runtime/tasks/collectives/ holds the tasks that ranks do together: gradients reduced (this header), parameters
-// gathered (gather.h), and what ranks exchange that share a layer (activations.h).
+// gathered (gather.h), and activations exchanged by ranks that share a layer (activations.h).
 #include "comm/communicator.h"
 #include "runtime/plan/draft.h"
 #include "runtime/tasks/task_context.h"
@@ -12,7 +12,7 @@ struct CallGradient {
   UnitPart which;
   int micro_batch;
   ElementRange range;  // elements in the flat buffer of the unit, or of the holder if `shared`
-  bool shared;         // whether the tensor is one that the unit shares with another (the holder)
+  bool shared;         // true if the unit shares the tensor with another (the holder)
   int buffer;
 
   Role role() const { return role_of(shared); }
@@ -28,8 +28,8 @@ struct GradientSource {
 };
 
 // All-to-all of a gradient within a node whose micro-batches are one run (StepPlan::sums_in_nodes): the pieces of this
-// rank's elements are added in rank order and rounded once. The gradient is cut into as many pieces as the node has
-// ranks, and these elements are one of them.
+// rank's elements are added in rank order and rounded once. The gradient is cut into one piece per rank of the node,
+// and these elements are one of the pieces.
 struct NodeSum {
   CallGradient gradient;
 
@@ -41,7 +41,7 @@ struct NodeSum {
 // All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order. After
 // a NodeSum, each piece is a node's.
 struct ReduceGradient {
-  CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
+  CallGradient gradient;  // in the buffer of a NodeSum if nodes sum first
   OutputBuffer sum;
   bool first;                 // nothing has been added to these elements yet
   OutputBuffer run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
@@ -64,11 +64,11 @@ struct Combine {
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
 
-// Whether the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
+// True if the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
 // of micro-batches (training.reduce_group) or frozen parameters. On NVMe they cannot be, because drives transfer whole
 // pages and tiles do not end at pages.
 bool sums_in_tiles(const StepPlan& plan, int unit);
-// Whether the task's buffer holds only elements [begin, end) of such a sum: tile or norm chunk number task.part.
+// True if the task's buffer holds only elements [begin, end) of such a sum: tile or norm chunk number task.part.
 bool holds_tile(const StepPlan& plan, const Task& task);
 
 // The elements of the task's unit for which the task also reads the gradient of another unit that shares them; empty:
@@ -80,7 +80,7 @@ const UnitLayout& holder_of(const TaskContext& context, const Task& task);
 // The part of `elements`, in the holder's flat buffer, that this rank owns.
 ElementRange owned(const TaskContext& context, const ElementRange& elements, const UnitLayout& holder);
 // The elements of the task's sum that this rank owns. A sum buffer may hold more than the rank's shard, if sums are
-// sharded over fewer ranks; a shared sum holds only what the rank owns.
+// sharded over fewer ranks; a shared sum holds only the elements that the rank owns.
 device::View own_part_of_sum(const TaskContext& context, const Task& task);
 
 // With training.reduce = "fast", each rank sums its micro-batches' gradients locally, and ranks exchange the rounded

@@ -113,7 +113,7 @@ class MergedWeights final : public ForwardedWeights {
   struct Factors {
     MergedPlace of;
     std::vector<float> a, b;
-    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its length
+    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its norm
 
     double delta(const Delta& d, std::size_t at) const {
       double sum = 0;
@@ -246,7 +246,7 @@ class Magnitudes final : public ForwardedWeights {
   std::unique_ptr<WeightSource> values_;
   std::vector<std::vector<Matrix>> matrices_;  // by unit and parameter
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of those read at once
+  mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of matrices read at once
 };
 
 }  // namespace

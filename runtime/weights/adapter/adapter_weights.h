@@ -26,7 +26,7 @@ std::unique_ptr<WeightSource> without_adapter(std::unique_ptr<WeightSource> weig
 // Reads all frozen weights; throws Error{usage} if they do not have the BaseHash that the source requires.
 void verify_base(const WeightSource& weights, const models::Model& model);
 
-// Adds DoRA's initial magnitudes, which no source of a model has: the length of each row of W as the run has it
+// Adds DoRA's initial magnitudes, which no source of a model has: the norm of each row of W as the run has it
 // (dequantised if W is quantised). B is zero then. The model must outlive the result.
 std::unique_ptr<WeightSource> with_magnitudes(std::unique_ptr<WeightSource> weights, const models::Model& model);
 
@@ -35,7 +35,7 @@ struct MatrixShape {
   std::size_t rows, columns;
   bool input_major;
 };
-// The lengths of `count` rows from `first`, in double precision. read(at, values): elements of the matrix from `at`.
+// The norms of `count` rows from `first`, in double precision. read(at, values): elements of the matrix from `at`.
 std::vector<double> row_norms(const MatrixShape& shape, std::size_t first, std::size_t count,
                               const std::function<void(std::size_t at, std::span<float> values)>& read);
 

@@ -181,7 +181,7 @@ constexpr std::string_view kKnown[] = {"peft_type",
                                        "corda_config",
                                        "lora_ga_config",
                                        "merge_weights"};
-// Keys about the training alone, or about how a program keeps the adapter: it computes the same without them.
+// Keys that concern only the training, or how a program stores the adapter. The adapter computes the same without them.
 constexpr std::string_view kOfTraining[] = {"velora_config",  "megatron_config", "lora_dtype",
                                             "lorap_lr_ratio", "lorap_emb_lr",    "swift_version"};
 
@@ -217,7 +217,7 @@ bool is_off(element value) {
 }
 
 // Initialisations that subtract the first B A from the model's weights, or replace these: the file is then the
-// difference to weights that were not saved.
+// difference from weights that were not saved.
 bool changes_base(std::string init) {
   std::ranges::transform(init, init.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
   constexpr std::string_view kBegins[] = {"pissa", "olora", "corda", "loftq", "lora_ga", "lora-ga", "milora"};
@@ -273,7 +273,7 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
   return init == "gaussian" ? models::AdapterInit::gaussian : models::AdapterInit::kaiming;
 }
 
-// Throws Error{usage} for a key that is not known, and has one note about all keys that change nothing.
+// Throws Error{usage} for a key that is not known, and adds one note about all keys that change nothing.
 void name_ignored(const Keys& keys, std::vector<std::string>& notes) {
   std::vector<std::string> names;
   for (const auto field : keys.all()) {
@@ -302,7 +302,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   refuse_other_mathematics(keys);
   PeftConfig out;
   models::Adapter& a = out.adapter;
-  // Without the key, peft has its default; it fails at null.
+  // If the key is missing, peft uses its default. If it is null, peft fails.
   if (keys.is_null("r")) keys.wrong("r", "a rank");
   if (keys.is_null("lora_alpha")) keys.wrong("lora_alpha", "a number above 0");
   a.rank = keys.whole("r", 8);

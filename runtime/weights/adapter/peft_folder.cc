@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Says so if the file has the tensor under a name that save_pretrained does not write: with the adapter's own name in
-// it (a state_dict), or with another prefix (a wrapper's, or none).
+// Throws if the file has the tensor under a name that save_pretrained does not write: with the adapter's own name in it
+// (a state_dict), or with another prefix (a wrapper's, or none).
 void refuse_other_names(const models::Safetensors& file, const fs::path& path, const std::string& tensor) {
   const auto command = [&](std::string_view old, std::string_view now) {
     return python_command(
@@ -102,7 +102,7 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
        folder.string(), tensor.name, model.family);
 }
 
-// VeLoRA's projections (velora_config) compress what backward keeps; forward does not read them.
+// VeLoRA's projections (velora_config) compress the activations that backward keeps. Forward does not read them.
 bool is_of_backward(const models::StoredTensor& tensor) {
   return tensor.name.ends_with(".lora_velora_embed");
 }
@@ -181,7 +181,8 @@ class PeftWeights final : public WeightSource {
              folder.string(), table->name, kPeftPrefix, shared->name, kPeftConfigName);
     }
   }
-  // Whether the tensor is a trained table again, under the name of the layer that shares it (ensure_weight_tying).
+  // True if the tensor is a second copy of a trained table, under the name of the layer that shares it
+  // (ensure_weight_tying).
   bool is_copy_of_tied(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model) const {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();

@@ -12,7 +12,7 @@
 namespace strata::runtime {
 namespace {
 
-// The most of a key's value in a message, in bytes.
+// The maximum number of bytes of a key's value in a message.
 constexpr std::size_t kMaxValueBytes = 160;
 
 }  // namespace

@@ -9,17 +9,17 @@
 
 namespace strata::runtime {
 
-// Whether two adapters train the same tensors of a model and compute the same from them, although their keys may be
-// written otherwise: "all-linear" and the list of all linear layers, or lists in another order. Throws what
+// True if two adapters train the same tensors of a model and compute the same from them, although their keys may be
+// written differently: "all-linear" and the list of all linear layers, or lists in another order. Throws what
 // models::make_model throws.
 bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
                      const models::Adapter& b);
 
-// Throws Error{usage} if an adapter key that the recipe gives means another adapter than `said`, the keys of the folder
-// said.adapter.path.
+// Throws Error{usage} if an adapter key that the recipe gives describes another adapter than `said`, the keys of the
+// folder said.adapter.path.
 void require_same_adapter(const Recipe& recipe, const Recipe& said, const models::Config& config);
 
-// Whether a key chooses an adapter's tensors by name. Different texts of such a key may mean the same tensors.
+// True if a key chooses an adapter's tensors by name. Different texts of such a key may mean the same tensors.
 bool chooses_modules(std::string_view key);
 
 }  // namespace strata::runtime

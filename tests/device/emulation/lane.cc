@@ -95,7 +95,7 @@ Lane& EmulatedLane::host_lane() {
 }
 
 cpu::HostLane& EmulatedLane::begin_host_work() {
-  require_running("has work of the host");
+  require_running("has host work");
   return host_;
 }
 

@@ -138,7 +138,7 @@ TEST(EncoderFamiliesTest, RefuseUnsupportedKeysByName) {
   };
   for (const char* family : {"bert", "roberta", "xlm-roberta"}) {
     refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not supported");
-    refused(family, "position_embedding_type", "\"relative_key\"", "relative to each other");
+    refused(family, "position_embedding_type", "\"relative_key\"", "relative positions");
     refused(family, "is_decoder", "true", "only false");
     refused(family, "add_cross_attention", "true", "cross-attention");
     refused(family, "num_attention_heads", "5", "hidden_size=32");

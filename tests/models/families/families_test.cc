@@ -68,7 +68,7 @@ TEST(FamiliesTest, RefusesUnsupportedKeysByName) {
   refused("mistral", {{"attention_bias", "true"}}, "attention_bias is true", "only false");
   for (const char* family : {"mistral", "qwen2", "qwen3"})
     refused(family, {{"mlp_bias", "true"}}, "mlp_bias is true", "only false");
-  refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "positions of images");
+  refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "image positions");
   for (const auto& [kind, remedy] : {std::pair{"longrope", "a factor for each frequency"},
                                      {"su", "a factor for each frequency"},
                                      {"mrope", "images"},
@@ -134,7 +134,7 @@ TEST(FamiliesTest, NamesUnreadKeysOnceAndIgnoresThem) {
                    AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
     EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
     EXPECT_THAT(notes(with(family, R"("auto_map":{"AutoModel":"a.B"})")),
-                ::testing::Contains(AllOf(HasSubstr("auto_map"), HasSubstr("code of its own"))));
+                ::testing::Contains(AllOf(HasSubstr("auto_map"), HasSubstr("its own code"))));
   }
   // A key of another family has no meaning here.
   EXPECT_THAT(notes(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));

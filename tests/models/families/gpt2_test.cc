@@ -206,7 +206,7 @@ TEST(QuantisationTest, RefusesUnsupportedSyntaxOfSkippedModules) {
                  ::testing::AllOf(::testing::HasSubstr("llm_int8_skip_modules of config.json"),
                                   ::testing::HasSubstr("possessive"), ::testing::HasSubstr("by their names")));
   EXPECT_FAILURE(read("model.("), Exit::usage, ::testing::HasSubstr("not a valid regular expression"));
-  EXPECT_FAILURE(read(std::string(4096, 'a') + "*"), Exit::usage, ::testing::HasSubstr("too large a one"));
+  EXPECT_FAILURE(read(std::string(4096, 'a') + "*"), Exit::usage, ::testing::HasSubstr("is too large"));
 }
 
 }  // namespace

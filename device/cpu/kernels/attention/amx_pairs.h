@@ -90,7 +90,7 @@ static void tile_product(std::size_t m, std::size_t n, std::size_t k, Left<Pair>
       y += kTileRows;
     }
     if (y == m) continue;
-    // The rows after the last one do not belong to this call.
+    // The last rows go through `block`, because the rows of c after them do not belong to this call.
     alignas(64) float block[kTileRows * 2 * kLanes];
     const std::size_t columns = (two ? 2 : 1) * kLanes;
     const Sum to = sum();
@@ -113,7 +113,7 @@ struct AmxPairs : Pairs {
   };
   static constexpr bool kTransposedSums = true;
 
-  // Elements of a row of head_dim, up to whole tiles.
+  // The elements of a row, rounded up to whole tiles.
   static std::size_t whole(std::size_t padded) { return (padded + 31) / 32 * 32; }
   static std::size_t row(std::size_t padded) { return whole(padded) / 2; }
   static std::size_t packed(std::size_t padded) { return kTile * row(padded); }

@@ -23,7 +23,7 @@ static void delta(const AttentionCall& c, std::size_t begin, std::size_t end) {
   }
 }
 
-// The floating-point unit's mode is set around all of a task, out of the compiler's reach.
+// Sets the floating-point mode around a whole task, so that the compiler cannot move arithmetic across the change.
 template <typename T>
 static void forward_task(const AttentionCall& c, const AttentionRows& document, const QueryTiles& tiles,
                          float* memory) {

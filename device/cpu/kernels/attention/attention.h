@@ -6,10 +6,10 @@
 
 namespace strata::device::cpu {
 
-// By dtype, in the order of DType. Tasks of one call may run at the same time; `scratch` is one worker's,
-// attention_scratch() floats, 64-byte aligned.
+// Indexed by DType. Tasks of one call may run concurrently. Each worker has its own `scratch` of attention_scratch()
+// floats, 64-byte aligned.
 struct AttentionKernels {
-  // Computes the outputs of the queries that the document has.
+  // Computes the outputs of the queries that are in the document.
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // Computes delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);

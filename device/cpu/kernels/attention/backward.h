@@ -39,7 +39,7 @@ static void probabilities(const O& operands, const AttentionCall& c, const Atten
   }
 }
 
-// dq_sum is added to in the order of the key tiles. A task waits only for tasks that started before it.
+// Key tiles add to dq_sum in their order. A task waits only for tasks that started before it.
 static void await_turn(const std::uint32_t* turn, std::uint32_t mine) {
   for (unsigned spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != mine; ++spins) {
     if (spins < 1000)
@@ -49,7 +49,7 @@ static void await_turn(const std::uint32_t* turn, std::uint32_t mine) {
   }
 }
 
-// One tile of keys on its way through the queries.
+// The state of one tile of keys while it passes over the queries.
 template <typename E>
 struct BackwardTile {
   std::size_t first, keys;

@@ -5,10 +5,11 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
+// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
 static constexpr float kLowest = -1e30f;
 
-// One tile of 64 queries on its way through the keys: running maximum and sum of each query (lanes), and the output.
+// The state of one tile of 64 queries while it passes over the keys: each query's running maximum and sum, and the
+// output.
 template <typename E>
 struct ForwardTile {
   std::size_t head, first;
@@ -16,8 +17,8 @@ struct ForwardTile {
   float *o, *maximum, *sum;
 };
 
-// s[key, query] (scores) -> weights as factors; updates maximum and sum; the output of earlier tiles must be multiplied
-// by factor[query].
+// Replaces the scores s[key, query] with weights, as factors, and updates maximum and sum. The caller must multiply the
+// output of earlier tiles by factor[query].
 template <typename O>
 static void softmax_step(const O& operands, float* s, std::size_t keys, float* maximum, float* sum, float* factor) {
   F32x16 top[kGroups], total[kGroups], shift[kGroups];

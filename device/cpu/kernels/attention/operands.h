@@ -5,10 +5,10 @@
 
 // The forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are widened,
 // as pairs of bf16 (Pairs), which AVX512_BF16 multiplies, or as pairs that AMX multiplies (amx_pairs.h). bf16 has the
-// same bits in the first two: which of them is faster depends on the processor (device/cpu/isa.h). A tile is
-// kTile rows of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product
-// sums over its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their
-// products, as FlashAttention-2 does.
+// same bits in the first two. The processor determines which of them is faster (device/cpu/isa.h). A tile is kTile rows
+// of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product sums over
+// its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their products,
+// as FlashAttention-2 does.
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
@@ -56,7 +56,7 @@ struct Weights {
   const E *p_over_queries, *ds_over_queries, *ds_over_keys;
 };
 
-// The weight of a score: e^(score + shift). One operand of the score has been scaled.
+// The weight of a score: e^(score + shift). One operand of the score is already scaled.
 template <typename T>
 struct Softmax {
   struct Mode {};  // the floating-point unit's mode, unchanged
@@ -156,7 +156,7 @@ struct Floats : Softmax<T> {
     transpose(kTile, padded, room, padded, reinterpret_cast<float*>(to), kTile);
   }
 
-  // A weight, or a gradient of a score, as products take it.
+  // A weight or a score's gradient, in the form that products take.
   STRATA_LANES F32x16 as_factor(F32x16 x) {
     if constexpr (__is_same(T, bf16))
       return round_to_bf16(x);
@@ -227,7 +227,7 @@ struct Pairs : Softmax<bf16> {
     transpose(kTile, padded / 2, room, padded / 2, reinterpret_cast<float*>(to), kTile);
   }
 
-  // They are rounded in pairs, below.
+  // Factors are rounded in pairs, below.
   STRATA_LANES F32x16 as_factor(F32x16 x) { return x; }
   static const Pair* over_keys(float* p, std::size_t keys, Scratch& scratch) {
     Pair* const to = scratch.take<Pair>(kTile * kTile / 2);

@@ -50,7 +50,7 @@ struct TilePair {
   std::size_t q, k, keys, behind, ahead;
   bool some_visible() const { return k < q + kTile + ahead && k + keys + behind > q; }
   bool all_visible() const { return k + keys <= q + ahead + 1 && q + kTile <= k + behind + 1; }
-  // Half of it is masked.
+  // True if half of the pair is masked.
   bool diagonal() const { return q == k && ahead == 0; }
 };
 

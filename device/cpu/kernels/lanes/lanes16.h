@@ -20,7 +20,7 @@ namespace strata::device::cpu::STRATA_ISA {
 
 inline constexpr std::size_t kLanes = 16;
 
-// How many of the sixteen elements exist. "All" is a type of its own, so that full steps test nothing.
+// How many of the sixteen elements exist. "All" is a separate type, so that full steps need no test.
 struct Full {};
 struct Part {
   std::size_t n;  // 1 .. 15
@@ -277,7 +277,7 @@ STRATA_LANES Halves halves(F32x16 x) {
 STRATA_LANES F32x16 zeros() {
   return broadcast(0.0f);
 }
-// Sets the lanes beyond n to `fill`: for maxima, in which a padding zero would count.
+// Sets the lanes beyond n to `fill`. Maxima need this, because a padding zero would count.
 STRATA_LANES F32x16 only(F32x16 x, float, Full) {
   return x;
 }
@@ -305,8 +305,8 @@ STRATA_LANES float maximum(F32x16 x) {
 }
 
 // e^x within 1.5 ulp over the whole range (tests/device/ops/losses/losses_test.cc): subnormals, 0, infinity; NaN stays
-// NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes whose result is 0, as masked scores are,
-// compute e^0 instead: a result that underflows takes a processor many times as long.
+// NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf. Lanes with the result 0, such as those of masked
+// scores, compute e^0 instead, because an underflow takes a processor many times as long.
 STRATA_LANES F32x16 exp(F32x16 x) {
   constexpr float kZero = -105;
   const F32x16 given = x;
@@ -323,8 +323,8 @@ STRATA_LANES F32x16 exp(F32x16 x) {
   return keep_above(scale_by_power(p, n), given, kZero);
 }
 
-// 2^x within 1.7e-7 of it, for x up to 0; 0 from -150 down; NaN stays NaN. The polynomial is the best of degree 5 in
-// [-1/2, 1/2] that is 1 at 0.
+// 2^x for x up to 0, with a relative error of at most 1.7e-7; 0 from -150 down; NaN stays NaN. The polynomial is the
+// best of degree 5 in [-1/2, 1/2] that is 1 at 0.
 STRATA_LANES F32x16 exp2(F32x16 x) {
   constexpr float kZero = -150;
   const F32x16 given = x;

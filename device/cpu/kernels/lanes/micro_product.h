@@ -1,7 +1,7 @@
 #pragma once
 #include "device/cpu/kernels/lanes/lanes16.h"
 
-// Products of small matrices that lie in a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n] in fp32, cut into
+// Products of small matrices that fit into a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n] in fp32, cut into
 // blocks that live in registers. Every element of c is summed over k in one order, whatever the block it falls into.
 namespace strata::device::cpu::STRATA_ISA {
 

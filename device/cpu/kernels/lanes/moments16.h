@@ -13,7 +13,7 @@ STRATA_LANES F32x16 magnitude(F32x16 x) {
   return {_mm512_abs_ps(x.v)};
 }
 
-// Entry i % 8 of a table; i may be in any lane.
+// Entry i % 8 of a table, for each lane's i.
 STRATA_LANES __m512 entry(const float* table, __m512i i) {
   return _mm512_permutexvar_ps(i, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
 }

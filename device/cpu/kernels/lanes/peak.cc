@@ -4,14 +4,14 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// The number of independent sums: enough to hide an addition's latency, and registers are left for factors.
+// The number of independent sums: enough to hide an addition's latency, few enough to leave registers for factors.
 #if defined(__AVX512F__)
 static constexpr int kSums = 12;
 #else
 static constexpr int kSums = 6;
 #endif
 
-// Makes the compiler assume that every round has other factors.
+// Makes the compiler assume that the factors change in every round.
 STRATA_LANES void any_value(F32x16& x) {
 #if defined(__AVX512F__)
   asm volatile("" : "+v"(x.v));

@@ -34,7 +34,7 @@ template <typename T>
   }
 }
 
-// Eight vectors of outputs at once: a row's piece is then long enough for the processor to prefetch.
+// Takes eight vectors of outputs at a time, so that a row's piece is long enough for the processor to prefetch.
 template <typename T>
 [[gnu::flatten]] static void columns(const Matvec& m) {
   constexpr std::size_t kVectors = 8, kColumns = kVectors * kLanes;

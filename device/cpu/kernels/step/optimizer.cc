@@ -129,7 +129,7 @@ class Block8Moment {
   std::byte* block_;
   float scale_ = 0;
   F32x16 largest_{};
-  float* values_;  // a pointer: next to an array that is stored to, nothing stays in registers
+  float* values_;  // not an array: stores to one would keep the other members out of registers
 };
 
 // For rules without a second moment.

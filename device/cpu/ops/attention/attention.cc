@@ -54,7 +54,7 @@ AttentionCall describe(const AttentionShape& s, const RowRange* documents = null
   return c;
 }
 
-// Read when the work runs: the step's seed and micro-batch are on the device.
+// Called when the work runs: only then do the scalars hold the step's seed and micro-batch.
 void set_dropout(AttentionCall& c, const Dropout& dropout) {
   if (dropout.probability == 0) return;
   c.random = {dropout.scalars->seed, dropout.scalars->first_micro_batch + dropout.micro_batch, dropout.site};

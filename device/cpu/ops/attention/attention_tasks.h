@@ -15,14 +15,14 @@ class AttentionTasks {
       : batch_(c.batch), kv_heads_(c.kv_heads), seq_(c.seq), padded_(c.padded()) {
     const auto team = static_cast<std::size_t>(threads);
     group_ = c.heads / c.kv_heads;
-    // Several heads of a group before several tiles of one: all of them see the same keys.
+    // Prefers several heads of a group to several tiles of one head: the group's heads all see the same keys.
     const std::size_t most = forward_tiles(c.padded());
     for (std::size_t tiles = most; tiles >= 1; tiles /= 2) {
       heads_ = std::min(group_, std::max<std::size_t>(tiles / 2, 1));
       query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
       if (spread(forward_tasks(), team)) break;
     }
-    // If two threads have the same head, one waits until the other has added all tiles of its task to dq.
+    // If two threads work on the same head, one waits until the other has added all tiles of its task to dq.
     key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
     while (key_tiles_ > 1 && !spread(backward_tasks(), team)) key_tiles_ /= 2;
   }
@@ -54,7 +54,8 @@ class AttentionTasks {
   }
 
  private:
-  // Whether each thread gets several tasks, and nearly all have one in the last round if all take equally long.
+  // True if each thread gets several tasks and, if all tasks take equally long, nearly all threads are busy in the last
+  // round.
   static bool spread(std::size_t tasks, std::size_t threads) {
     const std::size_t rounds = (tasks + threads - 1) / threads;
     return tasks >= 8 * threads && 40 * tasks >= 39 * rounds * threads;

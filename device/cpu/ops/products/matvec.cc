@@ -10,9 +10,9 @@
 namespace strata::device::cpu {
 namespace {
 
-// The bytes of W that a task reads: enough to stream, few enough to share out.
+// The bytes of W that a task reads: enough to stream, few enough to balance.
 constexpr std::size_t kTaskBytes = 128u << 10;
-// The most outputs of a task: their sums are on the stack.
+// The maximum number of outputs per task: their sums are on the stack.
 constexpr std::size_t kMaxOutputs = 512;
 constexpr std::size_t kMatvecGrain = 128;  // for an input-major matrix
 

@@ -20,7 +20,7 @@ constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The tiles along one dimension: all are equally long, except the last one.
+// The tiles along one dimension. All have the same length, except that the last may be shorter.
 struct Tiles {
   std::int64_t size, part;
   std::int64_t parts() const { return (size + part - 1) / part; }
@@ -41,7 +41,7 @@ constexpr std::int64_t kRowGrain = 32, kColumnGrain = 64;
 // Widened operands go through scratch in blocks of this depth, which are added in this order.
 constexpr std::int64_t kDepth = 256;
 
-// Cuts into about equal parts of at most `most`.
+// Cuts into roughly equal parts of at most `most`.
 Tiles tiles_along(std::int64_t size, std::int64_t most, std::int64_t grain) {
   const std::int64_t parts = (size + most - 1) / most;
   const std::int64_t part = ((size + parts - 1) / parts + grain - 1) / grain * grain;

@@ -52,7 +52,7 @@ bool aligned(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-// cuDNN, if it computes this call.
+// cuDNN's attention if it computes this call, otherwise null.
 CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout,
                       std::initializer_list<const void*> operands) {
   if (!aligned(operands) || !needs_own_kernels(shape, dtype, dropout).empty()) return nullptr;

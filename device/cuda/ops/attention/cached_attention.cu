@@ -30,7 +30,7 @@ struct Call {
   __device__ T* value(std::size_t head, std::size_t position) const { return key(kv_heads + head, position); }
 };
 
-// One block per row, which puts its keys and values into the cache.
+// One block per row, which writes the row's keys and values to the cache.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) append(Call<T> c) {
   const std::size_t row = blockIdx.x;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) append(Call<T> c) {
   }
 }
 
-// Every thread gets combine(x of all threads), in one order.
+// Combines the x of all threads in a fixed order. Every thread gets the result.
 template <typename Combine>
 __device__ float across_block(float x, float* shared, Combine combine) {
   x = reduce_lanes(x, kWarp, combine);
@@ -53,10 +53,10 @@ __device__ float across_block(float x, float* shared, Combine combine) {
   return x;
 }
 
-// One block per row and head: softmax(scale q k^T) v with a running maximum, chunk by chunk of positions. The number of
-// lanes that share a position's dot product lets a warp read whole rows. The weighted values are summed by columns;
-// several threads take each column, and their sums are added in their order. kAligned: rows of the cache start at
-// multiples of 16 bytes.
+// One block per row and head: softmax(scale q k^T) v with a running maximum, chunk by chunk of positions. As many lanes
+// share a position's dot product as let a warp read whole rows. The weighted values are summed by columns; several
+// threads share each column, and their sums are added in thread order. kAligned: rows of the cache start at multiples
+// of 16 bytes.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
   constexpr int kSize = kPackSize<T>, kAhead = kAligned ? 8 : 1;  // kAhead: packs in flight at once

@@ -48,8 +48,8 @@ __device__ Softmax joined(const Softmax& a, const Softmax& b) {
   return {largest, rescaled(a) + rescaled(b)};
 }
 
-// Warps pass through memory independently. Each puts its part of each piece into shared memory. Then parts are joined
-// to pieces and pieces to the row, both in order, so that a row cut between pieces gives the same bits.
+// Warps pass through memory independently. Each writes its part of each piece to shared memory. Then parts are combined
+// into pieces and pieces into the row, both in order, so that a row cut between pieces gives the same bits.
 constexpr int kBatch = kWarp;  // pieces between two barriers
 
 template <bool kAligned>
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Level i waits while bit i of the number of shards is set. The loop over levels is unrolled and selects, so that
-// `waiting` lies in registers, as in tree_sum.cu.
+// `waiting` stays in registers, as in tree_sum.cu.
 constexpr int kLevels = 11;
 
 __global__ void join_shards(VocabularyShards shards, std::size_t rows, const RowStatistics* of_shards,
@@ -143,7 +143,7 @@ __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatisti
   const RowStatistics s = statistics[r];
   float loss = 0;
   if (labels[r] != kIgnoredLabel) {
-    // A kernel cannot refuse an invalid label. The loss becomes NaN, and the step refuses that.
+    // A kernel cannot refuse an invalid label. So the loss becomes NaN, which the step then refuses.
     const bool valid = static_cast<std::size_t>(labels[r]) < vocab;
     const double exact = log(s.sum) + (static_cast<double>(s.largest) - static_cast<double>(s.label));
     loss = valid ? static_cast<float>(exact) : __builtin_nanf("");
@@ -151,8 +151,8 @@ __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatisti
   losses[r] = loss;
 }
 
-// A 16-bit gradient is at or before the logits from which it is computed, over those of other threads. So a block
-// writes a piece's gradient only after it has read the piece, and all before it.
+// A 16-bit gradient is stored at or before the logits from which it is computed, and so overwrites logits of other
+// threads. A block therefore writes a piece's gradient only after it has read that piece and all earlier ones.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     gradient_in_place(float* logits, std::size_t first, std::size_t columns, std::size_t stride,

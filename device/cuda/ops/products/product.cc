@@ -38,7 +38,7 @@ class LtProduct final : public Product::Impl {
   void run(Lane& lane, const Operands& x) override;
 
  private:
-  // The library's matmul for operands with this alignment; without the epilogue if that is a separate operation.
+  // The library's matmul for operands with this alignment, without the epilogue if that runs as a separate operation.
   struct Use {
     int alignment;
     bool apart;
@@ -77,8 +77,8 @@ std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& k
   if (chosen) {
     if (!matmul.choose(*chosen))
       fail(Exit::usage,
-           "cuBLASLt refuses the algorithm that the table of {} has for the product {}: delete that table, and it is "
-           "made again",
+           "cuBLASLt refuses the algorithm that the table of {} has for the product {}: delete that table, so that "
+           "the next run makes a new one",
            table->machine(), key.text());
     return matmul;
   }

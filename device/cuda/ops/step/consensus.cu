@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// In words of 8 bytes, of which all parts of a message consist.
+// Copies words of 8 bytes: all parts of a message consist of these.
 __device__ void copy_words(void* to, const void* from, std::size_t bytes) {
   for (std::size_t i = threadIdx.x; i < bytes / 8; i += kThreads)
     static_cast<std::uint64_t*>(to)[i] = static_cast<const std::uint64_t*>(from)[i];

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// More pieces take several launches: between them the sum is stored in fp32, as in a register.
+// More pieces take several launches. Between them the sum is stored in fp32, the precision it has in a register.
 constexpr std::size_t kMaxPieces = GradientRuns::kMaxInRegisters;
 struct Pieces {
   const std::byte* at[kMaxPieces];
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
-      // Unconditional: a lane beyond the end adds up what it does not write.
+      // Not conditional: a lane beyond the end adds up numbers that it does not write.
       const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
       const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(kThreads)
   if (held > 0) store_pack<kWhole>(runs.partial + at, left, rounded<float>(run));
 }
 
-// Each of a block's 64 partial sums takes every 64th element: threads that hold 16 bytes of partial sums each read
-// all 64 together, row by row. The tree over them, j and j + 32, j and j + 16, ..., first joins threads, then the sums
-// of one thread. A float's square is exact in fp64, so that the fused addition rounds as a plain one does.
+// Each of a block's 64 partial sums takes every 64th element. Threads that each take 16 bytes read all 64 together, row
+// by row. The tree over them, j and j + 32, j and j + 16, ..., first joins threads, then the sums of one thread. A
+// float's square is exact in fp64, so that the fused addition rounds as a plain one does.
 constexpr std::size_t kPartials = 64;
 
 template <typename T, bool kTied, bool kWhole>
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  // Two's complement: an unsigned addition gives the signed sum. 2^29 additions leave room for as many again, far more
-  // than the blocks of any gradient, so nothing needs normalising here.
+  // Two's complement: an unsigned addition gives the signed sum. A chunk has room for 2^29 further additions, far more
+  // than any gradient has blocks, so nothing needs normalising here.
   const auto add = [](void* to, std::uint64_t x) {
     if (x != 0) atomicAdd(static_cast<unsigned long long*>(to), static_cast<unsigned long long>(x));
   };
@@ -147,7 +147,7 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
   const auto blocks = static_cast<unsigned>((sum.size + kWarps * kWarpElements - 1) / (kWarps * kWarpElements));
   const auto run_blocks = static_cast<unsigned>((sum.size + kThreads * 4 - 1) / (kThreads * 4));
   Runs some_runs{runs.length, runs.before, runs.partial ? runs.partial.as<float>() : nullptr};
-  // Without memory for an incomplete run, a launch ends at the end of a run.
+  // Without memory for an incomplete run, every launch ends at the end of a run.
   const std::size_t most = runs.partial ? kMaxPieces : kMaxPieces / runs.length * runs.length;
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -177,7 +177,7 @@ void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum
   if (blocks == 0) return;
   visit(first.dtype, [&](auto zero) {
     using T = decltype(zero);
-    // As many as leave little of a GPU idle at the end, and no more: each ends in atomics.
+    // Enough blocks to leave little of the GPU idle at the end, and no more, because each ends in atomics.
     const std::size_t per_round = kThreads / (kPartials / (16 / sizeof(T)));
     const auto grid = static_cast<unsigned>(std::min<std::size_t>((blocks + per_round - 1) / per_round, 8192));
     const bool whole = aligned(first.data, 0) && aligned(second.data, 0);

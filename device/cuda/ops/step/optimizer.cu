@@ -180,8 +180,8 @@ struct Bf16Moment {
   }
 };
 
-// Always whole blocks. Their 260 bytes are a multiple of four, like four codes, and these accesses need no more
-// alignment.
+// Always whole blocks. A block of 260 bytes and a group of four codes are multiples of four bytes, the alignment that
+// these accesses need.
 template <bool kFirst>
 struct Block8Moment {
   static constexpr std::size_t kBytes = sizeof(float) + kMomentBlock;
@@ -208,14 +208,14 @@ struct Block8Moment {
         x.at[4 * half + i] = table(tables).value[codes.half[half] >> 8 * i & 0xffu] * codes.scale;
     return x;
   }
-  // The lanes synchronize here, so that all have read the scale before it is written.
+  // The lanes synchronize here, so that all of them read the scale before it is overwritten.
   template <bool>
   __device__ static void store(std::byte* data, std::size_t block, int, const Elements& values, const std::uint32_t*,
                                const Tables& tables) {
     Elements x = values;
     float scale = 0;
     for (const float value : x.at) scale = fmaxf(scale, kFirst ? fabsf(value) : value);
-    // Non-negative floats are ordered like their bits.
+    // Non-negative floats have the same order as their bits.
     scale = std::bit_cast<float>(__reduce_max_sync(kAllLanes, std::bit_cast<std::uint32_t>(scale)));
     if (!(scale <= FLT_MAX)) {  // an infinity must not turn the others into NaN
       scale = FLT_MAX;
@@ -241,8 +241,8 @@ __device__ void store_parameter(const Update& u, std::size_t begin, int n, const
              [&](auto zero) { store_elements<kWhole>(reinterpret_cast<decltype(zero)*>(u.parameter) + begin, n, p); });
 }
 
-// One block of `n` elements. Its loads are issued together and awaited in the branch that the gradient's dtype selects;
-// their values are converted after it.
+// One block of `n` elements. Its loads are issued together and awaited in the branch that the gradient's dtype selects.
+// Values are converted after that branch.
 template <typename Rule, template <bool> typename Moment, bool kWhole>
 __device__ void update_block(const Update& u, std::size_t block, int n, const UpdateFactors& f, const RandomStream& s,
                              const Tables& tables) {
@@ -301,7 +301,7 @@ auto kernel_of(StorageFormat format) {
     case StorageFormat::block8:
       return update_blocks<Rule, Block8Moment, kWhole>;
     case StorageFormat::fp32:
-    case StorageFormat::fp16:  // which no moment is, nor one of the following
+    case StorageFormat::fp16:  // no moment has this format or one of those below
     case StorageFormat::nf4:
     case StorageFormat::nf4_plain:
       break;
@@ -346,7 +346,7 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
            .begin = s.begin,
            .size = s.master.size};
   if (!s.decay) u.optimizer.weight_decay = 0;
-  // As many as leave little of a GPU idle at the end, and no more: each computes the factors first.
+  // Enough blocks to leave little of the GPU idle at the end, and no more, because each first computes the factors.
   const std::size_t per_block = kWarps * kMomentBlock;
   const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 8192));
   const auto kernel = (whole ? kernel_of<true> : kernel_of<false>)(optimizer.algorithm, s.format);

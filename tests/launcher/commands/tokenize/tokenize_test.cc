@@ -308,7 +308,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileUnchanged) {
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage,
                  HasSubstr("is a folder: give the name of a file"));
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("no/out.bin"), .inputs = {path("a.txt")}}), Exit::usage,
-                 AllOf(HasSubstr("--out "), HasSubstr("no/out.bin: there is no folder"), HasSubstr("make it first")));
+                 AllOf(HasSubstr("--out "), HasSubstr("no/out.bin: there is no folder"), HasSubstr("create it first")));
   EXPECT_EQ(text(), "old");
   EXPECT_EQ(files(), 5u);
 }

@@ -52,11 +52,11 @@ TEST(RefusalTest, MoreRanksFormCompleteRuns) {
   tight.push_back("memory.device=" + std::to_string(needed));
   EXPECT_THAT(
       refused(tiny_workload(tight), 1),
-      HasSubstr("use 2 ranks, each with as much memory, and zero.stage = 3 (losses change, as the batch grows)"));
+      HasSubstr("use 2 ranks, each with as much memory, and zero.stage = 3 (losses change, because the batch grows)"));
   tight[1] = "training.global_batch_size=3";
   EXPECT_THAT(refused(tiny_workload(tight), 1),
               HasSubstr("zero.stage = 3, with training.gradient_accumulation_steps = 3 instead of "
-                        "training.global_batch_size (losses change, as the batch grows)"));
+                        "training.global_batch_size (losses change, because the batch grows)"));
   tight.back() = "memory.device=10KB";
   EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("and more ranks do not help"));
 }

@@ -83,7 +83,7 @@ TEST(Placement, RefusesUnequalNodesIfGroupsAreNodes) {
   EXPECT_FAILURE(
       require_groups(hybrid, {5}, {0, 0, 1, 1, 2}), Exit::usage,
       "zero.parameters_group = \"node\" needs the same number of ranks on every node, but these have 2, 2 and 1 ranks: "
-      "start as many on each, or give \"all\"");
+      "start the same number on each, or give \"all\"");
   EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, kRanksOfANode), {4}, {0, 1, 0, 1}), Exit::usage,
                  "zero.optimizer_group = \"node\" needs the ranks of each node to be consecutive, but they alternate "
                  "between nodes: start them node by node (mpirun --map-by slot, srun --distribution=block)");
