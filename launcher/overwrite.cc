@@ -31,15 +31,9 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::evaluation, "the JSON of an evaluation", "{\"loss\":", "\"loss_hex\":"},
     {Content::evaluation, "", "{\"exit\":", ""},  // an evaluation that did not fit
     {Content::generation, "the JSON of a generation", "{\"prompt_tokens\":[", ""},
-    {Content::bench, "the JSON of a benchmark", "{\"tokens_per_s\":", "\"floor_ms\":"},
-    {Content::bench, "", "{\"ns_per_param\":", ""},
-    {Content::bench, "", "{\"collectives\":[", ""},
-    {Content::bench, "", "{\"write_gb_per_s\":", ""},
-    {Content::bench, "", "{\"device\":", "\"copy_gb_per_s\":"},
-    {Content::bench, "", "{\"bench\":\"memory\"", ""},
+    {Content::bench, "the JSON of a benchmark", "{\"bench\":\"", ""},
     {Content::chart, "a picture of strata bench", "<svg ", "data-by=\"strata bench memory\""},
-    {Content::steps, "a report of steps", "{\"step\":", "\"loss_hex\":"},
-    {Content::steps, "", "{\"step\":", "\"eval_loss\":"},
+    {Content::steps, "a report of steps", "{\"step\":", "loss_hex\":"},  // or eval_loss_hex
     {Content::table, "a table of steps", "step,time,epoch,loss,", ""},
     {Content::events, "a run's events", "{\"step\":", "\"event\":"},
     {Content::recipe, "the recipe of a run", "# A run of strata", ""},

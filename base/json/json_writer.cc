@@ -5,6 +5,25 @@
 #include <cmath>
 
 namespace strata {
+namespace {
+
+std::string_view separator(JsonLayout layout, bool first) {
+  switch (layout) {
+    case JsonLayout::compact:
+      return first ? "" : ",";
+    case JsonLayout::spaced:
+      return first ? "" : ", ";
+    case JsonLayout::wrapped:
+      return first ? "" : ",\n";
+    case JsonLayout::lines:
+      return first ? "\n" : ",\n";
+    case JsonLayout::indented:
+      return first ? "\n  " : ",\n  ";
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
@@ -49,9 +68,26 @@ std::string text_of(std::string_view value) {
   return json_string(value);
 }
 
-std::string_view separator(JsonLayout layout, bool first) {
-  if (layout == JsonLayout::lines) return first ? "\n" : ",\n";
-  return first ? "" : layout == JsonLayout::spaced ? ", " : ",";
+void append(std::string& text, JsonLayout layout, const std::string& next) {
+  text += separator(layout, text.empty());
+  if (layout != JsonLayout::indented) {
+    text += next;
+    return;
+  }
+  // Line breaks are between members of `next`: those in strings are escaped.
+  for (const char c : next) {
+    text += c;
+    if (c == '\n') text += "  ";
+  }
+}
+
+std::string enclosed(char open, const std::string& text, JsonLayout layout, char close) {
+  const bool breaks = layout == JsonLayout::indented && !text.empty();
+  return open + text + (breaks ? "\n" : "") + close;
+}
+
+const char* colon(JsonLayout layout) {
+  return layout == JsonLayout::spaced || layout == JsonLayout::indented ? ": " : ":";
 }
 
 }  // namespace json

@@ -25,8 +25,14 @@ struct JsonText {
   std::string_view text;
 };
 
-// The layout of an object's members and an array's items: [1,2], [1, 2], or one per line.
-enum class JsonLayout { compact, spaced, lines };
+// The layout of the members of an object and the items of an array.
+enum class JsonLayout {
+  compact,   // [1,2]
+  spaced,    // [1, 2]
+  wrapped,   // compact, with a line break after each comma
+  lines,     // one per line
+  indented,  // like Python's json.dumps(indent=2)
+};
 
 class JsonArray;
 class JsonObject;
@@ -39,7 +45,10 @@ std::string text_of(double value);
 std::string text_of(Decimals value);
 std::string text_of(JsonText value);
 std::string text_of(std::string_view value);
-std::string_view separator(JsonLayout layout, bool first);
+// Appends a member or item to those before it.
+void append(std::string& text, JsonLayout layout, const std::string& next);
+std::string enclosed(char open, const std::string& text, JsonLayout layout, char close);
+const char* colon(JsonLayout layout);
 inline std::string text_of(const char* value) {
   return text_of(std::string_view(value));
 }
@@ -62,8 +71,7 @@ class JsonArray {
 
   template <typename T>
   JsonArray& add(const T& value) {
-    text_ += json::separator(layout_, text_.empty());
-    text_ += json::text_of(value);
+    json::append(text_, layout_, json::text_of(value));
     return *this;
   }
   template <typename Range>
@@ -72,7 +80,7 @@ class JsonArray {
     return *this;
   }
   bool empty() const { return text_.empty(); }
-  std::string text() const { return "[" + text_ + "]"; }
+  std::string text() const { return json::enclosed('[', text_, layout_, ']'); }
 
  private:
   JsonLayout layout_;
@@ -85,18 +93,17 @@ class JsonObject {
 
   template <typename T>
   JsonObject& add(std::string_view name, const T& value) {
-    text_ += json::separator(layout_, text_.empty());
-    text_ += json_string(name) + (layout_ == JsonLayout::spaced ? ": " : ":") + json::text_of(value);
+    json::append(text_, layout_, json_string(name) + json::colon(layout_) + json::text_of(value));
     return *this;
   }
-  // Appends the members of another object.
+  // Appends the members of another object in their own layout.
   JsonObject& add_all(const JsonObject& other) {
-    if (!other.text_.empty()) text_.append(json::separator(layout_, text_.empty())).append(other.text_);
+    if (!other.text_.empty()) json::append(text_, layout_, other.text_);
     return *this;
   }
   // The text without the braces, for callers that lay out the object themselves.
   const std::string& members() const { return text_; }
-  std::string text() const { return "{" + text_ + "}"; }
+  std::string text() const { return json::enclosed('{', text_, layout_, '}'); }
 
  private:
   JsonLayout layout_;

@@ -56,7 +56,13 @@ class Shown {
   }
 
  private:
-  void mark() { out_ << (colour_ ? (counts_ ? "\x1b[1;32m" : "\x1b[0m") : (counts_ ? "[" : "]")); }
+  void mark() {
+    if (colour_) {
+      out_ << (counts_ ? "\x1b[1;32m" : "\x1b[0m");
+    } else {
+      out_ << (counts_ ? '[' : ']');
+    }
+  }
 
   bool colour_;
   std::ostream& out_;

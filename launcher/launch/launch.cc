@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
@@ -232,8 +233,9 @@ class Launch {
   // Shown only when nothing can be refused any more, so that a refusal is the only output.
   void show_recipe() {
     screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
-    std::string keys = changed_keys(recipe_);
-    for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
+    std::istringstream lines(changed_keys(recipe_));
+    std::string keys;
+    for (std::string line; std::getline(lines, line);) keys += "  " + line + "\n";
     screen_.write(true, printable(keys, true));
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");

@@ -141,7 +141,10 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
     const auto mine = value(node);
     const auto count =
         std::count_if(nodes.begin(), nodes.end(), [&](const NodeCheck& other) { return value(other) == mine; });
-    if (count > most) best = mine, most = count;
+    if (count > most) {
+      best = mine;
+      most = count;
+    }
   }
   return best;
 }

@@ -361,23 +361,12 @@ std::string Config::to_json() const {
     const Value* value = nullptr;
     const std::string* json = nullptr;
 
-    void write(std::string& out, int indent) const {
-      if (value) {
-        out += json_of(*value);
-        return;
-      }
-      if (json) {
-        out += *json;
-        return;
-      }
-      out += "{";
-      bool first = true;
-      for (const auto& [key, node] : inner) {
-        out += fmt::format("{}\n{:{}}{}: ", first ? "" : ",", "", indent + 2, json_string(key));
-        node.write(out, indent + 2);
-        first = false;
-      }
-      out += fmt::format("\n{:{}}}}", "", indent);
+    std::string text() const {
+      if (value) return json_of(*value);
+      if (json) return *json;
+      JsonObject out(JsonLayout::indented);
+      for (const auto& [key, node] : inner) out.add(key, JsonText{node.text()});
+      return out.text();
     }
   };
   Node root;
@@ -391,9 +380,7 @@ std::string Config::to_json() const {
     node->inner[std::string(rest)].value = &value;
   }
   for (const auto& [key, json] : dotted_) root.inner[key].json = &json;
-  std::string out;
-  root.write(out, 0);
-  return out + "\n";
+  return root.text() + "\n";
 }
 
 }  // namespace strata::models

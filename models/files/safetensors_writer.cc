@@ -70,11 +70,14 @@ std::string safetensors_index(const ShardPlan& plan, std::span<const TensorSpec>
   std::map<std::string, std::string> where;
   for (const ShardPlan::File& file : plan.files)
     for (const std::size_t i : file.tensors) where[tensors[i].name] = file.name;
-  std::string map;
-  for (const auto& [tensor, file] : where)
-    map += fmt::format("{}\n    \"{}\": \"{}\"", map.empty() ? "" : ",", tensor, file);
-  return fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{{}\n  }}\n}}\n",
-                     plan.bytes, map);
+  constexpr JsonLayout kLayout = JsonLayout::indented;  // as transformers writes it
+  JsonObject map(kLayout);
+  for (const auto& [tensor, file] : where) map.add(tensor, file);
+  return JsonObject(kLayout)
+             .add("metadata", JsonObject(kLayout).add("total_size", plan.bytes))
+             .add("weight_map", map)
+             .text() +
+         "\n";
 }
 
 }  // namespace strata::models

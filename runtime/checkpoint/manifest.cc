@@ -184,42 +184,43 @@ std::string to_json(const Manifest& m) {
                   .add("header_xxh3", fmt::format("{:016x}", file.header_hash)));
   JsonObject recipe(JsonLayout::lines);
   for (const auto& [key, value] : m.recipe) recipe.add(key, value);
-  const std::string model =
-      JsonObject().add("family", m.family).add("config", JsonText{models::without_python_numbers(m.config)}).members();
 
-  // Appends some of the object's members as one line.
-  std::string out = "{";
-  const auto line = [&out](const JsonObject& members) { out += members.members() + ",\n"; };
+  const JsonObject model = JsonObject(JsonLayout::wrapped)
+                               .add_all(JsonObject()
+                                            .add("family", m.family)
+                                            .add("config", JsonText{models::without_python_numbers(m.config)}))
+                               .add("tensors", tensors);
+
+  // Members that share a line are added together.
+  JsonObject out(JsonLayout::wrapped);
   const std::uint64_t version = m.boxes ? kBoxVersion : m.base_hash.empty() ? 1 : kBaseVersion;
-  line(JsonObject().add("format", kFormat).add("version", version));
-  line(JsonObject()
-           .add("serial", m.serial)
-           .add("step", p.step)
-           .add("adam_t", p.updates)
-           .add("tokens", p.tokens)
-           .add("next_micro_batch", p.next_micro_batch)
-           .add("micro_batches_per_step", m.micro_batches_per_step)
-           .add("ranks", m.ranks));
-  line(JsonObject().add("loss_scale", JsonObject()
-                                          .add("scale", JsonText{fmt::format("{}", p.loss_scale.scale)})
-                                          .add("growth_tracker", p.loss_scale.growth_tracker)));
-  line(JsonObject().add("model", JsonText{"{" + model + ",\n" + JsonObject().add("tensors", tensors).members() + "}"}));
+  out.add_all(JsonObject().add("format", kFormat).add("version", version));
+  out.add_all(JsonObject()
+                  .add("serial", m.serial)
+                  .add("step", p.step)
+                  .add("adam_t", p.updates)
+                  .add("tokens", p.tokens)
+                  .add("next_micro_batch", p.next_micro_batch)
+                  .add("micro_batches_per_step", m.micro_batches_per_step)
+                  .add("ranks", m.ranks));
+  out.add("loss_scale", JsonObject()
+                            .add("scale", JsonText{fmt::format("{}", p.loss_scale.scale)})
+                            .add("growth_tracker", p.loss_scale.growth_tracker));
+  out.add("model", model);
   if (p.best)
-    line(JsonObject().add("best", JsonObject()
-                                      .add("step", p.best->step)
-                                      .add("value", JsonText{text_of(p.best->value)})
-                                      .add("since", p.best->since)
-                                      .add("newest", p.best->newest)));
-  line(JsonObject().add("recipe", recipe));
-  if (!m.base_hash.empty())
-    line(JsonObject().add("base", JsonObject().add("path", m.base_path).add("hash", m.base_hash)));
-  if (!m.data_hash.empty()) line(JsonObject().add("data_xxh3", m.data_hash));
-  if (!m.validation_hash.empty()) line(JsonObject().add("validation_xxh3", m.validation_hash));
-  if (!m.algorithms.empty()) line(JsonObject().add("algorithms", m.algorithms));
-  line(JsonObject().add("files", files));
-  out += "\"checksum\":\"0000000000000000";
-  out += kEnd;
-  return with_checksum(std::move(out));
+    out.add("best", JsonObject()
+                        .add("step", p.best->step)
+                        .add("value", JsonText{text_of(p.best->value)})
+                        .add("since", p.best->since)
+                        .add("newest", p.best->newest));
+  out.add("recipe", recipe);
+  if (!m.base_hash.empty()) out.add("base", JsonObject().add("path", m.base_path).add("hash", m.base_hash));
+  if (!m.data_hash.empty()) out.add("data_xxh3", m.data_hash);
+  if (!m.validation_hash.empty()) out.add("validation_xxh3", m.validation_hash);
+  if (!m.algorithms.empty()) out.add("algorithms", m.algorithms);
+  out.add("files", files);
+  out.add("checksum", std::string(kDigits, '0'));
+  return with_checksum(out.text() + "\n");
 }
 
 Manifest parse_manifest(std::string_view json, const fs::path& path) {

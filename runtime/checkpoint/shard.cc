@@ -129,20 +129,20 @@ std::optional<device::StorageFormat> format_of(std::string_view dtype) {
 
 std::string shard_header(std::span<const Extent> extents) {
   const bool whole = std::ranges::all_of(extents, [](const Extent& e) { return e.box.is_whole(); });
-  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", whole ? kShardFormat : kBoxFormat).members();
-  for (const Extent& e : extents) text += ",\n" + JsonObject().add(name_text(e), place_text(e)).members();
-  text += "}";
+  JsonObject metadata(JsonLayout::wrapped), header(JsonLayout::wrapped);
+  metadata.add("format", whole ? kShardFormat : kBoxFormat);
+  for (const Extent& e : extents) metadata.add(name_text(e), place_text(e));
+  header.add("__metadata__", metadata);
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
     const bool whole_bytes = stored_dtype(e.format) == "U8";
-    const JsonObject entry = JsonObject()
+    header.add(name_text(e), JsonObject()
                                  .add("dtype", stored_dtype(e.format))
                                  .add("shape", JsonArray().add(whole_bytes ? e.bytes : e.elements()))
-                                 .add("data_offsets", JsonArray().add(at).add(at + e.bytes));
-    text += ",\n" + JsonObject().add(name_text(e), entry).members();
+                                 .add("data_offsets", JsonArray().add(at).add(at + e.bytes)));
     at += e.bytes;
   }
-  text += "}";
+  std::string text = header.text();
   const std::size_t padded =
       (8 + text.size() + kShardHeaderAlignment - 1) / kShardHeaderAlignment * kShardHeaderAlignment;
   text.resize(padded - 8, ' ');

@@ -230,7 +230,7 @@ void resolve_classes(Workload& workload) {
     fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
   auto& to = recipe.model.config;
   // "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
-  to["architectures"] = fmt::format("[{}]", json_string(models::architecture_of(config, objective)));
+  to["architectures"] = JsonArray().add(models::architecture_of(config, objective)).text();
   if (!data) return;
   const bool per_token = data->problem == "token_classification";
   if (per_token != (objective == Objective::token_classification))

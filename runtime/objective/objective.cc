@@ -76,7 +76,7 @@ void name_architecture(Workload& workload) {
   const models::Config config = workload.config();
   const std::string name = models::architecture_of(config, *workload.recipe.training.objective);
   if (config.has("architectures") && config.texts("architectures") != std::vector{name})
-    workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
+    workload.recipe.model.config["architectures"] = JsonArray().add(name).text();
 }
 
 // The properties that determine a classifier's metrics, in addition to its objective.

@@ -167,16 +167,15 @@ std::string json_of(const toml::node& node, const std::string& key) {
     return float_text(x);
   }
   if (const auto* text = node.as_string()) return json_string(text->get());
-  std::string out;
   if (const auto* array = node.as_array()) {
-    for (const toml::node& item : *array) out += (out.empty() ? "" : ",") + json_of(item, key);
-    return "[" + out + "]";
+    JsonArray out;
+    for (const toml::node& item : *array) out.add(JsonText{json_of(item, key)});
+    return out.text();
   }
   if (const auto* table = node.as_table()) {
-    for (const auto& [name, item] : *table) {
-      out += (out.empty() ? "" : ",") + json_string(name.str()) + ":" + json_of(item, key);
-    }
-    return "{" + out + "}";
+    JsonObject out;
+    for (const auto& [name, item] : *table) out.add(name.str(), JsonText{json_of(item, key)});
+    return out.text();
   }
   fail(Exit::usage, "{} = {}: config.json has no dates or times", key, shown(node));
 }

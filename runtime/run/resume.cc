@@ -62,8 +62,8 @@ bool is_free(std::string_view key) {
 
 // A value as JSON, in which equal numbers have the same text: 1.0 is written as 1.
 std::string comparable(simdjson::dom::element value) {
-  std::string out;
-  const auto add = [&out](const std::string& item) { out += (out.empty() ? "" : ",") + item; };
+  JsonArray items;
+  JsonObject members;
   constexpr double kExact = 0x1p53;
   switch (value.type()) {
     case simdjson::dom::element_type::DOUBLE: {
@@ -72,12 +72,12 @@ std::string comparable(simdjson::dom::element value) {
       return std::to_string(static_cast<std::int64_t>(number));
     }
     case simdjson::dom::element_type::ARRAY:
-      for (const auto item : simdjson::dom::array(value.get_array())) add(comparable(item));
-      return "[" + out + "]";
+      for (const auto item : simdjson::dom::array(value.get_array())) items.add(JsonText{comparable(item)});
+      return items.text();
     case simdjson::dom::element_type::OBJECT:
       for (const auto field : simdjson::dom::object(value.get_object()))
-        add(json_string(field.key) + ":" + comparable(field.value));
-      return "{" + out + "}";
+        members.add(field.key, JsonText{comparable(field.value)});
+      return members.text();
     default:
       break;
   }

@@ -132,10 +132,12 @@ void LabelWriter::add_vector(const std::vector<std::uint8_t>& flags) {
 
 void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
   using Kind = DocumentLabels::Kind;
-  std::string line = kind_ == Kind::one ? "{\"label\": " : "{\"labels\": [";
-  for (std::size_t i = 0; i < labels.values.size(); ++i) {
-    const auto& value = labels.values[i];
-    line += (i > 0 ? ", " : "") + json_of(value);
+  JsonObject line(JsonLayout::spaced);
+  JsonArray list(JsonLayout::spaced);
+  for (const auto& value : labels.values) {
+    const std::string json = json_of(value);
+    if (kind_ == Kind::one) line.add("label", JsonText{json});
+    if (kind_ != Kind::one) list.add(JsonText{json});
     if (!value) continue;
     if (kind_ != Kind::words && !none_ && *value == LabelValue(kNoLabel)) none_ = First{place, text_of(*value)};
     const bool name = std::holds_alternative<std::string>(*value);
@@ -161,7 +163,8 @@ void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
       classes_.clear();
     }
   }
-  write(line + (kind_ == Kind::one ? "}\n" : "]}\n"));
+  if (kind_ != Kind::one) line.add("labels", list);
+  write(line.text() + "\n");
 }
 
 // Refuses labels that look like lists of classes rather than long names.
@@ -179,15 +182,16 @@ void LabelWriter::refuse_joined(const std::string& named) const {
   if (joined->tags)
     fail(Exit::usage, "{}: the label \"{}\"{} consists of tags of words: {}", named, excerpt(joined->name, 40), more,
          kWords);
-  std::string list;
-  for (const std::string& part : joined->parts) list += (list.empty() ? "" : ", ") + json_of(part);
+  JsonArray list(JsonLayout::spaced);
+  for (const std::string& part : joined->parts) list.add(JsonText{json_of(part)});
   const bool numbers = std::ranges::all_of(
       joined->parts, [](const std::string& part) { return part.find_first_not_of("0123456789") == part.npos; });
   fail(Exit::usage,
        "{}: the label \"{}\"{} seems to be several, as its parts are {}: if a text is of several "
-       "classes, write JSONL with lists ([{}]), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
+       "classes, write JSONL with lists ({}), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
        "of one, write it without \"{}\"{}",
-       named, excerpt(joined->name, 40), more, numbers ? "numbers" : "labels of other records", list, joined->separator,
+       named, excerpt(joined->name, 40), more, numbers ? "numbers" : "labels of other records", list.text(),
+       joined->separator,
        numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
 }
 

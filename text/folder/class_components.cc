@@ -4,20 +4,34 @@
 
 #include <algorithm>
 
+#include "base/json/json_writer.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/split/word_boundary.h"
 
 namespace strata::text {
 namespace {
 
-// Qwen2Tokenizer's pattern, as a JSON string.
+// Qwen2Tokenizer's pattern.
 constexpr std::string_view kQwenPattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 std::string bert_normalizer(bool chinese, bool strips_accents, bool lowercase) {
-  return fmt::format(
-      R"({{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
-      chinese, strips_accents, lowercase);
+  return JsonObject()
+      .add("type", "BertNormalizer")
+      .add("clean_text", true)
+      .add("handle_chinese_chars", chinese)
+      .add("strip_accents", strips_accents)
+      .add("lowercase", lowercase)
+      .text();
+}
+
+// A component of this type, without options.
+JsonObject typed(std::string_view type) {
+  return JsonObject().add("type", type);
+}
+
+std::string in_sequence(const JsonObject& first, const JsonObject& second) {
+  return typed("Sequence").add("pretokenizers", JsonArray().add(first).add(second)).text();
 }
 
 // The components of a sequence, or the single component.
@@ -62,28 +76,30 @@ ClassComponents components_of_class(const FolderSettings& settings) {
   if (settings.is_bert()) {
     const bool lower = settings.lowercase.value_or(true);
     return {bert_normalizer(settings.splits_chinese.value_or(true), settings.strip_accents.value_or(lower), lower),
-            R"({"type":"BertPreTokenizer"})"};
+            typed("BertPreTokenizer").text()};
   }
   if (settings.is_byte_level()) {
-    std::string bytes = fmt::format(R"({{"type":"ByteLevel","add_prefix_space":{},"use_regex":{}}})",
-                                    settings.prefix_space.value_or(false), !qwen);
-    if (qwen)
-      bytes = fmt::format(
-          R"({{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":"{}"}},"behavior":"Isolated",)"
-          R"("invert":false}},{}]}})",
-          kQwenPattern, bytes);
-    return {qwen || name == "GPTNeoXTokenizer" ? R"({"type":"NFC"})" : "null", std::move(bytes)};
+    const JsonObject bytes = typed("ByteLevel")
+                                 .add("add_prefix_space", settings.prefix_space.value_or(false))
+                                 .add("use_regex", !qwen);
+    const JsonObject words = typed("Split")
+                                 .add("pattern", JsonObject().add("Regex", kQwenPattern))
+                                 .add("behavior", "Isolated")
+                                 .add("invert", false);
+    return {qwen || name == "GPTNeoXTokenizer" ? typed("NFC").text() : "null",
+            qwen ? in_sequence(words, bytes) : bytes.text()};
   }
   const auto metaspace = [&](std::string_view scheme, bool split) {
-    return fmt::format(R"({{"type":"Metaspace","replacement":"{}","prepend_scheme":"{}","split":{}}})", kSpaceMark,
-                       settings.prefix_space.value_or(true) ? scheme : "never", split);
+    return typed("Metaspace")
+        .add("replacement", kSpaceMark)
+        .add("prepend_scheme", settings.prefix_space.value_or(true) ? scheme : "never")
+        .add("split", split);
   };
   if (settings.is_renumbered())
-    return {std::nullopt, fmt::format(R"({{"type":"Sequence","pretokenizers":[{{"type":"WhitespaceSplit"}},{}]}})",
-                                      metaspace("always", true))};
+    return {std::nullopt, in_sequence(typed("WhitespaceSplit"), metaspace("always", true))};
   if (!settings.is_llama()) return {};
   const bool each = settings.legacy.value_or(false) && name != "CodeLlamaTokenizer";
-  return {"null", metaspace(each ? "always" : "first", false)};
+  return {"null", metaspace(each ? "always" : "first", false).text()};
 }
 
 std::optional<std::string> note_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
@@ -117,16 +133,16 @@ std::optional<std::string> note_on_components(const FolderSettings& settings, co
 std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
                                                std::vector<std::string>& notes) {
   if (settings.is_llama() && settings.prefix_space == false) {
-    std::string kept;
+    JsonArray kept;
     const std::vector<Json> parts = parts_of(own);
     for (const Json& one : parts)
-      if (one.type() != "Prepend") kept += (kept.empty() ? "" : ",") + one.minified();
+      if (one.type() != "Prepend") kept.add(JsonText{one.minified()});
     if (std::none_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "Prepend"; }))
       return std::nullopt;
     notes.emplace_back(
         "add_prefix_space = false of tokenizer_config.json is used, as in transformers, although "
         "tokenizer.json says true");
-    return fmt::format(R"({{"type":"Sequence","normalizers":[{}]}})", kept);
+    return typed("Sequence").add("normalizers", kept).text();
   }
   if (!settings.is_bert() || own.type() != "BertNormalizer") return std::nullopt;
   const bool lower = settings.lowercase.value_or(true), chinese = settings.splits_chinese.value_or(true);

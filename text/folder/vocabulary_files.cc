@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/json/json_writer.h"
 #include "text/folder/class_components.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
@@ -15,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Unlike json_string(), leaves the control character 0x7f as it is: the tokenizer's hash covers this text.
 std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -100,6 +102,8 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
   const bool words = file.extension() == ".txt";
   if (words ? !settings.is_bert() : !settings.is_byte_level()) refuse(file, settings);
   const ClassComponents made = components_of_class(settings);
+  JsonObject out;
+  out.add("normalizer", JsonText{*made.normalizer}).add("pre_tokenizer", JsonText{*made.pre_tokenizer});
   if (words) {
     const std::string unknown = settings.token_text("unk_token"), ids = words_of(file, vocabulary);
     if (fmt::format(",{}", ids).find(fmt::format(",{}:", json_quoted(unknown))) == std::string::npos)
@@ -107,14 +111,22 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
            "{} has no \"{}\", which is the unk_token of the files next to it: set unk_token in tokenizer_config.json "
            "and special_tokens_map.json to the one that it has (mostly [UNK])",
            file.string(), unknown);
-    return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"WordPiece","prefix":"##",)"
-                       R"("cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"
-                       R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{{{}}}}}}})",
-                       *made.normalizer, *made.pre_tokenizer, json_quoted(unknown), ids);
+    out.add("decoder", JsonObject().add("type", "WordPiece").add("prefix", "##").add("cleanup", true))
+        .add("model", JsonObject()
+                          .add("type", "WordPiece")
+                          .add("unk_token", JsonText{json_quoted(unknown)})
+                          .add("continuing_subword_prefix", "##")
+                          .add("max_input_chars_per_word", 100)
+                          .add("vocab", JsonText{"{" + ids + "}"}));
+    return out.text();
   }
-  return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"ByteLevel"}},"model":{{"type":"BPE",)"
-                     R"("fuse_unk":false,"vocab":{},"merges":[{}]}}}})",
-                     *made.normalizer, *made.pre_tokenizer, vocabulary, merges_of(file.parent_path() / "merges.txt"));
+  out.add("decoder", JsonObject().add("type", "ByteLevel"))
+      .add("model", JsonObject()
+                        .add("type", "BPE")
+                        .add("fuse_unk", false)
+                        .add("vocab", JsonText{vocabulary})
+                        .add("merges", JsonText{"[" + merges_of(file.parent_path() / "merges.txt") + "]"}));
+  return out.text();
 }
 
 }  // namespace strata::text

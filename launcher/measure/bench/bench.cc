@@ -189,8 +189,7 @@ void bench_step(const BenchOptions& options, comm::World& world) {
                           .add("step_ms", Decimals{figures.step_s * 1e3, 3})
                           .add("floor_ms", Decimals{floor_s * 1e3, 3})
                           .add("floor_ratio", Decimals{figures.step_s / floor_s, 4})
-                          .add("by_kind_ms", kinds)
-                          .text());
+                          .add("by_kind_ms", kinds));
 }
 
 void bench_comm(const BenchOptions& options, std::span<const std::string> sets, comm::World& world) {
@@ -244,7 +243,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
            communicator->release();
          }));
   }
-  if (world.rank() == 0) write_json(options, JsonObject().add("collectives", rows).text());
+  if (world.rank() == 0) write_json(options, JsonObject().add("collectives", rows));
   world.barrier();
 }
 
@@ -275,10 +274,10 @@ void require_own_json(const BenchOptions& options) {
   if (options.json) require_own({"--json", *options.json}, Content::bench, options.force);
 }
 
-void write_json(const BenchOptions& options, const std::string& text) {
+void write_json(const BenchOptions& options, const JsonObject& figures) {
   if (!options.json) return;
   runtime::ReportFile file(*options.json, "--json");
-  file.write(text + "\n");
+  file.write(JsonObject().add("bench", options.part).add_all(figures).text() + "\n");
   file.close();
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json/json_writer.h"
+
 namespace strata::launcher {
 
 // The options of `strata bench`, of which each part uses some.
@@ -54,8 +56,8 @@ int bench_memory(const BenchOptions& options);
 
 // Throws Error{usage} if options.json exists and no benchmark wrote it. Call this before measuring.
 void require_own_json(const BenchOptions& options);
-// Writes the figures as one JSON object to options.json if that is given.
-void write_json(const BenchOptions& options, const std::string& text);
+// Writes the part and its figures as one JSON object to options.json, if that is given.
+void write_json(const BenchOptions& options, const JsonObject& figures);
 
 // The labels of documents: `problem` as in TokenSidecar::Labels (empty: none), and the names of the classes.
 struct RandomLabels {

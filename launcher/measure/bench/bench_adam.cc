@@ -85,8 +85,8 @@ int bench_adam(const BenchOptions& options) {
       c.ns.push_back(seconds / elements * 1e9);
     }
   }
-  const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end()),
-               ns = cases[0].median(), rate = cases[0].bytes() / ns;
+  const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end());
+  const double ns = cases[0].median(), rate = cases[0].bytes() / ns;
   fmt::print("{:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
              rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
   fmt::print("best of {} rounds: {:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
@@ -105,8 +105,7 @@ int bench_adam(const BenchOptions& options) {
                           .add("gb_per_s", Decimals{rate, 3})
                           .add("triad_gb_per_s", Decimals{triad, 3})
                           .add("best_triad_gb_per_s", Decimals{most, 3})
-                          .add("updates", rows)
-                          .text());
+                          .add("updates", rows));
   return 0;
 }
 

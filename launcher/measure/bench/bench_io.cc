@@ -79,8 +79,7 @@ int bench_io(const BenchOptions& options) {
   write_json(options, JsonObject()
                           .add("write_gb_per_s", Decimals{median_of(written), 4})
                           .add("read_gb_per_s", Decimals{median_of(was_read), 4})
-                          .add("rung", modes)
-                          .text());
+                          .add("rung", modes));
   return 0;
 }
 

@@ -258,7 +258,7 @@ int bench_kernels(const BenchOptions& options) {
                       .add("of_copy", Decimals{row.rate() / copy, 4}));
   }
   write_json(options,
-             JsonObject().add("device", name).add("copy_gb_per_s", Decimals{copy, 2}).add("kernels", rows_json).text());
+             JsonObject().add("device", name).add("copy_gb_per_s", Decimals{copy, 2}).add("kernels", rows_json));
   return 0;
 }
 

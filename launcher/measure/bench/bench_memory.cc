@@ -238,13 +238,11 @@ int bench_memory(const BenchOptions& options) {
   const auto write = [&] {
     if (options.svg) write_chart(*options.svg, memory_chart(rows, of, title, device));
     write_json(options, JsonObject()
-                            .add("bench", "memory")
                             .add("title", title)
                             .add("device", device)
                             .add("batch", batch)
                             .add("steps", options.steps)
-                            .add("rows", JsonText{memory_rows_json(rows, of)})
-                            .text());
+                            .add("rows", JsonText{memory_rows_json(rows, of)}));
   };
   try {
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/files/output_file.h"
+#include "base/json/json_writer.h"
 #include "models/files/safetensors.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
@@ -166,7 +167,7 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
 std::string config_json(models::Config config, device::DType dtype) {
   // The config may name a model without a head ("BertModel"), or no architecture at all.
   config.override_key("architectures",
-                      fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
+                      JsonArray().add(models::architecture_of(config, models::objective_of(config))).text());
   // transformers 4 spells it torch_dtype, transformers 5 dtype: keep the model's spelling.
   config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
                       dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");

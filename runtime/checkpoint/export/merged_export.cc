@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/json/json_writer.h"
 #include "models/families/families.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
@@ -18,7 +19,7 @@ namespace {
 models::Config config_of(const Workload& workload) {
   models::Config config = workload.config();
   if (const auto objective = workload.recipe.training.objective)
-    config.override_key("architectures", fmt::format(R"(["{}"])", models::architecture_of(config, *objective)));
+    config.override_key("architectures", JsonArray().add(models::architecture_of(config, *objective)).text());
   return config;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/export/model_place.h"
 
-#include <fmt/format.h>
-
+#include "base/json/json_writer.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/file_system.h"
 
@@ -29,7 +28,7 @@ fs::path stored_path(const Manifest& manifest, const char* key) {
   const auto stored = manifest.recipe.find(key);
   // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
   if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return {};
-  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), key).text_or("path", "");
+  return models::Config::parse(JsonObject().add("path", JsonText{stored->second}).text(), key).text_or("path", "");
 }
 
 ModelPlace place_of(const fs::path& model, const Manifest& manifest, const fs::path& checkpoint) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +13,8 @@ namespace {
 
 using device::kNf4Block, device::kNf4Scales, device::kScaleBlock, device::StorageFormat;
 using models::TensorSpec;
+
+constexpr JsonLayout kPythonLayout = JsonLayout::spaced;  // as bitsandbytes and transformers write it
 
 std::string_view torch_name(device::DType dtype) {
   return dtype == device::DType::fp32 ? "float32" : "bfloat16";
@@ -95,17 +96,21 @@ void QuantisedExport::write(std::size_t unit, std::size_t parameter, std::size_t
 
 std::string QuantisedExport::state_of(std::size_t unit, std::size_t parameter) const {
   const models::Parameter& p = parameter_of(unit, parameter);
-  std::string text = fmt::format(R"({{"quant_type": "nf4", "blocksize": {}, "dtype": "{}", "shape": [{}])", kScaleBlock,
-                                 torch_name(dtype_), fmt::join(p.shape, ", "));
+  JsonObject state(kPythonLayout);
+  state.add("quant_type", "nf4")
+      .add("blocksize", kScaleBlock)
+      .add("dtype", torch_name(dtype_))
+      .add("shape", JsonArray(kPythonLayout).add_all(p.shape));
   if (formats_[unit][parameter] == StorageFormat::nf4) {
     std::vector<std::byte> block(stored_bytes(StorageFormat::nf4, kNf4Block));
     weights_.read_block(unit, parameter, 0, block);
     float offset;
     std::memcpy(&offset, block.data() + sizeof(float), sizeof offset);
-    text += fmt::format(R"(, "nested_blocksize": {}, "nested_dtype": "float32", "nested_offset": {:.17g})", kNf4Scales,
-                        static_cast<double>(offset));
+    state.add("nested_blocksize", kNf4Scales)
+        .add("nested_dtype", "float32")
+        .add("nested_offset", JsonText{fmt::format("{:.17g}", static_cast<double>(offset))});
   }
-  return text + "}";
+  return state.text();
 }
 
 void QuantisedExport::describe(models::Config& config) const {
@@ -127,16 +132,22 @@ void QuantisedExport::describe(models::Config& config) const {
     }
     if (const auto& shared = model_.units[unit]->shared()) skipped.push_back(module_of(shared->name));
   }
-  std::string names;
-  for (const std::string& name : skipped) names += (names.empty() ? "" : ", ") + json_string(name);
-  config.override_key(
-      "quantization_config",
-      fmt::format(R"({{"quant_method": "bitsandbytes", "_load_in_4bit": true, "_load_in_8bit": false, )"
-                  R"("load_in_4bit": true, "load_in_8bit": false, "bnb_4bit_compute_dtype": "{}", )"
-                  R"("bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", )"
-                  R"("bnb_4bit_use_double_quant": {}, "llm_int8_enable_fp32_cpu_offload": false, )"
-                  R"("llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": {}, "llm_int8_threshold": 6.0}})",
-                  torch_name(dtype_), twice, listed ? "[" + names + "]" : "null"));
+  const JsonArray names = JsonArray(kPythonLayout).add_all(skipped);
+  const JsonObject described = JsonObject(kPythonLayout)
+                                   .add("quant_method", "bitsandbytes")
+                                   .add("_load_in_4bit", true)
+                                   .add("_load_in_8bit", false)
+                                   .add("load_in_4bit", true)
+                                   .add("load_in_8bit", false)
+                                   .add("bnb_4bit_compute_dtype", torch_name(dtype_))
+                                   .add("bnb_4bit_quant_storage", "uint8")
+                                   .add("bnb_4bit_quant_type", "nf4")
+                                   .add("bnb_4bit_use_double_quant", twice)
+                                   .add("llm_int8_enable_fp32_cpu_offload", false)
+                                   .add("llm_int8_has_fp16_weight", false)
+                                   .add("llm_int8_skip_modules", JsonText{listed ? names.text() : "null"})
+                                   .add("llm_int8_threshold", JsonText{"6.0"});
+  config.override_key("quantization_config", described.text());
 }
 
 }  // namespace strata::runtime

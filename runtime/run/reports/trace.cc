@@ -80,8 +80,12 @@ std::string Trace::begin(const TraceHead& head) {
                                .add("ranks_traced", head.traced.size())
                                .add("steps", JsonArray().add_all(head.steps))
                                .add("clocks", head.clocks);
-  std::string text =
-      "{" + JsonObject().add("displayTimeUnit", "ms").add("otherData", other).members() + ",\"traceEvents\":[\n";
+  // end() closes the list of events and the object.
+  std::string text = "{" + JsonObject()
+                               .add("displayTimeUnit", "ms")
+                               .add("otherData", other)
+                               .add("traceEvents", JsonText{"[\n"})
+                               .members();
   std::string_view separator = "";
   const auto add = [&](const std::string& event) {
     text += separator;

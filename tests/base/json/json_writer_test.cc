@@ -50,12 +50,17 @@ TEST(JsonWriter, TheLayoutDeterminesSeparators) {
   };
   EXPECT_EQ(object(JsonLayout::compact), "{\"a\":1,\"b\":[2,3]}");
   EXPECT_EQ(object(JsonLayout::spaced), "{\"a\": 1, \"b\": [2, 3]}");
+  EXPECT_EQ(object(JsonLayout::wrapped), "{\"a\":1,\n\"b\":[2,\n3]}");
   EXPECT_EQ(object(JsonLayout::lines), "{\n\"a\":1,\n\"b\":[\n2,\n3]}");
+  EXPECT_EQ(object(JsonLayout::indented), "{\n  \"a\": 1,\n  \"b\": [\n    2,\n    3\n  ]\n}");
+  EXPECT_EQ(JsonObject(JsonLayout::indented).add("a", JsonObject(JsonLayout::indented)).text(), "{\n  \"a\": {}\n}");
+  EXPECT_EQ(JsonObject(JsonLayout::indented).add("a", "b\nc").text(), "{\n  \"a\": \"b\\u000ac\"\n}");
 }
 
 TEST(JsonWriter, AppendsTheMembersOfAnotherObject) {
   const JsonObject other = JsonObject().add("b", 2).add("c", 3);
   EXPECT_EQ(JsonObject().add("a", 1).add_all(other).add_all(JsonObject()).text(), "{\"a\":1,\"b\":2,\"c\":3}");
+  EXPECT_EQ(JsonObject(JsonLayout::wrapped).add("a", 1).add_all(other).text(), "{\"a\":1,\n\"b\":2,\"c\":3}");
   EXPECT_EQ(JsonObject().add_all(other).members(), "\"b\":2,\"c\":3");
 }
 

@@ -116,6 +116,7 @@ TEST(ConfigTest, WritesWhatItReads) {
   const auto again = Config::parse(config.to_json(), "x");
   EXPECT_EQ(config.to_json(), again.to_json());
   EXPECT_THAT(config.to_json(), HasSubstr("\"b\": 1.0"));  // still a float to Python
+  EXPECT_THAT(config.to_json(), HasSubstr("\"g\": {\n    \"h\": {\n      \"i\": true\n    }\n  },\n  \"g-\": 0,\n"));
   EXPECT_TRUE(again.bool_or("g.h.i", false));
   EXPECT_EQ(again.text_or("c", ""), "x\n\"");
   EXPECT_THAT(again.to_json(), HasSubstr(R"("e": [1,{"f":2}])"));

@@ -40,6 +40,32 @@ TEST(Manifest, SurvivesARoundTrip) {
   }
 }
 
+// So that people can compare manifests line by line.
+TEST(Manifest, HasALinePerSubject) {
+  Manifest m = some_manifest();
+  m.progress.best = {2, 1.5, 1, 3};
+  m.base_hash = "0";
+  m.data_hash = "12";
+  const std::string json = to_json(m);
+  ASSERT_GT(json.size(), 19u);
+  EXPECT_EQ(json.substr(0, json.size() - 19),
+            "{\"format\":\"strata checkpoint\",\"version\":2,\n"
+            "\"serial\":7,\"step\":3,\"adam_t\":2,\"tokens\":768,\"next_micro_batch\":12,"
+            "\"micro_batches_per_step\":4,\"ranks\":2,\n"
+            "\"loss_scale\":{\"scale\":1024,\"growth_tracker\":5},\n"
+            "\"model\":{\"family\":\"gpt2\",\"config\":{\"n_layer\":2},\n"
+            "\"tensors\":[\n{\"name\":\"wte.weight\",\"shape\":[130,48]},\n"
+            "{\"name\":\"ln_f.bias\",\"shape\":[48]}]},\n"
+            "\"best\":{\"step\":2,\"value\":1.5,\"since\":1,\"newest\":3},\n"
+            "\"recipe\":{\n\"training.precision\":\"bf16\"},\n"
+            "\"base\":{\"path\":\"\",\"hash\":\"0\"},\n"
+            "\"data_xxh3\":\"12\",\n"
+            "\"files\":[\n{\"name\":\"rank-0.safetensors\",\"bytes\":8192,\"header_bytes\":4096,"
+            "\"header_xxh3\":\"0123456789abcdef\"}],\n"
+            "\"checksum\":\"");
+  EXPECT_TRUE(json.ends_with("\"}\n"));
+}
+
 // Older programs can read everything that they support, and report the rest as newer.
 TEST(Manifest, HasTheLowestSufficientVersion) {
   Manifest m = some_manifest();

@@ -55,6 +55,32 @@ TEST_F(VocabularyFilesTest, AVocabularyMustContainTheConfiguredUnknownToken) {
   EXPECT_EQ(load()->encode("a x"), (VocabularyFilesIds{2, 0}));
 }
 
+// The hash of such a tokenizer covers this text, so no byte of it may change.
+TEST_F(VocabularyFilesTest, TheTextOfAVocabularyIsFixed) {
+  const auto made = [&](const char* file) {
+    return tokenizer_json_of(folder_.path() / file, folder_.read(file), read_folder_settings(folder_.path()));
+  };
+  folder_.write("vocab.txt", "[UNK]\na\\\n\x7f\n");
+  folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
+  EXPECT_EQ(made("vocab.txt"),
+            R"({"normalizer":{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,)"
+            R"("strip_accents":false,"lowercase":false},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
+            R"("decoder":{"type":"WordPiece","prefix":"##","cleanup":true},"model":{"type":"WordPiece",)"
+            R"("unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,)"
+            R"("vocab":{"[UNK]":0,"a\\":1,")"
+            "\x7f\":2}}}");
+  folder_.write("vocab.json", R"({"a": 0})");
+  folder_.write("merges.txt", "a b\n");
+  folder_.write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_EQ(made("vocab.json"),
+            R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split",)"
+            R"("pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?)"
+            R"([^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated",)"
+            R"("invert":false},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]},)"
+            R"("decoder":{"type":"ByteLevel"},"model":{"type":"BPE","fuse_unk":false,"vocab":{"a": 0},)"
+            R"("merges":[["a","b"]]}})");
+}
+
 TEST_F(VocabularyFilesTest, RefusesVocabulariesOfOtherClassesWithACommand) {
   folder_.write("vocab.txt", "a 1\n");
   folder_.write("bpe.codes", "a b 1\n");

@@ -31,6 +31,7 @@ TEST(BenchKernels, ComparesEachKernelWithACopy) {
   EXPECT_EQ(bench(wanted), 0);
   std::stringstream text;
   text << std::ifstream(*wanted.json).rdbuf();
+  EXPECT_THAT(text.str(), ::testing::StartsWith("{\"bench\":\"kernels\",\"device\":"));
   EXPECT_THAT(text.str(), HasSubstr("\"kernel\":\"copy\""));
   for (const char* kernel : {"layernorm_forward", "rmsnorm_backward", "swiglu_backward", "gelu_forward",
                              "cross_entropy_gradient", "adamw fp32", "adamw 8bit", "gradient_sum"})

@@ -86,7 +86,10 @@ TEST_F(ExporterTest, CutsIntoShardsWithAnIndex) {
   export_to(out("model"), {.shard_bytes = 10000});
   expect_whole(out("model"), device::DType::fp32);
   EXPECT_FALSE(fs::exists(out("model") / "model.safetensors"));
-  EXPECT_TRUE(fs::exists(out("model") / "model.safetensors.index.json"));
+  const std::string index = folder_.read("model/model.safetensors.index.json");
+  EXPECT_THAT(index, testing::StartsWith("{\n  \"metadata\": {\n    \"total_size\": "));
+  EXPECT_THAT(index, HasSubstr("\n  },\n  \"weight_map\": {\n    \""));
+  EXPECT_THAT(index, testing::EndsWith(".safetensors\"\n  }\n}\n"));
   std::size_t shards = 0;
   for (const auto& entry : fs::directory_iterator(out("model"))) {
     if (entry.path().extension() != ".safetensors") continue;
