@@ -67,12 +67,18 @@ std::string to_json(const runtime::Evaluation& e, std::span<const std::string> n
          "\n";
 }
 
-void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
-  runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+// The recipe that the options describe.
+runtime::Recipe recipe_of(const EvalOptions& options, comm::World& world) {
+  runtime::LoadedRecipe loaded = read_recipe(options.recipe, options.sets, world, false);
   if (options.adapter) {
-    agree(world, [&] { require_sole_adapter(*options.adapter, asked); });
-    asked.checkpoint.resume = "none";
+    agree(world, [&] { require_sole_adapter(*options.adapter, loaded); });
+    loaded.recipe.checkpoint.resume = "none";
   }
+  return std::move(loaded.recipe);
+}
+
+void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
+  const runtime::Recipe asked = recipe_of(options, world);
   const bool prints = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {

@@ -137,9 +137,10 @@ bool sees_data(const runtime::Recipe& recipe) {
 
 }  // namespace
 
-runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                            comm::World& world, bool trains) {
-  runtime::Recipe recipe;
+runtime::LoadedRecipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                                  comm::World& world, bool trains) {
+  runtime::LoadedRecipe loaded;
+  const runtime::Recipe& recipe = loaded.recipe;
   agree(world, [&] {
     std::error_code ignored;
     if (path && world.node_size() < world.size() && !std::filesystem::exists(*path, ignored))
@@ -147,7 +148,7 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
            "recipe {} does not exist here: put it on a file system that all nodes share, or under the same "
            "path on each",
            path->string());
-    recipe = runtime::load_recipe(path, sets);
+    loaded = runtime::load_with_notes(path, sets);
     if (trains) runtime::require_trainable(recipe);
     comm::require_possible(recipe.comm.backend);
   });
@@ -158,7 +159,7 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                         fmt::format("rank {} was given a different recipe or command than rank 0: start all ranks "
                                     "with the same command, file and --set",
                                     r));
-  return recipe;
+  return loaded;
 }
 
 // The number of GPUs that each rank sees does not tell whether ranks share one: a launcher may show every rank only its

@@ -12,6 +12,7 @@
 #include "runtime/data/open_data.h"
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -20,8 +21,8 @@ namespace strata::launcher {
 // AgreedError, and printed once.
 
 // Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
-runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                            comm::World& world, bool trains = true);
+runtime::LoadedRecipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                                  comm::World& world, bool trains = true);
 
 // The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
 // has one.

@@ -214,8 +214,8 @@ std::string zero_text(std::uint64_t stage, int data_ranks, int ranks) {
                      counted(static_cast<std::uint64_t>(data_ranks), data_ranks < ranks ? "data rank" : "rank"));
 }
 
-void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_device, const comm::World& world,
-                  const std::string& threads) {
+void describe_run(const runtime::Job& job, std::span<const std::string> notes_of_recipe,
+                  const runtime::RankDevice& rank_device, const comm::World& world, const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences =
@@ -242,8 +242,8 @@ void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_devic
   say_wrapped("ranks", {world.describe(), threads});
   if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(rank_device)});
   say_wrapped("memory", memory);
-  for (const auto* notes : {&recipe.notes, &job.notes})
-    for (const std::string& text : *notes) note(text);
+  print_notes(notes_of_recipe);
+  print_notes(job.notes);
   const auto where = places(recipe);
   if (!where.empty()) say_wrapped("writes", where);
   if (where.empty())

@@ -122,17 +122,14 @@ struct Recipe {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
     std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
-    std::optional<std::filesystem::path> replaced = {};  // what adapter.path was before it was given again
-    std::vector<std::string> given;                      // the adapter keys that the recipe gives
-    bool of_checkpoint = false;                          // the keys came from the checkpoint that model.path names
+    std::vector<std::string> given;             // the names of the other keys that the recipe has
+    bool of_checkpoint = false;                 // the keys came from the checkpoint that model.path names
 
     // Null if there is no adapter.
     std::shared_ptr<const models::Adapter> shared() const {
       return kind == AdapterKind::none ? nullptr : std::make_shared<const models::Adapter>(lora);
     }
   } adapter;
-  // Sentences about keys that were given and have no effect on this run.
-  std::vector<std::string> notes;
   struct Optimizer {
     OptimizerName name = OptimizerName::adamw;
     std::optional<device::StorageFormat> moments;  // fp32, or the format that the name implies

@@ -276,7 +276,8 @@ void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& r
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(left_over_rank().empty() ? std::max(1, comm::launched_ranks()) : 1);
-  runtime::Recipe asked = runtime::load_recipe(options.recipe, options.sets);
+  const runtime::LoadedRecipe loaded = runtime::load_with_notes(options.recipe, options.sets);
+  const runtime::Recipe& asked = loaded.recipe;
   control::require_guarded(asked.control);
   std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
@@ -287,7 +288,7 @@ int plan(const PlanOptions& options) {
   require_outside_checkpoints(outputs, asked);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
-  runtime::Workload workload = runtime::open_workload(std::move(asked));
+  runtime::Workload workload = runtime::open_workload(asked);
   runtime::Recipe& recipe = workload.recipe;
   runtime::resolve_objective(workload);
   std::string said;
@@ -341,8 +342,8 @@ int plan(const PlanOptions& options) {
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   if (options.table) fmt::print("\n{}", settings_text(settings));
-  for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
-    for (const std::string& text : *notes) note(text);
+  print_notes(loaded.notes);
+  print_notes(job.notes);
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)

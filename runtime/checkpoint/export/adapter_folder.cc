@@ -158,7 +158,6 @@ std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& mo
   said.adapter.lora = std::move(config.adapter);
   said.adapter.path = path;
   said.adapter.given = recipe.adapter.given;
-  said.adapter.replaced = recipe.adapter.replaced;
   require_same_adapter(recipe, said, model);
   recipe.adapter = std::move(said.adapter);
   return std::move(config.notes);
