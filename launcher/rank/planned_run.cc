@@ -45,21 +45,19 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Resolves training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0
-// sees.
-void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning,
-                          const runtime::RankDevice& rank_device, comm::World& world) {
-  std::int64_t& size = workload.recipe.training.micro_batch_size;
-  if (size != runtime::kAutomaticBatch) return;
+// The number that training.micro_batch_size = auto comes to for a training on these ranks, by the data and checkpoints
+// that rank 0 sees.
+std::int64_t agree_on_micro_batch(const runtime::Workload& workload, const RunPlanning& planning,
+                                  const runtime::RankDevice& rank_device, comm::World& world) {
+  std::int64_t size = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
     runtime::Workload training = workload;
     const bool resolved = planning.purpose == Purpose::train && planning.looks_at_data;
     if (!resolved) (void)resolve_visible_data(training, [](const std::string&) {});
-    resolve_batch(training, world.size(), rank_device.device);
-    size = training.recipe.training.micro_batch_size;
+    size = resolve_batch(training, world.size(), rank_device.device);
   });
-  size = comm::exchange_value(world, size)[0];
+  return comm::exchange_value(world, size)[0];
 }
 
 // Where the run starts, as rank 0 sees the checkpoints.
@@ -194,7 +192,9 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   // A training resolves its batch by its data. An evaluation takes the training's batch, which is resolved differently.
   if (planning.purpose == Purpose::train) resolve();
   agree_on_shards(workload.recipe, world, planning.purpose);
-  if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);
+  if (!generates && workload.recipe.training.micro_batch_size == runtime::kAutomaticBatch)
+    workload = workload.with(
+        runtime::with_micro_batch(workload.recipe, agree_on_micro_batch(workload, planning, run.rank_device, world)));
   if (planning.purpose == Purpose::evaluate) resolve();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);
@@ -229,9 +229,10 @@ runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note
   }
 }
 
-void resolve_batch(runtime::Workload& workload, int ranks, device::Device device) {
-  const std::string text = runtime::resolve_micro_batch(workload, ranks, device);
+std::int64_t resolve_batch(const runtime::Workload& workload, int ranks, device::Device device) {
+  const auto [size, text] = runtime::resolve_micro_batch(workload, ranks, device);
   if (!text.empty()) note(text);
+  return size;
 }
 
 }  // namespace strata::launcher

@@ -63,7 +63,8 @@ std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
 runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);
-// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
-void resolve_batch(runtime::Workload& workload, int ranks, device::Device device);
+// Returns the number that training.micro_batch_size comes to (runtime/job/search/micro_batch.h), and prints how it was
+// chosen.
+std::int64_t resolve_batch(const runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

@@ -108,7 +108,7 @@ struct Recipe {
     std::vector<double> class_weights;           // for a classifier, in the order of classes; empty: 1 each
     std::vector<std::string> freeze;             // tensors that are not trained: globs of names
     std::optional<std::int64_t> max_steps;
-    std::int64_t micro_batch_size = 1;  // kAutomaticBatch until resolve_micro_batch() (job/search/micro_batch.h)
+    std::int64_t micro_batch_size = 1;  // kAutomaticBatch: see resolve_micro_batch() (job/search/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
     device::DType precision = device::DType::bf16;
     std::uint64_t seed = 0;

@@ -308,12 +308,9 @@ int plan(const PlanOptions& options) {
   (void)runtime::take_shards(recipe, runtime::resumed_shards(recipe));
   const PlanSetup setup{workload, ranks, capacity, machine, per_node};
   std::optional<MaxBatch> largest;
-  if (options.max_batch) {
-    largest = find_max_batch(setup);
-    recipe.training.micro_batch_size = largest->largest.size();
-  } else {
-    resolve_batch(workload, ranks, rank_device.device);
-  }
+  if (options.max_batch) largest = find_max_batch(setup);
+  const std::int64_t size = largest ? largest->largest.size() : resolve_batch(workload, ranks, rank_device.device);
+  workload = workload.with(runtime::with_micro_batch(recipe, size));
   if (options.rank && *options.rank >= ranks)
     fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,
          counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1,

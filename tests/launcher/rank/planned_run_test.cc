@@ -181,7 +181,7 @@ TEST_F(PlannedRunTest, AdjustsTheResolvedRecipeBeforePlanning) {
     ++calls;
     EXPECT_EQ(resolved.recipe.data.packing, runtime::Packing::documents);
     EXPECT_GT(capacity.together, 0u);
-    resolved.recipe.training.micro_batch_size = 3;
+    resolved = resolved.with(runtime::with_micro_batch(resolved.recipe, 3));
   };
   EXPECT_EQ(planned(recipe(), {.adjust = adjust}).job.model->batch.tokens, 3u * 16);
   EXPECT_EQ(calls, 2);
@@ -193,8 +193,7 @@ TEST_F(PlannedRunTest, ResolvesTheMicroBatch) {
                                               "training.global_batch_size=64"};
   runtime::Workload resolved = runtime::open_workload(recipe(automatic));
   (void)runtime::resolve_workload(resolved, false);
-  (void)runtime::resolve_micro_batch(resolved, 2, {});
-  const std::int64_t size = resolved.recipe.training.micro_batch_size;
+  const std::int64_t size = runtime::resolve_micro_batch(resolved, 2, {}).size;
   ASSERT_GT(size, 1);
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate})
     EXPECT_EQ(planned(recipe(automatic), {purpose}).job.recipe.training.micro_batch_size, size);
