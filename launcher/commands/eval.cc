@@ -107,7 +107,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
         std::string(device::name_of(job.recipe.training.precision))};
-    if (job.recipe.model.quantised()) model.emplace_back("frozen matrices in nf4");
+    if (job.quantised()) model.emplace_back("frozen matrices in nf4");
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);

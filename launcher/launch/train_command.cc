@@ -73,7 +73,7 @@ runtime::Recipe resolve_micro_batch(TrainCommand& command, const runtime::Recipe
   } else {
     runtime::Workload workload = runtime::open_workload(recipe);
     (void)resolve_visible_data(workload, unseen);
-    (void)runtime::take_shards(workload.recipe, runtime::resumed_shards(workload.recipe));
+    workload.resolved.tensor_shards = runtime::shards_to_take(recipe, runtime::resumed_shards(recipe));
     size = resolve_batch(workload, ranks, {kind, 0});
   }
   command.sets.push_back(fmt::format("training.micro_batch_size={}", size));

@@ -68,21 +68,22 @@ runtime::StartPoint agree_on_start(const runtime::Recipe& recipe, comm::World& w
 }
 
 // The checkpoint's number of virtual shards, as rank 0 sees it, if the recipe names none.
-void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
+std::optional<std::int64_t> agree_on_shards(const runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
   const std::int64_t seen = world.rank() == 0 && purpose != Purpose::generate ? runtime::resumed_shards(recipe) : 0;
   const std::int64_t shards = comm::exchange_value(world, seen)[0];
-  std::string taken;
-  if (purpose != Purpose::train)
-    for (const std::string& text : leave_out_degrees(recipe, shards))
-      if (world.rank() == 0) note(text);
-  agree(world, [&] { taken = runtime::take_shards(recipe, shards); });
-  if (world.rank() == 0 && !taken.empty()) note(taken);
+  if (purpose != Purpose::train && world.rank() == 0)
+    for (const std::string& text : notes_of_degrees(recipe.parallel)) note(text);
+  std::optional<std::int64_t> taken;
+  agree(world, [&] { taken = runtime::shards_to_take(recipe, shards, purpose); });
+  if (world.rank() == 0 && taken.value_or(1) > 1)
+    note(fmt::format("parallel.tensor_shards = {}, as in the checkpoint", *taken));
+  return taken;
 }
 
-runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
+runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
   const runtime::StartPoint from =
-      purpose == Purpose::train ? agree_on_start(workload.recipe, world) : runtime::StartPoint{};
+      purpose == Purpose::train ? agree_on_start(workload.complete_recipe(), world) : runtime::StartPoint{};
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());
@@ -191,7 +192,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   };
   // A training resolves its batch by its data. An evaluation takes the training's batch, which is resolved differently.
   if (planning.purpose == Purpose::train) resolve();
-  agree_on_shards(workload.recipe, world, planning.purpose);
+  workload.resolved.tensor_shards = agree_on_shards(workload.recipe, world, planning.purpose);
   if (!generates && workload.recipe.training.micro_batch_size == runtime::kAutomaticBatch)
     workload = workload.with(
         runtime::with_micro_batch(workload.recipe, agree_on_micro_batch(workload, planning, run.rank_device, world)));
@@ -202,8 +203,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   return run;
 }
 
-std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards) {
-  runtime::Recipe::Parallel& parallel = recipe.parallel;
+std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel) {
   std::vector<std::string> notes;
   const auto add = [&](std::string_view key, int degree) {
     if (degree > 1)
@@ -211,7 +211,6 @@ std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t
   };
   add("parallel.tensor", parallel.tensor);
   add("parallel.stages", parallel.stages);
-  if (!parallel.tensor_shards && shards % parallel.tensor != 0) parallel.tensor = 1;
   return notes;
 }
 

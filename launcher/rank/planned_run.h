@@ -55,9 +55,9 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
 // For a command that does not train: each rank computes the whole model, so that parallel.* needs to fit neither the
-// ranks nor `shards`, the checkpoint's virtual shards (0: it has none), which stay part of the numerics. Returns a
-// sentence per key that has no effect.
-std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards);
+// ranks nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no
+// effect.
+std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel);
 
 // The same for a training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and

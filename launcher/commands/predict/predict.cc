@@ -173,7 +173,7 @@ std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource&
                            const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
   for (const comm::FileFingerprint& one : weights.fingerprints()) all += "\n" + one.name + " " + one.fingerprint;
-  std::istringstream lines(runtime::to_text(job.recipe));
+  std::istringstream lines(runtime::to_text(job.complete_recipe()));
   for (std::string line; std::getline(lines, line);)
     for (const char* section : {"model.", "data.", "training.", "device.kind"})
       if (line.starts_with(section)) all += "\n" + line;

@@ -112,7 +112,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
       machine = runtime::read_machine(*recipe.report.machine);
       (void)runtime::profile_of(*machine, job, world.node_size());  // reports early what the machine file lacks
     }
-    require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
+    require_apart(reports_of(recipe), inputs_of(job.complete_recipe(), options.recipe));
     require_outside_checkpoints(report_folders(recipe), recipe);
     require_outside_checkpoints(reports_of(recipe), recipe);
     require_own_reports(recipe, options.force);
@@ -172,7 +172,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
     if (!prints) return;
     std::optional<runtime::KeptLines> kept;
     if (resumed) kept = {trainer.steps_done(), !evaluations.due()};
-    reports.emplace(recipe, kept);
+    reports.emplace(job.complete_recipe(), kept);
     if (recipe.report.dir) write_plan(job, planned.capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });

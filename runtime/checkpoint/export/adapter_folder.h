@@ -23,12 +23,16 @@ std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path&
 // A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder to
 // which the same path leads.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
-// If model.path is such a folder, gives it and its base their own keys. Returns a note about it, or nothing.
-std::string take_base(Recipe& recipe);
+// The base if the recipe's model.path is such a folder and no adapter.path is given beside it.
+std::optional<std::filesystem::path> base_of_recipe(const Recipe& recipe);
 
-// Takes the adapter's keys from adapter.path, a folder of peft's; keys that the recipe gives must agree with them.
-// Returns the notes about the folder.
-std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model);
+// The adapter's keys as a folder of peft's has them, and notes about the folder.
+struct PeftKeys {
+  Recipe::AdapterKeys keys;
+  std::vector<std::string> notes;
+};
+// Throws Error{usage} if keys that the recipe gives do not agree with the folder.
+PeftKeys read_peft_keys(const Recipe& recipe, const std::filesystem::path& folder, const models::Config& model);
 
 // Assignments of the keys that describe a classifier's head which the adapter's files hold; none if they hold none, or
 // if the base model is a classifier. Throws Error{usage} if the folder does not say what is classified.
