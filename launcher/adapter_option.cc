@@ -12,11 +12,12 @@
 
 namespace strata::launcher {
 
-void require_sole_adapter(const std::filesystem::path& folder, const runtime::Recipe& recipe) {
+void require_sole_adapter(const std::filesystem::path& folder, const runtime::LoadedRecipe& loaded) {
   const auto place = [](const std::filesystem::path& path) { return std::filesystem::weakly_canonical(path); };
-  if (recipe.adapter.replaced && place(*recipe.adapter.replaced) != place(*recipe.adapter.path))
+  const runtime::Recipe& recipe = loaded.recipe;
+  if (const auto& other = loaded.replaced_adapter; other && place(*other) != place(*recipe.adapter.path))
     fail(Exit::usage, "--adapter {} and adapter.path name different folders ({} and {}): leave one of them out",
-         folder.string(), recipe.adapter.replaced->string(), recipe.adapter.path->string());
+         folder.string(), other->string(), recipe.adapter.path->string());
   const runtime::Recipe::Checkpoint& checkpoint = recipe.checkpoint;
   if (checkpoint.resume == "none") return;
   if (checkpoint.resume != "auto")

@@ -99,9 +99,6 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
     changed.push_back(fmt::format("{}={}", s.key, s.value));
     try {
       runtime::Recipe one = runtime::load_recipe(recipe, changed);
-      one.model = job.recipe.model;
-      one.data = job.recipe.data;
-      one.training.objective = job.recipe.training.objective;
       if (!runtime::is_worth_planning(one, job.plan.layout, capacity)) continue;
       const runtime::Job other = make_job(job.with(std::move(one)), job.ranks, capacity);
       if (!fits(other.plan, capacity)) continue;

@@ -65,19 +65,20 @@ void ReplyGenerator::plan(std::size_t positions, const std::vector<std::uint32_t
   const std::vector<std::string> sets = recipe_of(options_, folder_, positions);
   const auto shard_if_large = [&](runtime::Workload& workload, const runtime::Capacity& capacity) {
     if (world_.size() > 1 && !fits_whole(workload, capacity, world_))
-      workload.recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
+      workload = workload.with(read_recipe(std::nullopt, sharded(sets), world_, false).recipe);
   };
   const RunPlanning planning = {
       .purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large};
-  const runtime::Recipe asked = read_recipe(std::nullopt, sets, world_, false);
-  if (options_.adapter) agree(world_, [&] { require_sole_adapter(*options_.adapter, asked); });
+  const runtime::LoadedRecipe loaded = read_recipe(std::nullopt, sets, world_, false);
+  if (options_.adapter) agree(world_, [&] { require_sole_adapter(*options_.adapter, loaded); });
+  const runtime::Recipe& asked = loaded.recipe;
   // More positions do not change the model, so the job is planned again without opening the model.
   job_ = std::move((first ? plan_run(asked, world_, planning) : plan_run(job_->with(asked), world_, planning)).job);
   const runtime::Recipe& recipe = job_->recipe;
   threads_ = static_cast<int>(recipe.device.threads.value_or(threads_));
   agree(world_, [&] { check(prompt, tokenizer); });
-  if (first && world_.rank() == 0 && *recipe.model.path != options_.model)
-    say("weights of {}", recipe.model.path->string());
+  if (first && world_.rank() == 0 && *job_->model_path() != options_.model)
+    say("weights of {}", job_->model_path()->string());
   if (first && world_.rank() == 0) print_notes(job_->notes);
   weights_ = runtime::first_weights(*job_, world_, threads_, note);
   const auto algorithms = runtime::agree_on_algorithms(*job_, world_, note);

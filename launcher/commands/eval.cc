@@ -67,12 +67,18 @@ std::string to_json(const runtime::Evaluation& e, std::span<const std::string> n
          "\n";
 }
 
-void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
-  runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+// The recipe that the options describe.
+runtime::Recipe recipe_of(const EvalOptions& options, comm::World& world) {
+  runtime::LoadedRecipe loaded = read_recipe(options.recipe, options.sets, world, false);
   if (options.adapter) {
-    agree(world, [&] { require_sole_adapter(*options.adapter, asked); });
-    asked.checkpoint.resume = "none";
+    agree(world, [&] { require_sole_adapter(*options.adapter, loaded); });
+    loaded.recipe.checkpoint.resume = "none";
   }
+  return std::move(loaded.recipe);
+}
+
+void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
+  const runtime::Recipe asked = recipe_of(options, world);
   const bool prints = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {
@@ -101,7 +107,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
         std::string(device::name_of(job.recipe.training.precision))};
-    if (job.recipe.model.quantised()) model.emplace_back("frozen matrices in nf4");
+    if (job.quantised()) model.emplace_back("frozen matrices in nf4");
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);

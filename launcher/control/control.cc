@@ -162,7 +162,7 @@ class Control::Impl {
         "{} of {} parameters, {} on {} {}, {}\n", job.model->family, count_text(job.model->parameters()),
         zero_text(job.recipe.zero.stage, job.plan.mesh().data(), job.plan.ranks()), memory_.map().nodes.size(),
         memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
-    plan.set_recipe(runtime::to_text(job.recipe));
+    plan.set_recipe(runtime::to_text(job.complete_recipe()));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));
     board_.describe(plan);

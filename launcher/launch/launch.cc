@@ -201,8 +201,8 @@ class Launch {
     const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
-    resolve_micro_batch(command_, recipe_, ranks, on_gpus ? device::Kind::cuda : device::Kind::cpu,
-                        [this](const std::string& unseen) { screen_.note(unseen); });
+    recipe_ = resolve_micro_batch(command_, recipe_, ranks, on_gpus ? device::Kind::cuda : device::Kind::cpu,
+                                  [this](const std::string& unseen) { screen_.note(unseen); });
   }
 
   // At the first start, every named node is required unless --min-nodes says otherwise.

@@ -145,11 +145,11 @@ struct TrainCommand {
 // Throws Error{usage} if the words are another command or are wrong.
 TrainCommand read_train_command(std::span<const std::string> words);
 
-// Replaces training.micro_batch_size = auto by a number for this many ranks on devices of this kind, as a key of the
-// command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
-// recipe sets a number.
-void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                         const Note& unseen);
+// Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
+// command, and returns the recipe as the command then has it. unseen: called for files that are not on this machine.
+// Changes nothing if the recipe gives a number.
+runtime::Recipe resolve_micro_batch(TrainCommand& command, const runtime::Recipe& recipe, int ranks, device::Kind kind,
+                                    const Note& unseen);
 
 // All files that the command and its recipe name: model, tokens, prompts, a checkpoint to start from, files of the
 // control service. This excludes memory.nvme, which is checked separately, and checkpoint.dir, which a run creates.

@@ -63,21 +63,21 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   return out;
 }
 
-void resolve_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
-                         const Note& unseen) {
-  if (recipe.training.micro_batch_size != runtime::kAutomaticBatch) return;
-  runtime::Recipe resolved = recipe;
-  if (const std::string text = runtime::resume_micro_batch(resolved); !text.empty()) {
-    note(text);
+runtime::Recipe resolve_micro_batch(TrainCommand& command, const runtime::Recipe& recipe, int ranks, device::Kind kind,
+                                    const Note& unseen) {
+  if (recipe.training.micro_batch_size != runtime::kAutomaticBatch) return recipe;
+  std::int64_t size = 0;
+  if (const auto resumed = runtime::resume_micro_batch(recipe)) {
+    note(resumed->text);
+    size = resumed->size;
   } else {
-    runtime::Workload workload = runtime::open_workload(resolved);
+    runtime::Workload workload = runtime::open_workload(recipe);
     (void)resolve_visible_data(workload, unseen);
-    (void)runtime::take_shards(workload.recipe, runtime::resumed_shards(workload.recipe));
-    resolve_batch(workload, ranks, {kind, 0});
-    resolved = std::move(workload.recipe);
+    workload.resolved.tensor_shards = runtime::shards_to_take(recipe, runtime::resumed_shards(recipe));
+    size = resolve_batch(workload, ranks, {kind, 0});
   }
-  command.sets.push_back(fmt::format("training.micro_batch_size={}", resolved.training.micro_batch_size));
-  recipe = command.load();
+  command.sets.push_back(fmt::format("training.micro_batch_size={}", size));
+  return command.load();
 }
 
 std::vector<RecipeFile> recipe_files(const TrainCommand& command, const runtime::Recipe& recipe) {

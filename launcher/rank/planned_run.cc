@@ -45,20 +45,19 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// Resolves training.micro_batch_size = auto for training on these ranks, by the data and checkpoints on rank 0.
-void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning,
-                          const runtime::RankDevice& rank_device, comm::World& world) {
-  std::int64_t& size = workload.recipe.training.micro_batch_size;
-  if (size != runtime::kAutomaticBatch) return;
+// The number that training.micro_batch_size = auto comes to for a training on these ranks, by the data and checkpoints
+// that rank 0 sees.
+std::int64_t agree_on_micro_batch(const runtime::Workload& workload, const RunPlanning& planning,
+                                  const runtime::RankDevice& rank_device, comm::World& world) {
+  std::int64_t size = 0;
   agree(world, [&] {
     if (world.rank() != 0) return;
     runtime::Workload training = workload;
     const bool resolved = planning.purpose == Purpose::train && planning.looks_at_data;
     if (!resolved) (void)resolve_visible_data(training, [](const std::string&) {});
-    resolve_batch(training, world.size(), rank_device.device);
-    size = training.recipe.training.micro_batch_size;
+    size = resolve_batch(training, world.size(), rank_device.device);
   });
-  size = comm::exchange_value(world, size)[0];
+  return comm::exchange_value(world, size)[0];
 }
 
 // Where the run starts, according to the checkpoints that rank 0 sees.
@@ -68,22 +67,23 @@ runtime::StartPoint agree_on_start(const runtime::Recipe& recipe, comm::World& w
   return comm::exchange_value(world, from)[0];
 }
 
-// If the recipe sets no number of virtual shards, takes that of the checkpoint that rank 0 sees.
-void agree_on_shards(runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
+// The checkpoint's number of virtual shards, as rank 0 sees it, if the recipe names none.
+std::optional<std::int64_t> agree_on_shards(const runtime::Recipe& recipe, comm::World& world, Purpose purpose) {
   const std::int64_t seen = world.rank() == 0 && purpose != Purpose::generate ? runtime::resumed_shards(recipe) : 0;
   const std::int64_t shards = comm::exchange_value(world, seen)[0];
-  std::string taken;
-  if (purpose != Purpose::train)
-    for (const std::string& text : leave_out_degrees(recipe, shards))
-      if (world.rank() == 0) note(text);
-  agree(world, [&] { taken = runtime::take_shards(recipe, shards); });
-  if (world.rank() == 0 && !taken.empty()) note(taken);
+  if (purpose != Purpose::train && world.rank() == 0)
+    for (const std::string& text : notes_of_degrees(recipe.parallel)) note(text);
+  std::optional<std::int64_t> taken;
+  agree(world, [&] { taken = runtime::shards_to_take(recipe, shards, purpose); });
+  if (world.rank() == 0 && taken.value_or(1) > 1)
+    note(fmt::format("parallel.tensor_shards = {}, as in the checkpoint", *taken));
+  return taken;
 }
 
-runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
+runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
   const runtime::StartPoint from =
-      purpose == Purpose::train ? agree_on_start(workload.recipe, world) : runtime::StartPoint{};
+      purpose == Purpose::train ? agree_on_start(workload.complete_recipe(), world) : runtime::StartPoint{};
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());
@@ -136,9 +136,10 @@ bool sees_data(const runtime::Recipe& recipe) {
 
 }  // namespace
 
-runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                            comm::World& world, bool trains) {
-  runtime::Recipe recipe;
+runtime::LoadedRecipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                                  comm::World& world, bool trains) {
+  runtime::LoadedRecipe loaded;
+  const runtime::Recipe& recipe = loaded.recipe;
   agree(world, [&] {
     std::error_code ignored;
     if (path && world.node_size() < world.size() && !std::filesystem::exists(*path, ignored))
@@ -146,7 +147,7 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
            "recipe {} does not exist here: put it on a file system that all nodes share, or under the same "
            "path on each",
            path->string());
-    recipe = runtime::load_recipe(path, sets);
+    loaded = runtime::load_with_notes(path, sets);
     if (trains) runtime::require_trainable(recipe);
     comm::require_possible(recipe.comm.backend);
   });
@@ -157,7 +158,7 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
                         fmt::format("rank {} was given a different recipe or command than rank 0: start all ranks "
                                     "with the same command, file and --set",
                                     r));
-  return recipe;
+  return loaded;
 }
 
 // The number of GPUs that each rank sees does not tell whether ranks share one, because a launcher may show every rank
@@ -191,8 +192,10 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   };
   // Training resolves its batch from its data. An evaluation takes the training's batch, which is resolved differently.
   if (planning.purpose == Purpose::train) resolve();
-  agree_on_shards(workload.recipe, world, planning.purpose);
-  if (!generates) agree_on_micro_batch(workload, planning, run.rank_device, world);
+  workload.resolved.tensor_shards = agree_on_shards(workload.recipe, world, planning.purpose);
+  if (!generates && workload.recipe.training.micro_batch_size == runtime::kAutomaticBatch)
+    workload = workload.with(
+        runtime::with_micro_batch(workload.recipe, agree_on_micro_batch(workload, planning, run.rank_device, world)));
   if (planning.purpose == Purpose::evaluate) resolve();
   if (planning.adjust) planning.adjust(workload, run.capacity);
   run.job = plan_job(workload, run.capacity, world, planning.purpose);
@@ -200,8 +203,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   return run;
 }
 
-std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards) {
-  runtime::Recipe::Parallel& parallel = recipe.parallel;
+std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel) {
   std::vector<std::string> notes;
   const auto add = [&](std::string_view key, int degree) {
     if (degree > 1)
@@ -209,7 +211,6 @@ std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t
   };
   add("parallel.tensor", parallel.tensor);
   add("parallel.stages", parallel.stages);
-  if (!parallel.tensor_shards && shards % parallel.tensor != 0) parallel.tensor = 1;
   return notes;
 }
 
@@ -227,9 +228,10 @@ runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note
   }
 }
 
-void resolve_batch(runtime::Workload& workload, int ranks, device::Device device) {
-  const std::string text = runtime::resolve_micro_batch(workload, ranks, device);
+std::int64_t resolve_batch(const runtime::Workload& workload, int ranks, device::Device device) {
+  const auto [size, text] = runtime::resolve_micro_batch(workload, ranks, device);
   if (!text.empty()) note(text);
+  return size;
 }
 
 }  // namespace strata::launcher

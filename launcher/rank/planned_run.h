@@ -12,6 +12,7 @@
 #include "runtime/data/open_data.h"
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -19,9 +20,9 @@ namespace strata::launcher {
 // How ranks agree before they plan a run. The functions are collective. A mistake that all ranks make is thrown on all
 // of them as AgreedError, and printed once.
 
-// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only training needs.
-runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                            comm::World& world, bool trains = true);
+// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
+runtime::LoadedRecipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
+                                  comm::World& world, bool trains = true);
 
 // The device that this rank computes on. If the recipe leaves the choice open, GPUs are used only if all ranks have
 // one.
@@ -53,16 +54,17 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 // Like above, for a model whose description has already been opened.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
-// For a command that does not train: each rank computes the whole model, so parallel.* need not fit the ranks or
-// `shards`, the checkpoint's virtual shards (0: none), which stay part of the numerics. Returns a sentence for each key
-// that has no effect.
-std::vector<std::string> leave_out_degrees(runtime::Recipe& recipe, std::int64_t shards);
+// For a command that does not train: each rank computes the whole model, so that parallel.* needs to fit neither the
+// ranks nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no
+// effect.
+std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel);
 
 // Like above, for training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
 runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);
-// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
-void resolve_batch(runtime::Workload& workload, int ranks, device::Device device);
+// Returns the number that training.micro_batch_size comes to (runtime/job/search/micro_batch.h), and prints how it was
+// chosen.
+std::int64_t resolve_batch(const runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

@@ -187,10 +187,10 @@ std::vector<std::string> stages_text(const runtime::Job& job) {
 }
 
 // "2 ranks share each", "4 virtual shards", "rows divided".
-std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel) {
+std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel, std::size_t shards) {
   std::vector<std::string> parts = {
       fmt::format("{} share each", plural(static_cast<std::uint64_t>(parallel.tensor), "rank", "ranks")),
-      plural(parallel.shards(), "virtual shard", "virtual shards")};
+      plural(shards, "virtual shard", "virtual shards")};
   if (parallel.sequence) parts.emplace_back("rows divided between them");
   return parts;
 }
@@ -199,12 +199,12 @@ std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel) 
 std::string trained_text(const runtime::Job& job) {
   const std::size_t trained = job.model->trained_parameters();
   if (trained == job.model->parameters()) return {};
-  const runtime::Recipe::AdapterKeys& adapter = job.recipe.adapter;
+  const runtime::Recipe::AdapterKeys& adapter = job.adapter();
   std::string kind;
   if (adapter.kind == runtime::AdapterKind::lora)
     kind = fmt::format(" ({} of rank {})", adapter.lora.dora ? "DoRA" : "LoRA", adapter.lora.rank);
   return fmt::format(", of which {} are trained{}{}", count_text(trained), kind,
-                     job.recipe.model.quantised() ? ", frozen matrices in nf4" : "");
+                     job.quantised() ? ", frozen matrices in nf4" : "");
 }
 
 }  // namespace
@@ -214,8 +214,8 @@ std::string zero_text(std::uint64_t stage, int data_ranks, int ranks) {
                      counted(static_cast<std::uint64_t>(data_ranks), data_ranks < ranks ? "data rank" : "rank"));
 }
 
-void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_device, const comm::World& world,
-                  const std::string& threads) {
+void describe_run(const runtime::Job& job, std::span<const std::string> notes_of_recipe,
+                  const runtime::RankDevice& rank_device, const comm::World& world, const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences =
@@ -236,14 +236,14 @@ void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_devic
                              schedule_text(recipe)});
   const bool staged = plan.mesh().stages > 1;
   if (staged) say_wrapped("stages", stages_text(job));
-  if (plan.mesh().tensor > 1) say_wrapped("layers", tensor_text(recipe.parallel));
+  if (plan.mesh().tensor > 1) say_wrapped("layers", tensor_text(recipe.parallel, job.shards()));
   std::vector<std::string> memory = {runtime::memory_text(plan) + (staged ? " per rank of stage 0" : " per rank")};
   if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
   say_wrapped("ranks", {world.describe(), threads});
   if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(rank_device)});
   say_wrapped("memory", memory);
-  for (const auto* notes : {&recipe.notes, &job.notes})
-    for (const std::string& text : *notes) note(text);
+  print_notes(notes_of_recipe);
+  print_notes(job.notes);
   const auto where = places(recipe);
   if (!where.empty()) say_wrapped("writes", where);
   if (where.empty())
@@ -379,7 +379,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   if (recipe.checkpoint.dir) {
     const std::string from = shell_word(of_best.checkpoint.dir->string());
     if (!recipe.data.validation.empty()) next.push_back("strata eval " + typed);
-    if (runtime::generates(job.recipe)) next.push_back(generate_command(of_best));
+    if (runtime::generates(job.model->objective)) next.push_back(generate_command(of_best));
     if (job.model->loss_unit().classes() > 0) next.push_back(predict_command(of_best));
     next.push_back(fmt::format("strata export {} -o FOLDER", from));
   }

@@ -20,9 +20,10 @@ namespace strata::launcher {
 
 // The text that `train` prints at the start and end of a run, to rank 0's stderr, in lines of at most 100 columns.
 
-// The model, its layout over ranks and memory, and where files go. Printed before anything is allocated.
-void describe_run(const runtime::Job& job, const runtime::RankDevice& rank_device, const comm::World& world,
-                  const std::string& threads);
+// The model, its layout over ranks and memory, notes about the recipe (LoadedRecipe::notes) and the job, and where
+// files go. Printed before anything is allocated.
+void describe_run(const runtime::Job& job, std::span<const std::string> notes_of_recipe,
+                  const runtime::RankDevice& rank_device, const comm::World& world, const std::string& threads);
 // "ZeRO-3 over 2 ranks"; "over 1 data rank" if several of the run's `ranks` hold the model together.
 std::string zero_text(std::uint64_t stage, int data_ranks, int ranks);
 // The data on which the run trains, and for how long. Printed when it is known at which step the run resumes.

@@ -64,7 +64,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.family = job.model->family;
   manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
-  const Recipe recipe = with_absolute_paths(job.recipe);
+  const Recipe recipe = with_absolute_paths(job.complete_recipe());
   for (auto& value : values_of(recipe)) manifest_.recipe.insert(std::move(value));
   manifest_.validation_hash = validation_hash;
   manifest_.base_hash = base;

@@ -10,11 +10,13 @@
 
 namespace strata::runtime {
 
-// Facts about the recipe's files that a plan depends on. Determined once, when the data are opened (resolve_data), and
-// passed on as a value. Before that, everything is 0.
+// Facts about the recipe's files on which a plan depends. Determined once, when the data are opened (resolve_data), and
+// passed on as a value. Before that, every number is 0.
 struct DataFacts {
-  // The maximum host memory in bytes that sequences keep (index, labels), for the parts of train and validation that
-  // the run reads.
+  // What data.packing = "auto" comes to; automatic until it is known.
+  Packing packing = Packing::automatic;
+  // The most host memory in bytes that sequences keep (index, labels), for train and for validation, as far as the run
+  // reads them.
   std::size_t index_bytes = 0, validation_index_bytes = 0;
   // The mean over sequences of the sum of their documents' squared lengths; 0: a sequence is one document.
   double mean_squares = 0;

@@ -41,9 +41,10 @@ bool has_mask(const fs::path& path) {
   return sidecar && sidecar->mask;
 }
 
-// Resolves automatic packing: a mask implies documents.
-Packing packing_of(const Recipe::Data& data) {
+// Resolves automatic packing: a mask implies documents. `known`: what it came to before; otherwise automatic.
+Packing packing_of(const Recipe::Data& data, Packing known) {
   if (data.packing != Packing::automatic) return data.packing;
+  if (known != Packing::automatic) return known;
   const auto files = data_files(data);
   return std::any_of(files.begin(), files.end(), has_mask) ? Packing::documents : Packing::stream;
 }
@@ -104,7 +105,8 @@ std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<
     check_token_files(opened->files(), key, context.fingerprints);
     context.check(opened->files());
   } else {
-    opened = sequences_of(open_files(patterns, key, context), data, packing_of(data), context.labelling, options);
+    opened = sequences_of(open_files(patterns, key, context), data, packing_of(data, context.packing),
+                          context.labelling, options);
   }
   opened->keep_in(context.memory);
   return opened;
@@ -144,13 +146,13 @@ std::uint64_t most_validation_sequences(const Recipe& recipe) {
   return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
 }
 
-OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
-  Recipe::Data& data = recipe.data;
-  data.packing = packing_of(data);
+OpenedData resolve_data(const Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
+  const Recipe::Data& data = recipe.data;
+  facts.packing = packing_of(data, facts.packing);
   facts.index_bytes = facts.validation_index_bytes = 0;
   facts.mean_squares = 0;
   OpenedData opened;
-  const bool packs = data.packing == Packing::documents;
+  const bool packs = facts.packing == Packing::documents;
   if (!packs && !labelling) return opened;
   // The size of the head depends on the packed sequences, so pack now.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
@@ -158,7 +160,7 @@ OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const 
     options.pack = pack;
     std::vector<TokenFile> files;
     for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
-    return sequences_of(std::move(files), data, data.packing, labelling, options);
+    return sequences_of(std::move(files), data, facts.packing, labelling, options);
   };
   std::uint64_t most = 0, most_of_validation = 0;
   PackingFigures sum;
@@ -180,7 +182,8 @@ OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const 
   return opened;
 }
 
-std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary) {
+std::optional<std::uint64_t> training_sequences(const Recipe& recipe, Packing packing, OpenedData opened,
+                                                std::int64_t vocabulary) {
   std::uint64_t all = 0;
   try {
     for (std::size_t i = 0; i < recipe.data.train.size(); ++i) {
@@ -189,7 +192,7 @@ std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData
         all += opened.train[i]->size();
         continue;
       }
-      if (recipe.data.packing != Packing::stream) return std::nullopt;
+      if (packing != Packing::stream) return std::nullopt;
       std::vector<TokenFile> files;
       for (const fs::path& path : expand_patterns(recipe.data.train[i].files, "data.train"))
         files.emplace_back(path, vocabulary);
@@ -221,7 +224,7 @@ std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Open
 
 void check_validation_data(const Recipe& recipe, const OpenContext& context) {
   const auto files = open_files(recipe.data.validation, "data.validation", context);
-  const bool packs = packing_of(recipe.data) == Packing::documents;
+  const bool packs = packing_of(recipe.data, context.packing) == Packing::documents;
   if (!packs) refuse_masks(files);
   for (const TokenFile& file : files) {
     if (packs) (void)Documents(file);

@@ -34,11 +34,11 @@ struct OpenedData {
 };
 
 // Called before a run is planned. Resolves automatic data.packing, opens packed data and data that are not labelled by
-// the next token, and fills in their facts. On entry `facts` holds the objective's limit on rows in the loss; the
-// actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
-// token, if not given. If data cannot be opened, throws Error; `facts` then describes the data opened so far. Missing
-// files that need not be opened here are left to the run.
-OpenedData resolve_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
+// the next token, and fills in their facts. On entry `facts` holds the packing, if the objective decides it, and the
+// objective's limit on rows in the loss; the actual number replaces it. `evaluates`: the run reads data.validation and
+// not data.train. `labelling`: the next token, if not given. If data cannot be opened, throws Error with the facts of
+// those that could; missing files that need not be opened here are left to the run.
+OpenedData resolve_data(const Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
 // The inputs of opening data, and the results for comparison between ranks.
 struct OpenContext {
@@ -48,12 +48,14 @@ struct OpenContext {
   std::vector<comm::FileFingerprint>& fingerprints;
   // The memory for the index and labels of the sequences (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
-  MakeLabelling labelling = {};  // the next token, if not given
+  MakeLabelling labelling = {};          // the next token, if not given
+  Packing packing = Packing::automatic;  // DataFacts::packing
 };
 
-// The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: the part of it that
-// resolve_data() opened; packed here if necessary.
-std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
+// The number of sequences of data.train in an epoch; nullopt if its files do not exist. `packing`: DataFacts::packing.
+// `opened`: the part of it that resolve_data() opened; packed here if necessary.
+std::optional<std::uint64_t> training_sequences(const Recipe& recipe, Packing packing, OpenedData opened,
+                                                std::int64_t vocabulary);
 
 // Opens data.train, packed by data.packing. `opened`: the part of it that resolve_data() opened. Throws Error if a file
 // is invalid or contains nothing to learn.

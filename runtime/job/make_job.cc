@@ -39,9 +39,9 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
 }
 
-// True if the recipe trains only a part of the model. Otherwise an evaluation quantises the whole model.
-bool trains_a_part(const Recipe& recipe) {
-  return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
+// Whether the run trains only a part of the model. Otherwise an evaluation quantises all of it.
+bool trains_a_part(const Workload& workload) {
+  return !workload.recipe.training.freeze.empty() || workload.adapter().kind != AdapterKind::none;
 }
 
 int cores_of_machine() {
@@ -54,17 +54,18 @@ constexpr int kMaxPlanners = 8;
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose,
                           int tensor_rank = 0) {
   const Recipe& recipe = workload.recipe;
-  const bool all_quantised = recipe.model.quantised() && purpose != Purpose::train && !trains_a_part(recipe);
+  const std::optional<device::StorageFormat> quantised = workload.quantised();
+  const bool all_quantised = quantised && purpose != Purpose::train && !trains_a_part(workload);
   const std::vector<std::string> freeze = all_quantised ? std::vector<std::string>{"*"} : recipe.training.freeze;
   const int threads = std::max(cores_of_machine(), static_cast<int>(recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
     models::RunShape shape{
         1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
-        false, recipe.training.objective};
+        false, workload.objective()};
     shape.freeze = freeze;
-    shape.adapter = recipe.adapter.shared();
-    shape.quantise = recipe.model.quantised();
+    shape.adapter = workload.adapter().shared();
+    shape.quantise = quantised;
     return shape;
   }
   const bool trains = purpose == Purpose::train;
@@ -75,14 +76,14 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
                          trains,
                          0,
                          device,
-                         recipe.data.packing == Packing::documents,
-                         recipe.training.objective,
+                         workload.packing() == Packing::documents,
+                         workload.objective(),
                          loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
                          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
                          freeze,
-                         recipe.adapter.shared(),
-                         recipe.model.quantised()};
-  const std::size_t shards = recipe.parallel.shards(), own = shards / static_cast<std::size_t>(recipe.parallel.tensor);
+                         workload.adapter().shared(),
+                         quantised};
+  const std::size_t shards = workload.shards(), own = shards / static_cast<std::size_t>(recipe.parallel.tensor);
   shape.shards = {static_cast<std::size_t>(tensor_rank) * own, own, shards};
   shape.sequence = recipe.parallel.sequence;
   return shape;
@@ -224,29 +225,29 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     without.parallel = {};
-    without.parallel.tensor_shards = static_cast<std::int64_t>(recipe.parallel.shards());
+    without.parallel.tensor_shards = static_cast<std::int64_t>(workload.shards());
     return plan_job(workload.with(std::move(without)), ranks, capacity, purpose, from, 0, {}, all_waits);
   }
   const models::Config config = workload.config();
-  require_mesh(recipe, ranks);
+  require_mesh(recipe, workload.shards(), ranks);
   const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
   const int tensor_rank = mesh.at(rank).tensor;
   const models::RunShape shape = shape_of(workload, capacity.device, purpose, tensor_rank);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   if (purpose == Purpose::train) require_stages(recipe, ranks);
-  job.recipe.training.objective = job.model->objective;
+  job.resolved.objective = job.model->objective;
   if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
   if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
     job.notes.push_back("parallel.sequence = true changes nothing with parallel.tensor = 1");
-  if (shape.shards.of > 1) job.recipe.parallel.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
-  if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
+  if (shape.shards.of > 1) job.resolved.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
+  if (purpose == Purpose::train && workload.has_adapter_of_checkpoint())
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
          "give its base model",
-         recipe.model.path->string());
+         workload.model_path()->string());
   if (shape.adapter)
     require_adaptable(*job.model, *shape.adapter,
-                      recipe.adapter.of_checkpoint ? recipe.model.path : recipe.adapter.path);
+                      workload.has_adapter_of_checkpoint() ? workload.model_path() : workload.adapter().path);
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
   if (shape.quantise) require_quantised(*job.model);

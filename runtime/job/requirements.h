@@ -16,8 +16,8 @@
 namespace strata::runtime {
 
 // Throws Error{usage} if `ranks` ranks cannot share the recipe's model as parallel.* says, and for keys that
-// parallel.tensor_shards above 1 does not support in this version.
-void require_mesh(const Recipe& recipe, int ranks);
+// parallel.tensor_shards above 1 does not support in this version. `shards`: Workload::shards().
+void require_mesh(const Recipe& recipe, std::size_t shards, int ranks);
 
 // Throws Error{usage} for a pipeline schedule that the training cannot use, and for settings that exclude pipeline
 // stages.

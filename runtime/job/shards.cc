@@ -20,10 +20,8 @@ namespace strata::runtime {
 
 namespace {
 
-// The number of virtual shards may come from a checkpoint or from the user. Every rank must compute the same number of
-// them.
-void require_whole_shares(const Recipe::Parallel& parallel) {
-  const std::size_t shards = parallel.shards();
+// The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
+void require_whole_shares(const Recipe::Parallel& parallel, std::size_t shards) {
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
     fail(Exit::usage, "parallel.tensor = {} is more than the {} ranks that can share a layer", parallel.tensor,
          device::kMaxPieces);
@@ -47,9 +45,9 @@ std::string_view noun_of_data(int data, int ranks) {
 
 }  // namespace
 
-void require_mesh(const Recipe& recipe, int ranks) {
+void require_mesh(const Recipe& recipe, std::size_t shards, int ranks) {
   const Recipe::Parallel& parallel = recipe.parallel;
-  require_whole_shares(parallel);
+  require_whole_shares(parallel, shards);
   parallel.require_whole_replicas(ranks);
   if (parallel.stages == 1 && !parallel.split.empty()) {
     const std::size_t stages = parallel.split.size() / static_cast<std::size_t>(parallel.chunks);

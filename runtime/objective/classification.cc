@@ -43,7 +43,7 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
 }
 
 std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
-  if (workload.recipe.data.packing == Packing::stream)
+  if (workload.packing() == Packing::stream)
     fail(Exit::usage,
          "data.packing = \"stream\" cuts documents, and a class describes a complete one: use \"documents\"");
   const models::Config config = workload.config();
@@ -145,7 +145,7 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
   const std::string& metric = recipe.evaluation.metric;
   const bool curve = metric == "eval_roc_auc";
   if (!recipe.evaluation.asked() || (!curve && metric != "eval_pearson")) return;
-  const models::Classes classes = models::read_classes(workload.config(), *recipe.training.objective);
+  const models::Classes classes = models::read_classes(workload.config(), workload.objective().value());
   STRATA_CHECK(of_validation != nullptr);
   const LabelColumn& labels = *of_validation;
   if (!curve) {
@@ -169,7 +169,7 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
 }
 
 PredictionKind predictions_of(const Workload& workload) {
-  const Objective objective = *workload.recipe.training.objective;
+  const Objective objective = workload.objective().value();
   const models::Classes classes = models::read_classes(workload.config(), objective);
   if (classes.target == device::ClassTarget::number) return PredictionKind::number;
   if (classes.target == device::ClassTarget::many) return PredictionKind::many_classes;
@@ -211,8 +211,8 @@ constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row,    
                                                        false,     predictions_of, look_at_metric};
 
 void resolve_classes(Workload& workload) {
-  Recipe& recipe = workload.recipe;
-  const Objective objective = *recipe.training.objective;
+  const Recipe& recipe = workload.recipe;
+  const Objective objective = workload.objective().value();
   const bool new_head = recipe.model.new_head;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
     if (new_head)
@@ -228,7 +228,7 @@ void resolve_classes(Workload& workload) {
       (own.target == device::ClassTarget::number && !new_head) || (data && data->problem == "regression");
   if (of_numbers && !recipe.training.class_weights.empty())
     fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
-  auto& to = recipe.model.config;
+  auto& to = workload.resolved.config;
   // "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
   to["architectures"] = JsonArray().add(models::architecture_of(config, objective)).text();
   if (!data) return;

@@ -22,18 +22,17 @@
 namespace strata::runtime {
 namespace {
 
-const ObjectiveRules& rules_of(const Recipe& recipe) {
+const ObjectiveRules& rules_of(models::Objective objective) {
   static constexpr std::array<const ObjectiveRules*, 4> kRules = {&kCausalLm, &kMaskedLm, &kSequenceClassification,
                                                                   &kTokenClassification};
-  const auto index = static_cast<std::size_t>(recipe.training.objective.value());
+  const auto index = static_cast<std::size_t>(objective);
   STRATA_CHECK_LT(index, kRules.size());
   return *kRules[index];
 }
 
 // A recipe with one of these keys is meant for another objective.
-void refuse_what_has_no_effect(const Recipe::Training& training) {
+void refuse_what_has_no_effect(const Recipe::Training& training, models::Objective objective) {
   using models::Objective;
-  const Objective objective = *training.objective;
   if (training.mlm_probability && objective != Objective::masked_lm)
     fail(Exit::usage,
          "training.mlm_probability = {} is the share of tokens that masked_lm predicts, and training.objective is "
@@ -50,7 +49,7 @@ void refuse_what_has_no_effect(const Recipe::Training& training) {
 std::uint64_t scored_rows(const Workload& workload, const Sequences* validation) {
   using models::Objective;
   const Recipe& recipe = workload.recipe;
-  const Objective objective = *recipe.training.objective;
+  const Objective objective = workload.objective().value();
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) return 0;
   if (validation == nullptr) return 0;
   std::uint64_t rows = 0;
@@ -74,13 +73,13 @@ std::uint64_t scored_rows(const Workload& workload, const Sequences* validation)
 // A "BertModel" trained on masked words becomes "BertForMaskedLM" in checkpoints and exports.
 void name_architecture(Workload& workload) {
   const models::Config config = workload.config();
-  const std::string name = models::architecture_of(config, *workload.recipe.training.objective);
+  const std::string name = models::architecture_of(config, workload.objective().value());
   if (config.has("architectures") && config.texts("architectures") != std::vector{name})
-    workload.recipe.model.config["architectures"] = JsonArray().add(name).text();
+    workload.resolved.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
 // The properties that determine a classifier's metrics, in addition to its objective.
-std::string_view predictions_text(const Recipe& recipe, PredictionKind predictions) {
+std::string_view predictions_text(models::Objective objective, PredictionKind predictions) {
   switch (predictions) {
     case PredictionKind::tokens:
       return "";
@@ -89,7 +88,7 @@ std::string_view predictions_text(const Recipe& recipe, PredictionKind predictio
     case PredictionKind::many_classes:
       return " and several classes per text";
     case PredictionKind::one_class:
-      return recipe.training.objective == models::Objective::token_classification
+      return objective == models::Objective::token_classification
                  ? " and classes that are not all named O, B-TYPE and I-TYPE"
                  : " and one class per text";
     case PredictionKind::entities:
@@ -116,8 +115,7 @@ std::optional<LabelledFile> labelled_file(const Recipe::Data& data) {
 
 // Called if the model names the objective and the recipe does not: a user with labelled data means to train on the
 // labels.
-void require_labels_learned(const Recipe& recipe) {
-  const models::Objective objective = *recipe.training.objective;
+void require_labels_learned(const Recipe& recipe, models::Objective objective) {
   if (objective == models::Objective::sequence_classification || objective == models::Objective::token_classification)
     return;
   if (const auto file = labelled_file(recipe.data))
@@ -142,15 +140,15 @@ void note_long_documents(const Sequences& validation, Workload& workload) {
 }  // namespace
 
 MakeLabelling labelling_of(const Workload& workload) {
-  const ObjectiveRules& rules = rules_of(workload.recipe);
+  const ObjectiveRules& rules = rules_of(workload.objective().value());
   if (!rules.labelling) return {};
   return [&workload, &rules](std::span<const TokenFile> files, std::uint64_t stream) {
     return rules.labelling(workload, files, stream);
   };
 }
 
-bool generates(const Recipe& recipe) {
-  return rules_of(recipe).generates;
+bool generates(models::Objective objective) {
+  return rules_of(objective).generates;
 }
 
 void look_for_labels(Workload& workload, const LabelColumn*) {
@@ -158,34 +156,36 @@ void look_for_labels(Workload& workload, const LabelColumn*) {
   if (!file) return;
   workload.data.notes.push_back(fmt::format(
       "ignoring the labels in {}: training.objective is \"{}\"; to train a classifier, set it to \"{}\"",
-      file->path.string(), models::name_of(*workload.recipe.training.objective), models::name_of(file->learned_by)));
+      file->path.string(), models::name_of(workload.objective().value()), models::name_of(file->learned_by)));
 }
 
 void resolve_objective(Workload& workload) {
-  Recipe& recipe = workload.recipe;
-  if (!recipe.training.objective) {
-    recipe.training.objective = models::objective_of(workload.config());
-    require_labels_learned(recipe);
+  const Recipe& recipe = workload.recipe;
+  if (!workload.objective()) {
+    workload.resolved.objective = models::objective_of(workload.config());
+    require_labels_learned(recipe, *workload.resolved.objective);
   }
-  refuse_what_has_no_effect(recipe.training);
+  const models::Objective objective = *workload.objective();
+  refuse_what_has_no_effect(recipe.training, objective);
   resolve_classes(workload);  // reads the model's own architecture, so it comes first
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
-  const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
+  const auto rows = rules_of(objective).loss_rows(recipe, seq_len);
   workload.data.loss_rows = workload.data.validation_loss_rows = rows.value_or(0);
 }
 
 OpenedData resolve_workload(Workload& workload, bool evaluates) {
   resolve_objective(workload);
-  Recipe& recipe = workload.recipe;
-  const ObjectiveRules& rules = rules_of(recipe);
+  const Recipe& recipe = workload.recipe;
+  const models::Objective objective = *workload.objective();
+  const ObjectiveRules& rules = rules_of(objective);
   const PredictionKind predictions = rules.predictions(workload);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(predictions))
     fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: use one of {}",
-         recipe.evaluation.metric, models::name_of(*recipe.training.objective), predictions_text(recipe, predictions),
+         recipe.evaluation.metric, models::name_of(objective), predictions_text(objective, predictions),
          fmt::join(metric_names(predictions), ", "));
-  if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
-    recipe.data.packing = Packing::documents;
+  if (rules.of_documents && workload.packing() == Packing::automatic && names_documents(recipe.data))
+    workload.data.packing = Packing::documents;
   OpenedData opened = resolve_data(recipe, workload.data, evaluates, labelling_of(workload));
   workload.data.scored_rows = scored_rows(workload, opened.validation.get());
   if (opened.validation) note_long_documents(*opened.validation, workload);

@@ -51,9 +51,9 @@ inline PredictionKind token_predictions(const Workload&) {
   return PredictionKind::tokens;
 }
 
-// Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars
-// name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there are no
-// labels.
+// Called before a run is planned. Gives the model's configuration (Resolved::config) the classes that the data's
+// sidecars name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there
+// are no labels.
 void resolve_classes(Workload& workload);
 
 // The row of a document that its class is read from: the first row, or the last row whose token is not padding (as in

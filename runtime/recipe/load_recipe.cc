@@ -112,16 +112,16 @@ class Loader {
            value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
     if (name == "adapter.path" && earlier && recipe_.adapter.path && *earlier != *recipe_.adapter.path)
-      recipe_.adapter.replaced = earlier;
+      replaced_adapter_ = earlier;
     given_.insert_or_assign(name, *value);
   }
 
   // The values without any check between keys.
   Recipe unchecked() && { return std::move(recipe_); }
 
-  Recipe finish() {
+  LoadedRecipe finish() {
     check_contradictions();
-    return std::move(recipe_);
+    return {std::move(recipe_), std::move(notes_), std::move(replaced_adapter_)};
   }
 
  private:
@@ -191,7 +191,7 @@ class Loader {
     note("optimizer.eps", algorithm == device::Algorithm::adamw, is);
     const std::int64_t warmup = recipe_.scheduler.warmup_steps, steps = recipe_.training.max_steps.value_or(warmup);
     if (warmup > steps)
-      recipe_.notes.push_back(fmt::format(
+      notes_.push_back(fmt::format(
           "optimizer.learning_rate is never reached: scheduler.warmup_steps = {} and training.max_steps = {}", warmup,
           steps));
   }
@@ -213,13 +213,12 @@ class Loader {
     if (!report.trace) fail(Exit::usage, "{} needs report.trace: where the timeline is written", steps);
     const std::int64_t last = recipe_.training.max_steps.value_or(report.trace_steps.back().last);
     if (report.trace_steps.back().last > last)
-      recipe_.notes.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
+      notes_.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
   }
 
   // Not an error: a recipe may contain keys of several optimizers, and --set chooses among them.
   void note(const char* key, bool used, std::string_view why) {
-    if (given(key) && !used)
-      recipe_.notes.push_back(fmt::format("{} = {} has no effect: {}", key, given_.at(key).shown, why));
+    if (given(key) && !used) notes_.push_back(fmt::format("{} = {} has no effect: {}", key, given_.at(key).shown, why));
   }
 
   void note_keys_without_effect() {
@@ -255,7 +254,7 @@ class Loader {
       for (const auto& [key, value] : given_) {
         if (!key.starts_with("adapter.") || key == "adapter.kind") continue;
         if (!given("adapter.kind")) fail(Exit::usage, "{} = {} needs adapter.kind = \"lora\"", key, value.shown);
-        recipe_.notes.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
+        notes_.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
       }
       adapter = {};  // a recipe that is written out then reads without these keys
       return;
@@ -301,6 +300,8 @@ class Loader {
   }
 
   Recipe recipe_;
+  std::vector<std::string> notes_;
+  std::optional<fs::path> replaced_adapter_;
   std::map<std::string, RecipeValue> given_;
 };
 
@@ -328,7 +329,7 @@ std::vector<Set> parsed(std::span<const std::string> sets) {
 
 }  // namespace
 
-Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
+LoadedRecipe load_with_notes(const std::optional<fs::path>& path, std::span<const std::string> sets) {
   Loader loader;
   toml::table table;
   std::vector<Assignment> file;
@@ -340,9 +341,13 @@ Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::str
   Loader::require_known(file, given);
   for (const Assignment& assignment : file) loader.apply(assignment, path->parent_path());
   loader.apply_sets(given);
-  Recipe recipe = loader.finish();
-  require_utf8(recipe);
-  return recipe;
+  LoadedRecipe loaded = loader.finish();
+  require_utf8(loaded.recipe);
+  return loaded;
+}
+
+Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::string> sets) {
+  return load_with_notes(path, sets).recipe;
 }
 
 Recipe stored_keys(const std::map<std::string, std::string>& stored, std::span<const std::string_view> names) {

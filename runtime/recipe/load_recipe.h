@@ -15,9 +15,17 @@ namespace strata::runtime {
 // The end of the first line of an error that lists several unknown keys, one per line.
 inline constexpr std::string_view kBeforeUnknownKeys = " unknown keys (strata keys lists all):\n";
 
+// A recipe, and what was noticed while it was read.
+struct LoadedRecipe {
+  Recipe recipe;
+  std::vector<std::string> notes = {};  // sentences about keys that were given and have no effect on a training
+  std::optional<std::filesystem::path> replaced_adapter = {};  // what adapter.path was before it was given again
+};
+
 // Loads the recipe at `path` (TOML; without a path every key has its default) and applies `sets` ("a.b=value") in
 // order. Throws Error{usage} naming the key, its value and what is allowed, two keys that contradict each other, or all
 // unknown keys.
+LoadedRecipe load_with_notes(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets);
 Recipe load_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets);
 
 // A default recipe with the keys in `names` set as a checkpoint's manifest stores them (RecipeKey::text); keys that the

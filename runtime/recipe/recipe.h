@@ -2,8 +2,8 @@
 // runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
 // and meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written
 // as text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this
-// folder does not depend on their consequences. Facts about the files that a recipe names are in
-// runtime/data/data_facts.h.
+// folder does not depend on their consequences. A recipe is not changed once it is read: what the files that it names
+// come to is in Workload (runtime/plan/job.h) and DataFacts (runtime/data/data_facts.h).
 
 #include <array>
 #include <cstdint>
@@ -78,8 +78,8 @@ struct DataSource {
 // The weights of all sources, in order: "[0.7, 0.3]".
 std::string weights_text(std::span<const DataSource> sources);
 
-// A recipe (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved from the
-// recipe's folder (from the current one if `--set` gave them); data.* may be globs.
+// A recipe (docs/recipe.md) as the user wrote it: one member per key, with its default. Sizes are in bytes. Paths are
+// resolved from the recipe's folder (from the current one if `--set` gave them); data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
@@ -108,7 +108,7 @@ struct Recipe {
     std::vector<double> class_weights;           // for a classifier, in the order of classes; empty: 1 each
     std::vector<std::string> freeze;             // tensors that are not trained: globs of names
     std::optional<std::int64_t> max_steps;
-    std::int64_t micro_batch_size = 1;  // kAutomaticBatch until resolve_micro_batch() (job/search/micro_batch.h)
+    std::int64_t micro_batch_size = 1;  // kAutomaticBatch: see resolve_micro_batch() (job/search/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set
     device::DType precision = device::DType::bf16;
     std::uint64_t seed = 0;
@@ -122,17 +122,13 @@ struct Recipe {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
     std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
-    std::optional<std::filesystem::path> replaced = {};  // the previous value of adapter.path, if it was given again
-    std::vector<std::string> given;                      // the adapter keys that the recipe gives
-    bool of_checkpoint = false;                          // the keys came from the checkpoint that model.path names
+    std::vector<std::string> given;             // the names of the other keys that the recipe has
 
     // Null if there is no adapter.
     std::shared_ptr<const models::Adapter> shared() const {
       return kind == AdapterKind::none ? nullptr : std::make_shared<const models::Adapter>(lora);
     }
   } adapter;
-  // Sentences about keys that were given and have no effect on this run.
-  std::vector<std::string> notes;
   struct Optimizer {
     OptimizerName name = OptimizerName::adamw;
     std::optional<device::StorageFormat> moments;  // fp32, or the format that the name implies

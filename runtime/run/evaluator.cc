@@ -46,12 +46,12 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
     const auto check = [&](std::span<const TokenFile> files) {
-      require_tokens_of_model(recipe, files);
+      require_tokens_of_model(job, files);
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data =
-        open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job)}, std::move(opened));
+    data = open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job), job.packing()},
+                                std::move(opened));
   });
   comm::require_same(fingerprints, world);
   return evaluated(std::move(data), recipe);

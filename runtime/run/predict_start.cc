@@ -63,17 +63,15 @@ std::int64_t resumed_shards(const Recipe& recipe) {
   return 0;
 }
 
-std::string take_shards(Recipe& recipe, std::int64_t shards) {
-  Recipe::Parallel& parallel = recipe.parallel;
-  if (parallel.tensor_shards || shards == 0) return {};
-  if (shards % parallel.tensor != 0)
+std::optional<std::int64_t> shards_to_take(const Recipe& recipe, std::int64_t shards, Purpose purpose) {
+  const Recipe::Parallel& parallel = recipe.parallel;
+  if (parallel.tensor_shards || shards == 0) return std::nullopt;
+  if (purpose == Purpose::train && shards % parallel.tensor != 0)
     fail(Exit::usage,
          "the checkpoint to resume from was written with parallel.tensor_shards = {}, which is part of the numerics, "
          "and parallel.tensor = {} does not divide it: use at most {} per block, or start over from exported weights",
          shards, parallel.tensor, counted(static_cast<std::uint64_t>(shards), "rank"));
-  parallel.tensor_shards = shards;
-  if (shards == 1) return {};
-  return fmt::format("parallel.tensor_shards = {}, as in the checkpoint", shards);
+  return shards;
 }
 
 }  // namespace strata::runtime

@@ -140,8 +140,8 @@ bool is_stream(std::string_view packing) {
 }
 
 // Virtual shards are part of the numerics.
-void require_same_shards(const Manifest& manifest, const fs::path& path, const Recipe& recipe) {
-  const auto was = shards_of(manifest), now = static_cast<std::int64_t>(recipe.parallel.shards());
+void require_same_shards(const Manifest& manifest, const fs::path& path, const Job& job) {
+  const auto was = shards_of(manifest), now = static_cast<std::int64_t>(job.shards());
   if (was != now) other_run(path, "parallel.tensor_shards", std::to_string(was), std::to_string(now));
 }
 
@@ -176,9 +176,9 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
 
 // True if the run that wrote the checkpoint trained the job's adapter, whatever names its keys gave the layers.
 bool same_adapter(const Manifest& manifest, const Job& job) {
-  const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.recipe.adapter;
+  const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.adapter();
   return was.kind == now.kind && now.kind != AdapterKind::none &&
-         is_same_adapter(job.config(), job.recipe.training.objective, was.lora, now.lora);
+         is_same_adapter(job.config(), job.objective(), was.lora, now.lora);
 }
 
 }  // namespace
@@ -186,13 +186,14 @@ bool same_adapter(const Manifest& manifest, const Job& job) {
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job,
                         const std::string& validation_hash) {
   require_same_config(manifest, path, job);
+  const Recipe recipe = job.complete_recipe();
   for (const RecipeKey& key : recipe_keys()) {
     const bool of_adapter = key.name.starts_with("adapter.");
     if (key.name == "adapter.path") continue;  // the run began there, and the checkpoint has continued from it
     if (!of_adapter && std::ranges::find(kSameKeys, key.name) == std::end(kSameKeys)) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
-    const std::string now = key.text(job.recipe);
+    const std::string now = key.text(recipe);
     // Before these keys existed, runs trained on streams, and trained all weights.
     const std::string before = packing                             ? "\"stream\""
                                : key.name == "training.freeze"     ? "none"
@@ -203,12 +204,12 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     if (was != now && chooses_modules(key.name) && same_adapter(manifest, job)) continue;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
-  require_same_optimizer(manifest, path, job.recipe);
-  require_same_shards(manifest, path, job.recipe);
-  require_same_weights(manifest, path, job.recipe.data);
+  require_same_optimizer(manifest, path, recipe);
+  require_same_shards(manifest, path, job);
+  require_same_weights(manifest, path, recipe.data);
   Progress progress = manifest.progress;
-  if (!same_measure(manifest, job.recipe, validation_hash)) progress.best.reset();
-  const auto size = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
+  if (!same_measure(manifest, recipe, validation_hash)) progress.best.reset();
+  const auto size = static_cast<std::uint64_t>(recipe.training.micro_batch_size);
   const auto stored = manifest.recipe.find("training.micro_batch_size");
   const std::uint64_t was = stored == manifest.recipe.end() ? size : std::stoull(stored->second);
   if (progress.next_micro_batch * was % size != 0)
@@ -221,7 +222,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   // A run in another precision has no loss scale to continue with.
   if (const auto precision = manifest.recipe.find("training.precision");
       precision == manifest.recipe.end() || precision->second != "\"fp16\"")
-    progress.loss_scale = {static_cast<float>(job.recipe.fp16.initial_scale), 0};
+    progress.loss_scale = {static_cast<float>(recipe.fp16.initial_scale), 0};
   return progress;
 }
 

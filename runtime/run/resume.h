@@ -50,16 +50,16 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                 const Advance& advance);
 
 // Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
-// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation and an older
-// one does, because the run resumes from the older one if the newer one is damaged. Checkpoints that cannot be read are
-// left to start_or_resume(). The recipe must be resolved.
+// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
+// one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
+// start_or_resume().
 StartPoint predict_start(const Recipe& recipe, int threads);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
 std::int64_t resumed_shards(const Recipe& recipe);
-// Takes `shards` (resumed_shards) if there are any and the recipe names none: they are part of the numerics. Returns a
-// sentence for the user if blocks are therefore computed in shards, or nothing. Throws Error{usage} if parallel.tensor
-// ranks cannot share them.
-std::string take_shards(Recipe& recipe, std::int64_t shards);
+// The shards that a run takes from the checkpoint (`shards`: resumed_shards), because they are part of the numerics:
+// nullopt if it has none or the recipe names some. Throws Error{usage} if a training's parallel.tensor ranks cannot
+// share them.
+std::optional<std::int64_t> shards_to_take(const Recipe& recipe, std::int64_t shards, Purpose purpose = Purpose::train);
 
 }  // namespace strata::runtime

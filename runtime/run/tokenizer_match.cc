@@ -36,10 +36,10 @@ std::vector<std::string> tokenizer_hashes(const fs::path& directory) {
 
 }  // namespace
 
-void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> files) {
-  if (!recipe.model.path || recipe.data.any_tokenizer || std::none_of(files.begin(), files.end(), names_tokenizer))
-    return;
-  const auto directory = ModelFolder(*recipe.model.path).hugging_face();
+void require_tokens_of_model(const Workload& workload, std::span<const TokenFile> files) {
+  const std::optional<fs::path>& model = workload.model_path();
+  if (!model || workload.recipe.data.any_tokenizer || std::ranges::none_of(files, names_tokenizer)) return;
+  const auto directory = ModelFolder(*model).hugging_face();
   const std::vector<std::string> hashes = directory ? tokenizer_hashes(*directory) : std::vector<std::string>{};
   if (hashes.empty()) return;
   for (const TokenFile& file : files)

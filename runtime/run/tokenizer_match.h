@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
-#include "runtime/recipe/recipe.h"
+#include "runtime/plan/job.h"
 #include "text/tokenizer.h"
 
 namespace strata::runtime {
@@ -14,7 +14,7 @@ namespace strata::runtime {
 // Throws Error{usage} if a sidecar of `files` names a tokenizer other than the model's own, because its ids have other
 // meanings for the model. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file
 // (presets), and runs with data.any_tokenizer.
-void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> files);
+void require_tokens_of_model(const Workload& workload, std::span<const TokenFile> files);
 // The same for a classifier and the tokenizer at `where` for new texts. It is compared with the tokenizer of the
 // training's tokens (models::kTrainedOn), or, if that is unknown, with the model's own.
 void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,

@@ -37,15 +37,16 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
   std::vector<comm::FileFingerprint> train, validation;
   agree(world, [&] {
     const auto check = [&](std::span<const TokenFile> files) {
-      require_tokens_of_model(recipe, files);
+      require_tokens_of_model(job, files);
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     const MakeLabelling labelling = labelling_of(job);
     if (!recipe.data.train.empty())
-      batches_ = std::make_unique<Batches>(open_training_data(
-          recipe, {vocabulary, check, train, index_memory_.resource(), labelling}, std::move(opened.train)));
-    const OpenContext of_validation{vocabulary, check, validation, index_memory_.resource(), labelling};
+      batches_ = std::make_unique<Batches>(
+          open_training_data(recipe, {vocabulary, check, train, index_memory_.resource(), labelling, job.packing()},
+                             std::move(opened.train)));
+    const OpenContext of_validation{vocabulary, check, validation, index_memory_.resource(), labelling, job.packing()};
     if (recipe.evaluation.asked())
       validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
     else if (!recipe.data.validation.empty())

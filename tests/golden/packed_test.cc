@@ -65,7 +65,7 @@ TEST_P(PackedGolden, MatchesTransformers) {
                                          fmt::format("zero.stage={}", stage)};
   Workload resolved = open_workload(load_recipe(std::nullopt, sets));
   resolve_data(resolved.recipe, resolved.data, false, {});
-  ASSERT_EQ(resolved.recipe.data.packing, Packing::documents) << "a mask implies documents";
+  ASSERT_EQ(resolved.packing(), Packing::documents) << "a mask implies documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());

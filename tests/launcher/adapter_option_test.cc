@@ -19,7 +19,7 @@ using testing::HasSubstr;
 void look_at(std::vector<std::string> sets) {
   sets.insert(sets.begin(), {"model.path=/model", "data.validation=/v.bin", "data.seq_len=8"});
   sets.emplace_back("adapter.path=/ours");
-  require_sole_adapter("/ours", runtime::load_recipe(std::nullopt, sets));
+  require_sole_adapter("/ours", runtime::load_with_notes(std::nullopt, sets));
 }
 
 TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {

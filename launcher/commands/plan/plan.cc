@@ -185,7 +185,7 @@ void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOpti
       counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
       fmt::format("{} order", runtime::order_name(plan)));
-  fmt::print("{}\n{}\n\n", folded(shape), folded(runtime::shards_text(job.recipe.parallel.shards()), 2));
+  fmt::print("{}\n{}\n\n", folded(shape), folded(runtime::shards_text(job.shards()), 2));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
   Rows rows = {{whose_text(job, options.rank), "peak", "capacity"}};
   for (const auto kind : runtime::kKindNames) rows[0].emplace_back(kind);
@@ -219,8 +219,8 @@ void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOpti
 
 // Prints facts about the training data if it is on this machine.
 void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
-  const auto sequences =
-      runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
+  const auto sequences = runtime::training_sequences(job.recipe, job.packing(), std::move(data),
+                                                     static_cast<std::int64_t>(job.model->vocabulary));
   if (!sequences) return;
   const auto per_step =
       static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.mesh().data());
@@ -254,28 +254,30 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
                                        .add("stage", job.recipe.zero.stage)
                                        .add("speeds", speeds)
                                        .add("stages", all)
-                                       .add("recipe", runtime::to_toml(job.recipe))
+                                       .add("recipe", runtime::to_toml(job.complete_recipe()))
                                        .text()));
   file.commit();
 }
 
-// Sets keys that the recipe leaves open from the machine file of another machine.
-void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& recipe) {
-  if (!machine) return;
+// The recipe, with keys that it leaves open taken from a machine file of another machine.
+runtime::Recipe recipe_for(const std::optional<runtime::Machine>& machine, runtime::Recipe recipe) {
+  if (!machine) return recipe;
   if (machine->gpu && recipe.device.kind == runtime::DeviceKind::automatic)
     recipe.device.kind = runtime::DeviceKind::cuda;
-  if (!machine->capacity) return;
+  if (!machine->capacity) return recipe;
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   auto &device = recipe.memory.device, &host = recipe.memory.host;
   if (!device) device = static_cast<std::uint64_t>(machine->capacity->device_gib * kGiB);
   if (!host) host = static_cast<std::uint64_t>(machine->capacity->host_gib * kGiB);
+  return recipe;
 }
 
 }  // namespace
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(left_over_rank().empty() ? std::max(1, comm::launched_ranks()) : 1);
-  runtime::Recipe asked = runtime::load_recipe(options.recipe, options.sets);
+  const runtime::LoadedRecipe loaded = runtime::load_with_notes(options.recipe, options.sets);
+  const runtime::Recipe& asked = loaded.recipe;
   control::require_guarded(asked.control);
   std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
@@ -286,8 +288,7 @@ int plan(const PlanOptions& options) {
   require_outside_checkpoints(outputs, asked);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
-  runtime::Workload workload = runtime::open_workload(std::move(asked));
-  runtime::Recipe& recipe = workload.recipe;
+  runtime::Workload workload = runtime::open_workload(asked);
   runtime::resolve_objective(workload);
   std::string said;
   runtime::OpenedData data = resolve_visible_data(workload, [&](const std::string& text) {
@@ -296,22 +297,20 @@ int plan(const PlanOptions& options) {
   });
   std::optional<runtime::Machine> machine;
   if (options.machine) machine = runtime::read_machine(*options.machine);
-  plan_for(machine, recipe);
+  workload = workload.with(recipe_for(machine, asked));
+  const runtime::Recipe& recipe = workload.recipe;
   if (options.html) require_own({"--html", *options.html}, Content::page, options.force);
   runtime::RankDevice rank_device = runtime::planned_rank_device(recipe.device.kind);
   const int per_node = ranks_on_a_node(options, ranks, machine, rank_device);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, rank_device);
   if (per_node < ranks)
     for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
-  (void)runtime::take_shards(recipe, runtime::resumed_shards(recipe));
+  workload.resolved.tensor_shards = runtime::shards_to_take(recipe, runtime::resumed_shards(recipe));
   const PlanSetup setup{workload, ranks, capacity, machine, per_node};
   std::optional<MaxBatch> largest;
-  if (options.max_batch) {
-    largest = find_max_batch(setup);
-    recipe.training.micro_batch_size = largest->largest.size();
-  } else {
-    resolve_batch(workload, ranks, rank_device.device);
-  }
+  if (options.max_batch) largest = find_max_batch(setup);
+  const std::int64_t size = largest ? largest->largest.size() : resolve_batch(workload, ranks, rank_device.device);
+  workload = workload.with(runtime::with_micro_batch(recipe, size));
   if (options.rank && *options.rank >= ranks)
     fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,
          counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1,
@@ -340,8 +339,8 @@ int plan(const PlanOptions& options) {
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   if (options.table) fmt::print("\n{}", settings_text(settings));
-  for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
-    for (const std::string& text : *notes) note(text);
+  print_notes(loaded.notes);
+  print_notes(job.notes);
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)

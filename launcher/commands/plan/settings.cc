@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
@@ -47,11 +48,13 @@ std::vector<PlannedSetting> plan_settings(const PlanSetup& setup) {
     if (setup.ranks == 1 && stage != recipe.zero.stage) continue;
     for (const device::DType precision : {device::DType::fp32, device::DType::bf16, device::DType::fp16})
       for (const runtime::Recompute& recompute : recomputations_of(recipe)) {
-        runtime::Workload other = setup.workload;
-        other.recipe.zero.stage = stage;
-        other.recipe.training.precision = precision;
-        other.recipe.training.recompute = recompute;
-        const PlannedStep step = plan_step({other, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
+        runtime::Recipe other = recipe;
+        other.zero.stage = stage;
+        other.training.precision = precision;
+        other.training.recompute = recompute;
+        const runtime::Workload workload = setup.workload.with(std::move(other));
+        const PlannedStep step =
+            plan_step({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
         out.push_back({stage, precision, recompute, step.job.plan.vertical, step.fits, step.job.plan.memory,
                        step.step_ms, step.tokens_per_s});
       }

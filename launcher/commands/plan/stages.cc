@@ -31,8 +31,9 @@ double paper_bytes(const runtime::StepPlan& plan, double parameters) {
   return (part(p.parameters, 2) + part(p.gradients, 2) + part(p.optimizer, 12)) * parameters;
 }
 
-// Plans the setup with a different workload.
-ZeroStage plan_stage(const runtime::Workload& workload, const PlanSetup& setup) {
+// Plans the setup with another recipe.
+ZeroStage plan_stage(runtime::Recipe recipe, const PlanSetup& setup) {
+  const runtime::Workload workload = setup.workload.with(std::move(recipe));
   PlannedStep step = plan_step({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
   return {std::move(step.job), step.fits, step.step_ms};
 }
@@ -42,9 +43,9 @@ ZeroStage plan_stage(const runtime::Workload& workload, const PlanSetup& setup) 
 std::vector<ZeroStage> plan_stages(const PlanSetup& setup) {
   std::vector<ZeroStage> out;
   for (int stage = 0; stage < 4; ++stage) {
-    runtime::Workload other = setup.workload;
-    other.recipe.zero.stage = stage;
-    out.push_back(plan_stage(other, setup));
+    runtime::Recipe other = setup.workload.recipe;
+    other.zero.stage = stage;
+    out.push_back(plan_stage(std::move(other), setup));
   }
   return out;
 }
@@ -66,10 +67,10 @@ void add_group_stages(std::vector<ZeroStage>& stages, const PlanSetup& setup) {
               {3, "parameters_group", &Zero::parameters_group},
               {3, "optimizer_group", &Zero::optimizer_group}};
   for (const auto& row : rows) {
-    runtime::Workload other = setup.workload;
-    other.recipe.zero.stage = row.stage;
-    other.recipe.zero.*row.group = runtime::kRanksOfANode;
-    stages.push_back(plan_stage(other, setup));
+    runtime::Recipe other = setup.workload.recipe;
+    other.zero.stage = row.stage;
+    other.zero.*row.group = runtime::kRanksOfANode;
+    stages.push_back(plan_stage(std::move(other), setup));
     stages.back().groups = row.key;
   }
 }

@@ -69,8 +69,8 @@ std::string line_of(std::span<const float> scores, const models::Classes& classe
   return line.add("probabilities", probabilities).text() + "\n";
 }
 
-runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFolder& folder,
-                          const std::vector<std::string>& head, comm::World& world) {
+runtime::LoadedRecipe recipe_of(const PredictOptions& options, const runtime::ModelFolder& folder,
+                                const std::vector<std::string>& head, comm::World& world) {
   std::vector<std::string> sets = {
       "model.path=" + json_string(folder.path().string()),
       "data.validation=" + json_string(fs::absolute(PredictInput::path_of(options.out)).string()),
@@ -173,7 +173,7 @@ std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource&
                            const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
   for (const comm::FileFingerprint& one : weights.fingerprints()) all += "\n" + one.name + " " + one.fingerprint;
-  std::istringstream lines(runtime::to_text(job.recipe));
+  std::istringstream lines(runtime::to_text(job.complete_recipe()));
   for (std::string line; std::getline(lines, line);)
     for (const char* section : {"model.", "data.", "training.", "device.kind"})
       if (line.starts_with(section)) all += "\n" + line;
@@ -239,25 +239,26 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   std::optional<Classifier> classifier;
   models::Config description;
-  runtime::Recipe recipe = recipe_of(options, folder, {}, world);
+  const runtime::Recipe asked = recipe_of(options, folder, {}, world).recipe;
   std::vector<std::string> keys;
   agree(world, [&] {
-    if (!recipe.adapter.path || recipe.training.objective) return;
-    keys = runtime::keys_of_head(runtime::Workload{recipe, folder.config()}.config(), *recipe.adapter.path);
+    if (!asked.adapter.path || asked.training.objective) return;
+    keys = runtime::keys_of_head(runtime::Workload{asked, folder.config()}.config(), *asked.adapter.path);
   });
-  if (!keys.empty()) recipe = recipe_of(options, folder, keys, world);
+  const runtime::Recipe with_head = keys.empty() ? asked : recipe_of(options, folder, keys, world).recipe;
   agree(world, [&] {
-    description = runtime::Workload{recipe, folder.config()}.config();
+    description = runtime::Workload{with_head, folder.config()}.config();
     // A copy, because Config remembers which keys were read.
-    classifier.emplace(options, folder, models::Config(description), recipe.training.objective);
+    classifier.emplace(options, folder, models::Config(description), with_head.training.objective);
   });
   const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
   keys.insert(keys.end(), {"model.config.problem_type=" + json_string(models::kPrediction),
                            fmt::format("training.objective={}", models::name_of(objective)),
                            fmt::format("data.seq_len={}", limit.tokens)});
-  recipe = recipe_of(options, folder, keys, world);
-  if (options.adapter) agree(world, [&] { require_sole_adapter(*options.adapter, recipe); });
+  const runtime::LoadedRecipe loaded = recipe_of(options, folder, keys, world);
+  const runtime::Recipe& recipe = loaded.recipe;
+  if (options.adapter) agree(world, [&] { require_sole_adapter(*options.adapter, loaded); });
   if (recipe.evaluation.max_sequences)
     throw comm::AgreedError(
         Exit::usage, "evaluation.max_sequences has no effect on predictions, which cover every text: leave it out");
@@ -282,8 +283,9 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
         "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
         limit.tokens,
         objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
-  recipe.data.any_tokenizer = true;  // the tokenizer was checked here, and the tokens' sidecar names no folder
-  // The number of rows is fixed (as many texts as fit in a sequence), so that products have one shape for all texts.
+  runtime::Recipe checked = recipe;
+  checked.data.any_tokenizer = true;  // it was checked here, and the tokens' sidecar names no folder
+  // Rows are a fixed number (as many texts as fit in a sequence), so that products have one shape, whatever the texts.
   least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
@@ -291,7 +293,7 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
     resolved.data.validation_loss_rows = rows_of_loss;
   };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
+  PlannedRun planned = plan_run(checked, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
   if (prints) print_notes(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);

@@ -93,8 +93,9 @@ void write_trace(runtime::RunReports* reports, const runtime::TraceRecorder& tra
                      count > 1 ? " of each stage" : ""));
 }
 
-// Runs everything from the plan to the last step.
-void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
+// Runs from the plan to the last step.
+void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm::World& world, const StopSignal& stop) {
+  const runtime::Recipe& asked = loaded.recipe;
   require_data(asked, true, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   control::Control control(asked, world, note);
@@ -111,7 +112,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
       machine = runtime::read_machine(*recipe.report.machine);
       (void)runtime::profile_of(*machine, job, world.node_size());  // reports missing figures early
     }
-    require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
+    require_apart(reports_of(recipe), inputs_of(job.complete_recipe(), options.recipe));
     require_outside_checkpoints(report_folders(recipe), recipe);
     require_outside_checkpoints(reports_of(recipe), recipe);
     require_own_reports(recipe, options.force);
@@ -120,7 +121,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  if (prints) describe_run(job, planned.rank_device, world, ranks_threads);
+  if (prints) describe_run(job, loaded.notes, planned.rank_device, world, ranks_threads);
   if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
@@ -171,7 +172,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     if (!prints) return;
     std::optional<runtime::KeptLines> kept;
     if (resumed) kept = {trainer.steps_done(), !evaluations.due()};
-    reports.emplace(recipe, kept);
+    reports.emplace(job.complete_recipe(), kept);
     if (recipe.report.dir) write_plan(job, planned.capacity, machine, world.node_size());
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
@@ -253,9 +254,10 @@ int train(const TrainOptions& options) {
   return run_as_rank(
       options.recipe, options.sets,
       [&](comm::World& world) {
-        const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
-        mesh = {world.size(), {}, 0, recipe.parallel.tensor, recipe.parallel.stages};
-        run(options, recipe, world, stop);
+        const runtime::LoadedRecipe loaded = read_recipe(options.recipe, options.sets, world);
+        const runtime::Recipe::Parallel& parallel = loaded.recipe.parallel;
+        mesh = {world.size(), {}, 0, parallel.tensor, parallel.stages};
+        run(options, loaded, world, stop);
       },
       [&mesh](int rank) { return mesh.name_of(rank); });
 }

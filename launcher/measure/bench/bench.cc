@@ -146,7 +146,7 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+  const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false).recipe;
   if (agree_on_rank_device(asked, world).device.kind != device::Kind::cpu)
     throw AgreedError(
         Exit::usage,
@@ -200,7 +200,8 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
   agree(world, [&] {
     if (world.rank() == 0) require_own_json(options);
   });
-  const device::Device device = agree_on_rank_device(read_recipe(options.recipe, sets, world, false), world).device;
+  const runtime::Recipe asked = read_recipe(options.recipe, sets, world, false).recipe;
+  const device::Device device = agree_on_rank_device(asked, world).device;
   (void)bind_cores(world.node_rank(), world.node_size());
   device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
   const auto communicator = world.open(lane);

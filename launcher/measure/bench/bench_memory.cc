@@ -133,9 +133,9 @@ RandomLabels labels_for(const runtime::Job& job) {
           number ? std::vector<std::string>{} : std::move(classes.names)};
 }
 
-// Uses the recipe's data. If it has none, writes random documents to `folder`, enough for all steps.
-void resolve_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
-  if (!recipe.data.train.empty()) return;
+// The recipe, if it has data; otherwise with random documents, which are written to `folder`, enough for all steps.
+Recipe with_documents(Recipe recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
+  if (!recipe.data.train.empty()) return recipe;
   const fs::path file = folder / "random.bin";
   // Rows into which shorter documents are packed stay partly empty, so write more than needed. Sequences that are left
   // over are not read.
@@ -146,11 +146,12 @@ void resolve_documents(Recipe& recipe, const runtime::Job& job, std::int64_t bat
   recipe.data.any_tokenizer = true;
   say("the recipe names no data.train: random documents of {} to {} tokens are used instead",
       std::max<std::int64_t>(recipe.data.seq_len / 8, 1), recipe.data.seq_len);
+  return recipe;
 }
 
 std::string title_of(const runtime::Job& job, std::int64_t batch) {
   const Recipe::Model& model = job.recipe.model;
-  const std::string name = model.preset ? *model.preset : model.path->filename().string();
+  const std::string name = model.preset ? *model.preset : job.model_path()->filename().string();
   return fmt::format("{} ({} parameters): {} x {} tokens per step", name, count_text(job.model->parameters()), batch,
                      job.recipe.data.seq_len);
 }
@@ -214,10 +215,10 @@ int bench_memory(const BenchOptions& options) {
     if (recipes.empty()) {
       const runtime::Job job =
           runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
-      resolve_documents(workload.recipe, job, batch, options.steps, folder.path());
-      // The classes come from the configuration (labels_for), and every run finds them again.
+      workload = workload.with(with_documents(recipe, job, batch, options.steps, folder.path()));
+      // The data's classes come from the configuration (labels_for); every run finds them again.
       runtime::resolve_workload(workload, false);
-      workload.recipe.model.config = recipe.model.config;
+      workload.resolved.config.clear();
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(workload.recipe, setting, batch, options.steps));

@@ -129,12 +129,9 @@ std::string note_of_base(const fs::path& adapter, const fs::path& base) {
   return out;
 }
 
-std::string take_base(Recipe& recipe) {
-  if (!recipe.model.path || recipe.adapter.path || recipe.model.init != Init::pretrained) return {};
-  const auto base = base_folder_of(*recipe.model.path);
-  if (!base) return {};
-  recipe.adapter.path = std::exchange(recipe.model.path, base);
-  return "model.path = " + note_of_base(*recipe.adapter.path, *base);
+std::optional<fs::path> base_of_recipe(const Recipe& recipe) {
+  if (!recipe.model.path || recipe.adapter.path || recipe.model.init != Init::pretrained) return std::nullopt;
+  return base_folder_of(*recipe.model.path);
 }
 
 std::vector<std::string> keys_of_head(const models::Config& base, const fs::path& adapter) {
@@ -149,19 +146,12 @@ std::vector<std::string> keys_of_head(const models::Config& base, const fs::path
   return keys;
 }
 
-std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model) {
-  const fs::path path = *recipe.adapter.path;
-  require_peft_folder(path);
-  Recipe said;
-  said.adapter.kind = AdapterKind::lora;
-  PeftConfig config = read_peft_config(path);
-  said.adapter.lora = std::move(config.adapter);
-  said.adapter.path = path;
-  said.adapter.given = recipe.adapter.given;
-  said.adapter.replaced = recipe.adapter.replaced;
+PeftKeys read_peft_keys(const Recipe& recipe, const fs::path& folder, const models::Config& model) {
+  require_peft_folder(folder);
+  PeftConfig config = read_peft_config(folder);
+  const Recipe::AdapterKeys said{AdapterKind::lora, std::move(config.adapter), folder, {}};
   require_same_adapter(recipe, said, model);
-  recipe.adapter = std::move(said.adapter);
-  return std::move(config.notes);
+  return {said, std::move(config.notes)};
 }
 
 }  // namespace strata::runtime

@@ -23,13 +23,16 @@ std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path&
 // A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder that
 // the same path leads to.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
-// If model.path is a peft folder, moves it to adapter.path and sets model.path to its base. Returns a note about this,
-// or an empty string.
-std::string take_base(Recipe& recipe);
+// The base if the recipe's model.path is such a folder and no adapter.path is given beside it.
+std::optional<std::filesystem::path> base_of_recipe(const Recipe& recipe);
 
-// Takes the adapter's keys from adapter.path, a peft folder; keys that the recipe gives must agree with them. Returns
-// the notes about the folder.
-std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model);
+// The adapter's keys as a folder of peft's has them, and notes about the folder.
+struct PeftKeys {
+  Recipe::AdapterKeys keys;
+  std::vector<std::string> notes;
+};
+// Throws Error{usage} if keys that the recipe gives do not agree with the folder.
+PeftKeys read_peft_keys(const Recipe& recipe, const std::filesystem::path& folder, const models::Config& model);
 
 // Assignments of the keys that describe the classifier's head in the adapter's files; none if there is no head, or if
 // the base model is a classifier. Throws Error{usage} if the folder does not say what is classified.

@@ -18,8 +18,8 @@ namespace {
 // The workload's config, which names the architecture for the workload's objective.
 models::Config config_of(const Workload& workload) {
   models::Config config = workload.config();
-  if (const auto objective = workload.recipe.training.objective)
-    config.override_key("architectures", JsonArray().add(models::architecture_of(config, *objective)).text());
+  if (const auto objective = workload.objective())
+    config.override_key("architectures", fmt::format(R"(["{}"])", models::architecture_of(config, *objective)));
   return config;
 }
 
@@ -27,16 +27,16 @@ models::Config config_of(const Workload& workload) {
 
 std::unique_ptr<models::Model> adapted_model(const Workload& workload) {
   models::RunShape shape{1, 1, device::DType::fp32, 1, false};
-  shape.adapter = workload.recipe.adapter.shared();
+  shape.adapter = workload.adapter().shared();
   return models::make_model(config_of(workload), shape);
 }
 
 std::vector<std::string> export_merged(const Workload& workload, const models::Model& adapted,
                                        const std::filesystem::path& to, const ExportOptions& options) {
   const models::Config config = config_of(workload);
-  const ModelFolder base(*workload.recipe.model.path);
+  const ModelFolder base(*workload.model_path());
   const auto plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
-  const std::filesystem::path& folder = *workload.recipe.adapter.path;
+  const std::filesystem::path& folder = *workload.adapter().path;
   require_peft(folder);
   std::unique_ptr<WeightSource> weights = peft_weights(base.weights(adapted), folder, adapted);
   std::vector<std::string> notes = config.notes();

@@ -118,6 +118,15 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
   return keys;
 }
 
+namespace {
+std::optional<ResolvedAdapter> resolved_adapter(const Manifest& manifest) {
+  Recipe::AdapterKeys keys = adapter_of(manifest);
+  if (keys.kind == AdapterKind::none) return std::nullopt;
+  const Recipe::Model stored = frozen_format_of(manifest);
+  return ResolvedAdapter{std::move(keys), ResolvedAdapter::Frozen{stored.frozen_format, stored.double_quant}};
+}
+}  // namespace
+
 bool ModelFolder::find() {
   if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
   checkpoint_ = true;
@@ -150,47 +159,44 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
 }
 
 Workload open_workload(Recipe recipe) {
-  const std::string of_base = take_base(recipe);
-  const Recipe::Model& model = recipe.model;
-  if (recipe.adapter.path) require_peft_folder(*recipe.adapter.path);
-  if (!model.path && !model.preset)
+  Resolved resolved;
+  resolved.base = base_of_recipe(recipe);
+  const std::optional<fs::path> path = resolved.base ? resolved.base : recipe.model.path;
+  const std::optional<fs::path> peft = resolved.base ? recipe.model.path : recipe.adapter.path;
+  if (peft) require_peft_folder(*peft);
+  if (!path && !recipe.model.preset)
     fail(Exit::usage,
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
          "the named shapes (strata keys lists them)");
   models::Config description =
-      model.path ? ModelFolder(*model.path).config()
-                 : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
-  if (!of_base.empty()) description.add_note(of_base);
-  if (recipe.adapter.path)
-    for (std::string& note : take_peft_keys(recipe, Workload{recipe, description}.config()))
-      description.add_note(std::move(note));
-  if (model.path && model.init == Init::pretrained) {
-    const ModelFolder folder(*model.path);
+      path ? ModelFolder(*path).config()
+           : models::Config::parse(models::preset_config(*recipe.model.preset), "preset " + *recipe.model.preset);
+  if (resolved.base) description.add_note("model.path = " + note_of_base(*peft, *path));
+  if (peft) {
+    PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
+    for (std::string& note : found.notes) description.add_note(std::move(note));
+    resolved.adapter = ResolvedAdapter{std::move(found.keys)};
+  }
+  if (path && recipe.model.init == Init::pretrained) {
+    const ModelFolder folder(*path);
     if (!folder.is_checkpoint()) {
       untie_what_differs(description, folder.path(), recipe.training.objective);
-      if (!recipe.adapter.path) add_adapter_note(description, folder.path());
-    } else if (recipe.adapter.path && folder.has_adapter()) {
+      if (!peft) add_adapter_note(description, folder.path());
+    } else if (peft && folder.has_adapter()) {
       fail(Exit::usage,
            "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
            "out, or give the model that both are of",
-           model.path->string(), recipe.adapter.path->string());
-    } else if (recipe.adapter.kind == AdapterKind::none) {
-      const Manifest manifest = read_manifest(folder.path());
-      recipe.adapter = adapter_of(manifest);
-      recipe.adapter.of_checkpoint = recipe.adapter.kind != AdapterKind::none;
-      if (recipe.adapter.of_checkpoint) {  // the format of the adapter's base
-        const Recipe::Model stored = frozen_format_of(manifest);
-        recipe.model.frozen_format = stored.frozen_format;
-        recipe.model.double_quant = stored.double_quant;
-      }
+           path->string(), peft->string());
+    } else if (!peft && recipe.adapter.kind == AdapterKind::none) {
+      resolved.adapter = resolved_adapter(read_manifest(folder.path()));
     } else if (const auto own = folder.adapter();
                own.kind != AdapterKind::none && own.lora.dora != recipe.adapter.lora.dora) {
       fail(Exit::usage,
            "{}'s adapter has adapter.dora = {}, and the recipe says {}: use the same value, or export it first",
-           model.path->string(), own.lora.dora, recipe.adapter.lora.dora);
+           path->string(), own.lora.dora, recipe.adapter.lora.dora);
     }
   }
-  return {std::move(recipe), std::move(description)};
+  return {std::move(recipe), std::move(description), {}, {}, std::move(resolved)};
 }
 
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
@@ -333,9 +339,10 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
   };
   if (recipe.model.init != Init::pretrained)
     return with_adapter(with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
-                                  recipe.model.path.value_or("")));
-  const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
-  if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
+                                  job.model_path().value_or("")));
+  const fs::path& path = *job.model_path();
+  const ModelFolder folder = agree_on_model(path, threads, world, note);
+  if (world.rank() == 0 && folder.path() != path) note("weights of " + folder.path().string());
   if (const std::string text = world.rank() == 0 ? folder.base_note() : ""; !text.empty()) note(text);
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
@@ -346,7 +353,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
         "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
-  weights = with_adapter(with_hash(std::move(weights), *recipe.model.path));
+  weights = with_adapter(with_hash(std::move(weights), path));
   // Tensors of the adapter, or of the checkpoint that the base belongs to, do not count.
   const auto initialised = hash.empty() ? weights->initialised() : frozen_of(weights->initialised(), *job.model);
   if (!initialised.empty() && world.rank() == 0)
@@ -360,7 +367,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
 }  // namespace
 
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
-  return open_first(job, world, threads, note, {}, job.recipe.adapter.path);
+  return open_first(job, world, threads, note, {}, job.adapter().path);
 }
 
 std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,

@@ -71,8 +71,8 @@ class ModelFolder {
 // The adapter's keys of the run that wrote the checkpoint, without adapter.path; kind none if it had no adapter.
 Recipe::AdapterKeys adapter_of(const Manifest& manifest);
 
-// Returns the recipe with the description of its model. Only this function reads the description from the directory or
-// preset. Throws Error{usage} if the recipe names neither.
+// Returns the recipe with the description of its model, its base and its adapter. Only this function reads the
+// description from the directory or preset. Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);
 
 // ModelFolder::whole() on rank 0, and its choice on all ranks, because a run may still be writing to the folder.

@@ -47,11 +47,7 @@ class MicroBatchSearch {
     return std::clamp<std::int64_t>(of_tokens, 1, kMaxSequences);
   }
 
-  Recipe of_size(std::int64_t size) const {
-    Recipe recipe = recipe_;
-    recipe.training.micro_batch_size = size;
-    return recipe;
-  }
+  Recipe of_size(std::int64_t size) const { return with_micro_batch(recipe_, size); }
 
   bool fits_with(std::int64_t size) {
     const std::vector<Job> stages = jobs_of_stages(workload_.with(of_size(size)), ranks_, capacity_);
@@ -133,28 +129,30 @@ LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capa
   return MicroBatchSearch(workload, ranks, capacity).run();
 }
 
-std::string resume_micro_batch(Recipe& recipe) {
-  std::int64_t& size = recipe.training.micro_batch_size;
-  if (size != kAutomaticBatch) return {};
+Recipe with_micro_batch(Recipe recipe, std::int64_t size) {
+  recipe.training.micro_batch_size = size;
+  return recipe;
+}
+
+std::optional<ResolvedBatch> resume_micro_batch(const Recipe& recipe) {
+  if (recipe.training.micro_batch_size != kAutomaticBatch) return std::nullopt;
   for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found) {
     if (!found.damage.empty()) continue;
     const Manifest manifest = read_manifest(found.path);
     const auto stored = manifest.recipe.find(std::string(kKey));
     if (stored == manifest.recipe.end()) continue;
-    size = std::stoll(stored->second);
-    return fmt::format("{} = auto: {}, as in {}", kKey, size, found.path.string());
+    const std::int64_t size = std::stoll(stored->second);
+    return ResolvedBatch{size, fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string())};
   }
-  return {};
+  return std::nullopt;
 }
 
-std::string resolve_micro_batch(Workload& workload, int ranks, device::Device device) {
-  Recipe& recipe = workload.recipe;
-  std::int64_t& size = recipe.training.micro_batch_size;
-  if (size != kAutomaticBatch) return {};
-  if (std::string text = resume_micro_batch(recipe); !text.empty()) return text;
+ResolvedBatch resolve_micro_batch(const Workload& workload, int ranks, device::Device device) {
+  const Recipe& recipe = workload.recipe;
+  if (recipe.training.micro_batch_size != kAutomaticBatch) return {recipe.training.micro_batch_size};
+  if (auto resumed = resume_micro_batch(recipe)) return *std::move(resumed);
   const LargestBatch found = largest_micro_batch(workload, ranks, capacity_given(recipe.memory, device));
-  size = found.size();
-  return sentence(found, recipe);
+  return {found.size(), sentence(found, recipe)};
 }
 
 }  // namespace strata::runtime

@@ -29,14 +29,22 @@ struct LargestBatch {
 // and what make_job() throws.
 LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity);
 
-// Replaces training.micro_batch_size = auto by a number: the number in the checkpoint that the run resumes from, else
-// the largest that fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the
-// caller then refuses like any recipe. The memory that is free at the moment does not count, so that the number is
-// reproducible. Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as
-// largest_micro_batch(), and if a checkpoint cannot be read.
-std::string resolve_micro_batch(Workload& workload, int ranks, device::Device device);
-// As resolve_micro_batch(), but needs no model: only takes the number of the checkpoint that the run resumes from. If
-// there is none, it changes nothing and returns an empty string.
-std::string resume_micro_batch(Recipe& recipe);
+// The recipe with this number in place of training.micro_batch_size.
+Recipe with_micro_batch(Recipe recipe, std::int64_t size);
+
+// The number that training.micro_batch_size comes to, and a sentence about how it was chosen.
+struct ResolvedBatch {
+  std::int64_t size;
+  std::string text = {};
+};
+// training.micro_batch_size = auto is the number in the checkpoint that the run resumes from, else the largest that
+// fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the caller then
+// refuses like any recipe. The memory that is free at the moment does not count, so that the number is reproducible.
+// The sentence is empty if the recipe has a number or none fits. Throws as largest_micro_batch(), and if a checkpoint
+// cannot be read.
+ResolvedBatch resolve_micro_batch(const Workload& workload, int ranks, device::Device device);
+// As resolve_micro_batch(), but needs no model: only the number of the checkpoint that the run resumes from. nullopt if
+// there is none, or if the recipe has a number.
+std::optional<ResolvedBatch> resume_micro_batch(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -100,7 +100,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
                                         "; same batch, rounded differently, with other dropout if there is any",
                                         "; losses change"};
     text += fmt::format("  ({}{})", memory_text(s.memory),
-                        kNumbers[static_cast<std::size_t>(numbers_with(job.recipe, s.changes))]);
+                        kNumbers[static_cast<std::size_t>(numbers_with(job.complete_recipe(), s.changes))]);
   }
   return text;
 }

@@ -243,9 +243,8 @@ class Search {
 // sequences: fewer data ranks take more micro-batches each.
 std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
                                        std::size_t& planned) {
-  const Recipe& recipe = refused.recipe;
-  Workload shared = refused;
-  Recipe& r = shared.recipe;
+  const Recipe recipe = refused.complete_recipe();
+  Recipe r = recipe;
   Changes changes;
   r.parallel.tensor = tensor;
   r.parallel.stages = stages;
@@ -267,6 +266,7 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
     changes.emplace_back("training.gradient_accumulation_steps",
                          std::to_string(*r.training.gradient_accumulation_steps));
   }
+  const Workload shared = refused.with(std::move(r));
   std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
   if (!found) return found;
   // The last value of a key counts.
@@ -323,11 +323,11 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
   // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {
     if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
-    if (auto found = search(refused, bf16); !found.empty()) return found;
-    if (refused.recipe.memory.nvme.empty()) {
-      Workload with_drive = refused;
-      with_drive.recipe.memory.nvme = {"FOLDER"};
-      auto found = search(with_drive, bf16);
+    Recipe recipe = refused.complete_recipe();
+    if (auto found = search(refused.with(recipe), bf16); !found.empty()) return found;
+    if (recipe.memory.nvme.empty()) {
+      recipe.memory.nvme = {"FOLDER"};
+      auto found = search(refused.with(recipe), bf16);
       for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
       if (!found.empty()) return found;
     }

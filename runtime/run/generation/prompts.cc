@@ -84,7 +84,7 @@ class Reader {
 
   // The tokenizer in the model's folder; for a preset, the tokenizer that made its training tokens, if it is built in.
   fs::path tokenizer_of(const Sidecars& sidecars) {
-    if (job_.recipe.model.path) folder_ = ModelFolder(*job_.recipe.model.path).hugging_face();
+    if (job_.model_path()) folder_ = ModelFolder(*job_.model_path()).hugging_face();
     if (folder_) return *folder_;
     for (const auto& [file, sidecar] : sidecars)
       if (sidecar.tokenizer == "byte") return "byte";

@@ -22,7 +22,8 @@ inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport =
 // other checks, so that a refused run does not change earlier reports. Throws Error{failed} with the path.
 class RunReports {
  public:
-  // A resumed run keeps the lines in `kept`. Throws Error{usage} if another run writes to one of the reports.
+  // `recipe`: Workload::complete_recipe(), which report.dir holds, too. A resumed run keeps the lines in `kept`. Throws
+  // Error{usage} if another run writes to one of the reports.
   RunReports(const Recipe& recipe, const std::optional<KeptLines>& kept);
 
   // `measured`: peaks so far.

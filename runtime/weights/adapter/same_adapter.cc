@@ -45,22 +45,22 @@ bool chooses_modules(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
-void require_same_adapter(const Recipe& recipe, const Recipe& said, const models::Config& config) {
+void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said, const models::Config& config) {
   const auto gives = [&](std::string_view key) {
     return std::ranges::find(recipe.adapter.given, key) != recipe.adapter.given.end();
   };
-  models::Adapter chosen = said.adapter.lora;  // the folder's, with the modules that the recipe names
+  models::Adapter chosen = said.lora;  // the folder's, with the modules that the recipe names
   if (gives("adapter.target_modules")) chosen.target_modules = recipe.adapter.lora.target_modules;
   if (gives("adapter.exclude_modules")) chosen.exclude_modules = recipe.adapter.lora.exclude_modules;
   if (gives("adapter.modules_to_save")) chosen.modules_to_save = recipe.adapter.lora.modules_to_save;
   if (gives("adapter.layers_to_transform")) chosen.layers_to_transform = recipe.adapter.lora.layers_to_transform;
+  Recipe other;  // whose keys have texts to compare
+  other.adapter = said;
   for (const RecipeKey& key : recipe_keys()) {
-    if (!gives(key.name) || key.text(recipe) == key.text(said)) continue;
-    if (chooses_modules(key.name) && is_same_adapter(config, recipe.training.objective, said.adapter.lora, chosen))
-      continue;
+    if (!gives(key.name) || key.text(recipe) == key.text(other)) continue;
+    if (chooses_modules(key.name) && is_same_adapter(config, recipe.training.objective, said.lora, chosen)) continue;
     fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
-         excerpt(key.text(recipe), kMaxValueBytes), said.adapter.path->string(),
-         excerpt(key.text(said), kMaxValueBytes));
+         excerpt(key.text(recipe), kMaxValueBytes), said.path->string(), excerpt(key.text(other), kMaxValueBytes));
   }
 }
 

@@ -15,9 +15,9 @@ namespace strata::runtime {
 bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
                      const models::Adapter& b);
 
-// Throws Error{usage} if an adapter key that the recipe gives describes another adapter than `said`, the keys of the
-// folder said.adapter.path.
-void require_same_adapter(const Recipe& recipe, const Recipe& said, const models::Config& config);
+// Throws Error{usage} if an adapter key that the recipe gives means another adapter than `said`, the keys of the folder
+// said.path.
+void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said, const models::Config& config);
 
 // True if a key chooses an adapter's tensors by name. Different texts of such a key may mean the same tensors.
 bool chooses_modules(std::string_view key);

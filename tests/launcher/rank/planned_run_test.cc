@@ -143,7 +143,8 @@ TEST_F(PlannedRunTest, PlansTheResolvedRecipe) {
     const PlannedRun run = planned(recipe(), {purpose});
     EXPECT_EQ(runtime::hash_of(run.job.plan), runtime::hash_of(job.plan));
     EXPECT_EQ(run.capacity.together, capacity.together);
-    EXPECT_EQ(run.job.recipe.data.packing, runtime::Packing::documents) << "the files have masks";
+    EXPECT_EQ(run.job.packing(), runtime::Packing::documents) << "the files have masks";
+    EXPECT_EQ(run.job.recipe.data.packing, runtime::Packing::automatic) << "the recipe stays what the user wrote";
     EXPECT_EQ(run.data.train.size(), purpose == Purpose::train ? 1u : 0u);
     EXPECT_EQ(run.data.validation != nullptr, purpose == Purpose::evaluate);
   }
@@ -179,9 +180,9 @@ TEST_F(PlannedRunTest, AdjustsTheResolvedRecipeBeforePlanning) {
   const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity& capacity) {
     const std::lock_guard lock(mutex);
     ++calls;
-    EXPECT_EQ(resolved.recipe.data.packing, runtime::Packing::documents);
+    EXPECT_EQ(resolved.packing(), runtime::Packing::documents);
     EXPECT_GT(capacity.together, 0u);
-    resolved.recipe.training.micro_batch_size = 3;
+    resolved = resolved.with(runtime::with_micro_batch(resolved.recipe, 3));
   };
   EXPECT_EQ(planned(recipe(), {.adjust = adjust}).job.model->batch.tokens, 3u * 16);
   EXPECT_EQ(calls, 2);
@@ -193,8 +194,7 @@ TEST_F(PlannedRunTest, ResolvesTheMicroBatch) {
                                               "training.global_batch_size=64"};
   runtime::Workload resolved = runtime::open_workload(recipe(automatic));
   (void)runtime::resolve_workload(resolved, false);
-  (void)runtime::resolve_micro_batch(resolved, 2, {});
-  const std::int64_t size = resolved.recipe.training.micro_batch_size;
+  const std::int64_t size = runtime::resolve_micro_batch(resolved, 2, {}).size;
   ASSERT_GT(size, 1);
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate})
     EXPECT_EQ(planned(recipe(automatic), {purpose}).job.recipe.training.micro_batch_size, size);
@@ -243,18 +243,20 @@ TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
 
 // The virtual shards of the checkpoint, or of the recipe, stay.
 TEST_F(PlannedRunTest, ParallelDegreesOfATrainingDoNotBindOtherCommands) {
-  Recipe asked = recipe({"parallel.tensor=8", "parallel.stages=2"});
-  EXPECT_THAT(leave_out_degrees(asked, 4),
+  const auto notes = [](const Recipe& asked) { return notes_of_degrees(asked.parallel); };
+  EXPECT_THAT(notes(recipe({"parallel.tensor=8", "parallel.stages=2"})),
               testing::ElementsAre("parallel.tensor = 8 has no effect: only training divides the model over ranks",
                                    "parallel.stages = 2 has no effect: only training divides the model over ranks"));
-  EXPECT_EQ(asked.parallel.tensor, 1);
-  EXPECT_EQ(runtime::take_shards(asked, 4), "parallel.tensor_shards = 4, as in the checkpoint");
-  EXPECT_EQ(asked.parallel.shards(), 4u);
-  asked = recipe({"parallel.tensor=2"});
-  EXPECT_EQ(leave_out_degrees(asked, 0).size(), 1u);
-  EXPECT_EQ(asked.parallel.shards(), 2u) << "there is no checkpoint";
-  asked = recipe();
-  EXPECT_THAT(leave_out_degrees(asked, 4), testing::IsEmpty());
+  EXPECT_EQ(notes(recipe({"parallel.tensor=2"})).size(), 1u);
+  EXPECT_THAT(notes(recipe()), testing::IsEmpty());
+  const auto planned_shards = [&](std::optional<std::int64_t> of_checkpoint) {
+    runtime::Workload workload = runtime::open_workload(recipe({"parallel.tensor=2", "parallel.stages=2"}));
+    workload.resolved.tensor_shards = of_checkpoint;
+    const runtime::Capacity capacity = runtime::capacity_of(workload.recipe.memory, 1);
+    return runtime::make_job(workload, 1, capacity, Purpose::evaluate).shards();
+  };
+  EXPECT_EQ(planned_shards(1), 1u);
+  EXPECT_EQ(planned_shards(std::nullopt), 2u) << "there is no checkpoint";
 }
 
 TEST_F(PlannedRunTest, ReportsDataThatAreElsewhere) {

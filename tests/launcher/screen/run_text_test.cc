@@ -40,7 +40,8 @@ class RunTextTest : public testing::Test {
   }
   std::string start(const runtime::Job& job) const {
     testing::internal::CaptureStderr();
-    comm::run_threads(1, [&](comm::World& world) { describe_run(job, {}, world, "1 thread per rank (1 core each)"); });
+    comm::run_threads(1,
+                      [&](comm::World& world) { describe_run(job, {}, {}, world, "1 thread per rank (1 core each)"); });
     return testing::internal::GetCapturedStderr();
   }
   static std::size_t longest_line(const std::string& text) {

@@ -56,8 +56,9 @@ class AdapterFiles : public testing::Test {
         load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + saved_.checkpoints().string(),
                                                            "data.seq_len=16", "training.precision=fp32"});
     const Workload workload = open_workload(recipe);
-    EXPECT_FALSE(workload.recipe.adapter.path);
-    EXPECT_EQ(workload.recipe.adapter.lora.rank, 4);
+    EXPECT_FALSE(workload.adapter().path);
+    EXPECT_EQ(workload.adapter().lora.rank, 4);
+    EXPECT_EQ(workload.recipe.adapter.kind, AdapterKind::none) << "the recipe stays what the user wrote";
     comm::run_threads(1, [&](comm::World& world) {
       const Job job = make_job(workload, 1, capacity_of(recipe.memory, 1), Purpose::generate);
       const auto weights = first_weights(job, world, 1, [](const std::string&) {});
@@ -300,8 +301,9 @@ TEST_F(AdapterFiles, ReadsAnAdapterGivenAsModelPathWithItsBase) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const Workload workload =
       open_workload(load_recipe(std::nullopt, with(sets, {"model.path=" + place("peft").string()})));
-  EXPECT_EQ(workload.recipe.adapter.path, place("peft"));
-  EXPECT_EQ(workload.recipe.model.path, place("base"));
+  EXPECT_EQ(workload.adapter().path, place("peft"));
+  EXPECT_EQ(workload.model_path(), place("base"));
+  EXPECT_EQ(workload.recipe.model.path, place("peft")) << "the recipe stays what the user wrote";
   comm::run_threads(1, [&](comm::World& world) {
     const Job job = make_job(workload, 1, capacity_of({}, 1));
     EXPECT_THAT(job.notes, Contains(HasSubstr("is an adapter: it is read with its base model")));

@@ -35,10 +35,9 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   folder_.write("plain.bin", {9, 9});
   folder_.write("masked.bin", {9, 9}, "001000000001000000");
   const auto resolved = [&](const std::vector<std::string>& sets) {
-    Recipe r = recipe(sets);
     DataFacts facts;
-    resolve_data(r, facts, false, {});
-    return r.data.packing;
+    resolve_data(recipe(sets), facts, false, {});
+    return facts.packing;
   };
   EXPECT_EQ(resolved({"data.train=" + path("plain.bin")}), Packing::stream);
   EXPECT_EQ(resolved({"data.train=" + path("masked.bin")}), Packing::documents);
@@ -57,13 +56,14 @@ TEST_F(OpenDataTest, CountsTheSequencesOfAnEpoch) {
     const std::vector<std::string> sets = {
         fmt::format("data.train=[{{files='{}'}}, {{files='{}'}}]", path("a.bin"), path("b.bin")),
         std::string("data.packing=") + packing};
-    Recipe r = recipe(sets);
+    const Recipe r = recipe(sets);
     DataFacts facts;
     OpenedData opened = resolve_data(r, facts, false, {});
-    EXPECT_EQ(training_sequences(r, std::move(opened), 60000), open(r).sequences()) << packing;
+    EXPECT_EQ(training_sequences(r, facts.packing, std::move(opened), 60000), open(r).sequences()) << packing;
   }
-  EXPECT_EQ(training_sequences(recipe({"data.train=" + path("gone.bin")}), {}, 60000), std::nullopt);
-  EXPECT_EQ(training_sequences(recipe({}), {}, 60000), std::nullopt);
+  const Recipe gone = recipe({"data.train=" + path("gone.bin")});
+  EXPECT_EQ(training_sequences(gone, Packing::stream, {}, 60000), std::nullopt);
+  EXPECT_EQ(training_sequences(recipe({}), Packing::stream, {}, 60000), std::nullopt);
 }
 
 TEST_F(OpenDataTest, MixesSourcesByWeight) {
@@ -147,8 +147,8 @@ TEST_F(OpenDataTest, ReadsOnlyEvaluatedSequences) {
   for (const char* packing : {"documents", "stream"})
     for (const bool evaluates : {true, false}) {
       SCOPED_TRACE(packing);
-      Recipe r = recipe({"data.train=" + path("t.bin"), "data.validation=" + path("v.bin"), "evaluation.every=1",
-                         "evaluation.max_sequences=3", std::string("data.packing=") + packing});
+      const Recipe r = recipe({"data.train=" + path("t.bin"), "data.validation=" + path("v.bin"), "evaluation.every=1",
+                               "evaluation.max_sequences=3", std::string("data.packing=") + packing});
       DataFacts facts{.loss_rows = 1};
       std::uint64_t of_training = 0, of_validation = 0;
       const MakeLabelling make = [&](std::span<const TokenFile>, std::uint64_t stream) {

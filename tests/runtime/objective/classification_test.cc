@@ -105,7 +105,7 @@ TEST_F(ResolvedClassesTest, RefusesLabelsThatTheModelsObjectiveIgnores) {
       (void)resolved({"a", "b"}, fmt::format("\"architectures\": {}", architectures));
       workload_.recipe.training.objective.reset();
       if (validates) workload_.recipe.data.validation = std::exchange(workload_.recipe.data.train, {})[0].files;
-      workload_.recipe.model.config.clear();
+      workload_.resolved.config.clear();
       EXPECT_FAILURE(resolve_objective(workload_), Exit::usage,
                      AllOf(HasSubstr("t.bin has labels"), HasSubstr("the recipe has no training.objective"),
                            HasSubstr("= \"sequence_classification\""), HasSubstr("\"masked_lm\" to ignore")));
@@ -116,7 +116,8 @@ TEST_F(ResolvedClassesTest, RefusesLabelsThatTheModelsObjectiveIgnores) {
   (void)resolved({"a", "b"}, "\"architectures\": [\"BertForSequenceClassification\"]");
   workload_.recipe.training.objective.reset();
   EXPECT_NO_THROW(resolve_objective(workload_));
-  EXPECT_EQ(workload_.recipe.training.objective, models::Objective::sequence_classification);
+  EXPECT_EQ(workload_.objective(), models::Objective::sequence_classification);
+  EXPECT_FALSE(workload_.recipe.training.objective) << "the recipe stays what the user wrote";
 }
 
 TEST_F(ResolvedClassesTest, NamesTheObjectiveForTheLabels) {

@@ -142,29 +142,28 @@ TEST(LoadRecipeTest, AReportFolderNamesUnnamedReports) {
 }
 
 TEST(LoadRecipeTest, KeysOfAnotherOptimizerAreNoted) {
-  EXPECT_TRUE(recipe_with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.empty());
-  EXPECT_TRUE(recipe_with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).notes.empty());
-  EXPECT_THAT(recipe_with({"optimizer.momentum=0.5"}).notes,
+  EXPECT_TRUE(notes_with({"optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).empty());
+  EXPECT_TRUE(notes_with({"optimizer.name=sgd", "optimizer.momentum=0.5"}).empty());
+  EXPECT_THAT(notes_with({"optimizer.momentum=0.5"}),
               ElementsAre("optimizer.momentum = 0.5 has no effect: optimizer.name is adamw"));
-  EXPECT_EQ(recipe_with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).notes.size(), 2u);
+  EXPECT_EQ(notes_with({"optimizer.name=sgd", "optimizer.betas=[0.9,0.99]", "optimizer.eps=1e-6"}).size(), 2u);
 }
 
 TEST(LoadRecipeTest, KeysWithoutEffectAreNoted) {
-  const auto notes = [](const Sets& sets) { return recipe_with(sets).notes; };
-  EXPECT_THAT(notes({"scheduler.name=constant", "scheduler.min_lr_ratio=0.2"}),
+  EXPECT_THAT(notes_with({"scheduler.name=constant", "scheduler.min_lr_ratio=0.2"}),
               ElementsAre("scheduler.min_lr_ratio = 0.2 has no effect: scheduler.name is \"constant\""));
-  EXPECT_THAT(notes({"fp16.initial_scale=8", "fp16.growth_interval=5"}),
+  EXPECT_THAT(notes_with({"fp16.initial_scale=8", "fp16.growth_interval=5"}),
               ElementsAre("fp16.initial_scale = 8 has no effect: training.precision is \"bf16\"",
                           HasSubstr("fp16.growth_interval = 5 has no effect")));
-  EXPECT_THAT(notes({"memory.verify=true", "memory.io_direct=false"}),
+  EXPECT_THAT(notes_with({"memory.verify=true", "memory.io_direct=false"}),
               ElementsAre("memory.verify = true has no effect: no zero.* key is \"nvme\"", HasSubstr("io_direct")));
-  EXPECT_THAT(notes({"data.packing=stream", "data.long=drop"}),
+  EXPECT_THAT(notes_with({"data.packing=stream", "data.long=drop"}),
               ElementsAre("data.long = \"drop\" has no effect: data.packing is \"stream\""));
-  EXPECT_THAT(notes({"checkpoint.keep=3"}),
+  EXPECT_THAT(notes_with({"checkpoint.keep=3"}),
               ElementsAre("checkpoint.keep = 3 has no effect: without checkpoint.dir, no checkpoint is written"));
-  EXPECT_THAT(notes({"control.metrics_public=true"}),
+  EXPECT_THAT(notes_with({"control.metrics_public=true"}),
               ElementsAre("control.metrics_public = true has no effect: control.metrics is \"off\""));
-  EXPECT_THAT(notes({"checkpoint.dir=c", "checkpoint.stop_after=5", "training.max_steps=2"}),
+  EXPECT_THAT(notes_with({"checkpoint.dir=c", "checkpoint.stop_after=5", "training.max_steps=2"}),
               ElementsAre("checkpoint.stop_after = 5 has no effect: training.max_steps is 2"));
   const Sets used = {"scheduler.min_lr_ratio=0.2",
                      "training.precision=fp16",
@@ -179,7 +178,7 @@ TEST(LoadRecipeTest, KeysWithoutEffectAreNoted) {
                      "control.metrics=localhost:9",
                      "checkpoint.stop_after=2",
                      "training.max_steps=2"};
-  EXPECT_THAT(notes(used), testing::IsEmpty());
+  EXPECT_THAT(notes_with(used), testing::IsEmpty());
 }
 
 TEST(LoadRecipeTest, NamesAMistakeInASource) {

@@ -12,5 +12,10 @@ inline Recipe recipe_with(std::vector<std::string> sets) {
   sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   return load_recipe(std::nullopt, sets);
 }
+// What is noted about it.
+inline std::vector<std::string> notes_with(std::vector<std::string> sets) {
+  sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  return load_with_notes(std::nullopt, sets).notes;
+}
 
 }  // namespace strata::runtime

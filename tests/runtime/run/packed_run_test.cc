@@ -166,7 +166,7 @@ PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
   PackedRunEvaluated result;
   comm::run_threads(ranks, [&](comm::World& world) {
     const Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
-    EXPECT_EQ(job.plan.index_buffer >= 0, recipe.data.packing == Packing::documents);
+    EXPECT_EQ(job.plan.index_buffer >= 0, job.packing() == Packing::documents);
     Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
     const Evaluation e = *evaluator.run([](std::uint64_t, std::uint64_t) { return true; });
     EXPECT_EQ(memory_json(evaluator.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr));
@@ -205,7 +205,7 @@ TEST_F(PackedRun, TheIndexIsInThePlan) {
   const Recipe& recipe = workload.recipe;
   const DataFacts& facts = workload.data;
   resolve_data(workload.recipe, workload.data, false, {});
-  EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask implies documents";
+  EXPECT_EQ(facts.packing, Packing::documents) << "a mask implies documents";
   EXPECT_GT(facts.index_bytes, 0u);
   EXPECT_GT(facts.mean_squares, 0);
   EXPECT_LT(facts.mean_squares, 16 * 16);

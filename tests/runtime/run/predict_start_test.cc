@@ -79,19 +79,15 @@ TEST_F(PredictStart, ExhaustedPatienceDoesNotChangeThePlan) {
 TEST_F(PredictStart, UsesTheCheckpointsShardsByDefault) {
   Recipe recipe = load_recipe(std::nullopt, sets());
   EXPECT_EQ(resumed_shards(recipe), 1);
-  EXPECT_EQ(take_shards(recipe, 1), "");
-  EXPECT_EQ(recipe.parallel.tensor_shards, 1);
-  recipe.parallel.tensor_shards.reset();
+  EXPECT_EQ(shards_to_take(recipe, 1), 1);
   recipe.parallel.tensor = 2;
-  EXPECT_EQ(take_shards(recipe, 4), "parallel.tensor_shards = 4, as in the checkpoint");
-  EXPECT_EQ(recipe.parallel.tensor_shards, 4);
-  EXPECT_EQ(take_shards(recipe, 8), "");
-  EXPECT_EQ(recipe.parallel.tensor_shards, 4) << "the recipe named it";
-  recipe.parallel.tensor_shards.reset();
-  EXPECT_EQ(take_shards(recipe, 0), "");
-  EXPECT_FALSE(recipe.parallel.tensor_shards) << "there is no checkpoint";
-  EXPECT_FAILURE((void)take_shards(recipe, 1), Exit::usage,
+  EXPECT_EQ(shards_to_take(recipe, 4), 4);
+  EXPECT_EQ(shards_to_take(recipe, 0), std::nullopt) << "there is no checkpoint";
+  EXPECT_FAILURE((void)shards_to_take(recipe, 1), Exit::usage,
                  testing::HasSubstr("parallel.tensor = 2 does not divide it: use at most 1 rank per block"));
+  EXPECT_EQ(shards_to_take(recipe, 1, Purpose::evaluate), 1) << "only a training divides the model";
+  recipe.parallel.tensor_shards = 4;
+  EXPECT_EQ(shards_to_take(recipe, 8), std::nullopt) << "the recipe names a number";
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class TokenizerMatchTest : public testing::Test {
     return {path, 130};  // the model's vocabulary is padded
   }
   void compare(const TokenFile& file, const std::vector<std::string>& sets) const {
-    require_tokens_of_model(load_recipe(std::nullopt, sets), {&file, 1});
+    require_tokens_of_model({.recipe = load_recipe(std::nullopt, sets), .description = {}}, {&file, 1});
   }
   std::string model(const std::string& name) const { return "model.path=" + (run_.folder().path() / name).string(); }
   SavedRun run_;

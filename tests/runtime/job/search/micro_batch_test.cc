@@ -199,14 +199,14 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   const std::size_t limit = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto resolved = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
-    Workload workload = open_workload(recipe_of(sets));
-    const Recipe& recipe = workload.recipe;
-    EXPECT_EQ(recipe.training.micro_batch_size, kAutomaticBatch);
-    EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
-    const std::string text = resolve_micro_batch(workload, 1, {});
-    EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(resolve_micro_batch(workload, 1, {}), IsEmpty()) << "it is already resolved";
-    return std::pair(recipe.training.micro_batch_size, text);
+    const Workload workload = open_workload(recipe_of(sets));
+    EXPECT_EQ(workload.recipe.training.micro_batch_size, kAutomaticBatch);
+    EXPECT_THAT(to_text(workload.recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
+    const ResolvedBatch batch = resolve_micro_batch(workload, 1, {});
+    const Workload sized = workload.with(with_micro_batch(workload.recipe, batch.size));
+    EXPECT_THAT(to_text(sized.recipe), HasSubstr(fmt::format("size = {}\n", batch.size)));
+    EXPECT_THAT(resolve_micro_batch(sized, 1, {}).text, IsEmpty()) << "it is already resolved";
+    return std::pair(batch.size, batch.text);
   };
   const auto [five, of_five] = resolved({}, limit);
   EXPECT_EQ(five, 5);
@@ -223,18 +223,17 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   EXPECT_THAT(resolved({}, 1000).second, IsEmpty()) << "its refusal says more";
   // A thousand times the memory of any machine.
   EXPECT_GT(resolved({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
-  Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
-  EXPECT_THAT(resolve_micro_batch(given, 1, {}), IsEmpty());
-  EXPECT_EQ(given.recipe.training.micro_batch_size, 3);
+  const ResolvedBatch given = resolve_micro_batch(open_workload(recipe_of({"training.micro_batch_size=3"})), 1, {});
+  EXPECT_THAT(given.text, IsEmpty());
+  EXPECT_EQ(given.size, 3);
 }
 
 // If the activations go to the host, the host's memory is the limit.
 TEST(MicroBatchTest, CountsActivationsOnTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
-  Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));
-  EXPECT_THAT(resolve_micro_batch(workload, 1, {}), HasSubstr(", host "));
-  const std::int64_t size = workload.recipe.training.micro_batch_size;
+  const auto [size, text] = resolve_micro_batch(open_workload(recipe_of(with(sets, "memory.host=300KiB"))), 1, {});
+  EXPECT_THAT(text, HasSubstr(", host "));
   const auto host = [&](std::int64_t of) {
     return tiny_job(with(sized(sets, of), "memory.host=300KiB"), 1).plan.memory[1].peak;
   };
@@ -258,15 +257,17 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   write("step-00000004", 2, "7", false);
   write("step-00000006", 3, "9", true);
   const auto resolved = [&](const std::string& resume) {
-    Workload workload =
+    const Workload workload =
         open_workload(recipe_of({"training.micro_batch_size=auto", "memory.device=1KiB",
                                  "checkpoint.dir=" + folder.path().string(), "checkpoint.resume=" + resume}));
-    Recipe alone = workload.recipe;
-    const std::string of_checkpoint = resume_micro_batch(alone), text = resolve_micro_batch(workload, 2, {});
-    EXPECT_EQ(of_checkpoint, resume == "none" ? "" : text) << "without the model";
-    EXPECT_EQ(alone.training.micro_batch_size,
-              resume == "none" ? kAutomaticBatch : workload.recipe.training.micro_batch_size);
-    return std::pair(workload.recipe.training.micro_batch_size, text);
+    const ResolvedBatch batch = resolve_micro_batch(workload, 2, {});
+    const auto resumed = resume_micro_batch(workload.recipe);
+    EXPECT_EQ(resumed.has_value(), resume != "none") << "without the model";
+    if (resumed) {
+      EXPECT_EQ(resumed->size, batch.size);
+      EXPECT_EQ(resumed->text, batch.text);
+    }
+    return std::pair(batch.size, batch.text);
   };
   const auto [size, text] = resolved("auto");
   EXPECT_EQ(size, 7);
@@ -275,9 +276,9 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   EXPECT_EQ(resolved(folder.path().string()).first, 7);
   EXPECT_EQ(resolved("none").first, 1);
   // If no run has written yet, there is nothing to keep.
-  Workload first = open_workload(recipe_of(
+  const Workload first = open_workload(recipe_of(
       {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()}));
-  EXPECT_THAT(resolve_micro_batch(first, 2, {}), IsEmpty());
+  EXPECT_THAT(resolve_micro_batch(first, 2, {}).text, IsEmpty());
 }
 
 }  // namespace

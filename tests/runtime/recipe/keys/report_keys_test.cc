@@ -25,8 +25,8 @@ TEST(ReportKeysTest, StepsToTrace) {
     EXPECT_FAILURE(recipe_with({"report.trace=t.json", std::string("report.trace_steps=") + bad}), Exit::usage,
                    AllOf(HasSubstr("report.trace_steps"), HasSubstr("a step from 1")));
   EXPECT_FAILURE(recipe_with({"report.trace_steps=3"}), Exit::usage, HasSubstr("needs report.trace"));
-  EXPECT_TRUE(recipe_with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=8"}).notes.empty());
-  EXPECT_THAT(recipe_with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=7"}).notes,
+  EXPECT_TRUE(notes_with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=8"}).empty());
+  EXPECT_THAT(notes_with({"report.trace=t.json", "report.trace_steps=3-8", "training.max_steps=7"}),
               ElementsAre(HasSubstr("training.max_steps is 7")));
 }
 
