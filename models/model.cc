@@ -90,7 +90,10 @@ std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shap
 std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards,
                                         bool cuts_outputs) {
   std::vector<LowRank> all;
-  for (const LinearShape& layer : layers) all.push_back(adapter_ ? low_rank_for(*adapter_, layer.name) : LowRank{});
+  for (const LinearShape& layer : layers) {
+    const bool named = adapter_ && !(layer.output && adapter_->target_modules.pattern == kAllLinear);
+    all.push_back(named ? low_rank_for(*adapter_, layer.name) : LowRank{});
+  }
   const auto add = [&](std::string name, std::vector<std::int64_t> shape, Init init, const Slice& slice) {
     const bool decay = shape.size() > 1;
     if (slice.shards > 1) {
@@ -136,18 +139,23 @@ device::Dropout Unit::adapter_dropout(const Context& c, std::size_t layer) const
 }
 
 void Unit::end_part() {
+  end_part(size());
+}
+
+void Unit::end_part(std::size_t trained_end) {
   const Part before = parts_.empty() ? Part{{0, 0}} : parts_.back();
-  const Part part{{before.end, size()},
+  const Part part{{before.end, trained_end},
                   {before.frozen.end, size(PoolKind::frozen)},
                   {before.quantised.end, size(PoolKind::quantised)}};
   if (part.elements() > 0) parts_.push_back(part);
 }
 
-std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
-                            bool fp32_moments) {
+std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init, bool fp32_moments,
+                            const LowRank& adapter) {
   static_assert(TableTiles::rows_on(device::Kind::cpu) % kParameterAlignment == 0);
   static_assert(TableTiles::rows_on(device::Kind::cuda) % kParameterAlignment == 0);
-  end_part();
+  const std::size_t b = adapter.rank > 0 ? adapter.b : size();
+  end_part(b);
   const std::size_t offset =
       add_parameter(std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)},
                     true, init, fp32_moments);
@@ -155,12 +163,14 @@ std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size
   STRATA_CHECK(pool != PoolKind::quantised);  // a table does not belong to a linear layer
   const std::size_t begin = place_in_pool(offset), end = size(pool), trained = size(), frozen = size(PoolKind::frozen);
   for (std::size_t tile = 0; tile < tiles.count(); ++tile) {
-    const ElementRange rows{begin + tiles.first(tile) * width,
-                            tile + 1 < tiles.count() ? begin + tiles.first(tile + 1) * width : end};
+    const auto rows = [&](std::size_t first, std::size_t columns, std::size_t last) {
+      return ElementRange{first + tiles.first(tile) * columns,
+                          tile + 1 < tiles.count() ? first + tiles.first(tile + 1) * columns : last};
+    };
     if (pool == PoolKind::frozen)
-      parts_.push_back({{trained, trained}, rows});
+      parts_.push_back({rows(b, adapter.rank, trained), rows(begin, width, end)});
     else
-      parts_.push_back({rows, {frozen, frozen}});
+      parts_.push_back({rows(begin, width, end), {frozen, frozen}});
   }
   return offset;
 }

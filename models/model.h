@@ -242,6 +242,7 @@ class Unit {
     bool input_major = false;
     std::size_t segments = 1;
     std::size_t sharers = 1;  // see Slice
+    bool output = false;      // the model's output layer, which is a target only if it is named
   };
   std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards = 1,
                                     bool cuts_outputs = true);
@@ -250,9 +251,10 @@ class Unit {
   device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;
   // Ends a part: the parameters added since the end of the previous one.
   void end_part();
-  // Adds a table [vocabulary, width], with a part for each of its tiles (TableTiles).
+  // A table [vocabulary, width], with a part for each of its tiles (TableTiles). If it has an adapter, whose tensors
+  // add_low_rank() has just placed, A is in the part before the table, and each tile has its rows of B.
   std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
-                        bool fp32_moments = false);
+                        bool fp32_moments = false, const LowRank& adapter = {});
   // Declares the tensor of another unit that this one uses; nullopt: none.
   void use(std::optional<SharedParameter> shared) { shared_ = std::move(shared); }
 
@@ -271,6 +273,7 @@ class Unit {
   std::array<std::size_t, kPools.size()> sizes_{};
   std::size_t before_shards_ = 0;
 
+  void end_part(std::size_t trained_end);
   std::size_t place(PoolKind pool, std::size_t elements);
   PoolKind pool_for(const std::string& name, const std::vector<std::int64_t>& shape) const;
   std::size_t place_parameter(Parameter parameter, PoolKind pool);

@@ -128,17 +128,30 @@ void require_targets(const models::Model& model, const Modules& modules, const m
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;
+    const auto [holder, tied] = holder_of(model, *other);
+    const std::string_view saved = last_part(holder);
+    const bool shares = holder != *other;  // the output layer
+    if (folder && shares)
+      fail(Exit::usage,
+           "{} has an adapter of {}, which is tied to {} (tie_word_embeddings): untie the model "
+           "(model.config.tie_word_embeddings = false), because the adapter is of one of the two alone",
+           folder->string(), *other, holder);
     if (folder)
       fail(Exit::usage,
            "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
            "(merge_and_unload, save_pretrained), and give the result",
            folder->string(), *other);
-    const auto [holder, tied] = holder_of(model, *other);
+    if (shares)
+      fail(Exit::usage,
+           "adapter.target_modules: {} matches {}, which is tied to {} (tie_word_embeddings): peft would adapt {} "
+           "alone, and merging the adapter would change both; untie the model first "
+           "(model.config.tie_word_embeddings = false), leave it out, or train the one table "
+           "(adapter.modules_to_save = [\"{}\"], with adapter.ensure_weight_tying = true)",
+           given, *other, holder, last_part(*other), saved);
     fail(Exit::usage,
-         "adapter.target_modules: {} matches {}, which is not a linear layer inside the model and cannot have an "
-         "adapter: leave it out, or train all of it (adapter.modules_to_save = [\"{}\"]{}{})",
-         given, *other, holder.substr(holder.rfind('.') + 1), holder == *other ? "" : ", the table that it shares",
-         tied ? ", with adapter.ensure_weight_tying = true" : "");
+         "adapter.target_modules: {} matches {}, which is not a linear layer and cannot have an adapter: leave it out, "
+         "or train all of it (adapter.modules_to_save = [\"{}\"]{})",
+         given, *other, saved, tied ? ", with adapter.ensure_weight_tying = true" : "");
   };
   const ModuleNames& targets = adapter.target_modules;
   if (targets.empty())

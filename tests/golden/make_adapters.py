@@ -21,6 +21,7 @@ ADAPTERS = {
                   alpha_pattern={"o_proj": 3}),
     "qwen3": dict(r=8, lora_alpha=4, target_modules=r".*\.(q|k|v|down)_proj", exclude_modules=["layers.0.mlp.down_proj"],
                   init_lora_weights="gaussian"),
+    "llama_head": dict(r=4, lora_alpha=6, target_modules=["q_proj", "down_proj", "lm_head"], rank_pattern={"lm_head": 3}),
 }
 DORA = {
     "gpt2_dora": dict(r=4, lora_alpha=6, target_modules=["c_attn", "c_fc", "mlp.c_proj"], use_dora=True),
@@ -59,8 +60,9 @@ def save_run(model, out, family, rows, folder):
     for name in os.listdir(os.path.join(out, "final")):
         os.remove(os.path.join(out, "final", name))
     os.rmdir(os.path.join(out, "final"))
-    save_file({name.removeprefix(PREFIX): value.contiguous() for name, value in final.items()},
-              os.path.join(out, "final.safetensors"))
+    # peft saves an output layer's own matrix with its adapter.
+    final = {name.removeprefix(PREFIX): value for name, value in final.items() if "base_layer" not in name}
+    save_file({name: value.contiguous() for name, value in final.items()}, os.path.join(out, "final.safetensors"))
     text = open(os.path.join(folder, "recipe.toml")).read()
     place = os.path.relpath(folder, out)
     text = text.replace('"model"', f'"{place}/model"').replace('"tokens.bin"', f'"{place}/tokens.bin"')
@@ -100,7 +102,7 @@ def train_classes(name, settings):
 
 def train(name, settings):
     torch.manual_seed(7)
-    family = name.removesuffix("_dora")
+    family = name.split("_")[0]
     folder, out = os.path.join(HERE, family), os.path.join(HERE, "adapters", name)
     recipe = tomllib.load(open(os.path.join(folder, "recipe.toml"), "rb"))
     run, adam, scheduler = recipe["training"], recipe["optimizer"], recipe["scheduler"]

@@ -7,8 +7,11 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/losses.h"
 #include "device/ops/products/product.h"
+#include "models/layers/heads/head_adapter.h"
+#include "models/layers/heads/head_costs.h"
 #include "models/layers/heads/head_parts.h"
 #include "models/layers/heads/heads.h"
+#include "models/layers/heads/row_logits.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 
@@ -18,7 +21,6 @@ namespace {
 using device::ConstView;
 using device::DType;
 using device::Lane;
-using device::LogitTile;
 using device::ProductShape;
 using device::RowStatistics;
 using device::View;
@@ -59,13 +61,19 @@ class ChunkedHead final : public LossUnit {
         input_.set_entry_norm({NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
                                add_parameter(transform->entry_gain, {d}, false, {1, 0})});
     }
-    if (!split()) end_part();
     use(spec.tied);
+    if (tied() && !split()) end_part();
+    LowRank low_rank;
+    if (!tied()) {
+      const std::string layer = spec.weight_name.substr(0, spec.weight_name.rfind('.'));
+      const LinearShape shape{.name = layer, .out = spec.vocabulary, .output = true};
+      low_rank = add_low_rank(spec.hidden, {&shape, 1}, shards_.of)[0];
+    }
     of_table = parameters().size();
     if (!tied() && split())
       add_cut_parameter(spec.weight_name, {words, d}, {0, 1, shards_.of}, true, spec.init);
     else if (!tied())
-      add_table(spec.weight_name, table_.tiles(), spec.hidden, spec.init);
+      add_table(spec.weight_name, table_.tiles(), spec.hidden, spec.init, false, low_rank);
     if (split()) {
       place_shards(shards_);
       end_part();
@@ -76,19 +84,18 @@ class ChunkedHead final : public LossUnit {
       rows.push_back(tied() ? shared()->offset_of(shard) : parameters()[of_table].offset_of(shard));
     }
     table_.place(std::move(rows), std::move(biases));
+    if (low_rank.rank > 0) adapter_.emplace(linear_layers().back(), parameters(), table_, shards_, rows_, spec.hidden);
 
     if (generates_) {
       STRATA_CHECK(!biased() && !input_.transforms() && !input_.picks());
-      Slots work;
-      row_mean_ = work.add(1, DType::fp32);
-      row_rstd_ = work.add(1, DType::fp32);
-      row_no_bias_ = work.add(centred() ? spec.hidden : 0, run.dtype);
-      row_normed_ = work.add(spec.hidden, run.dtype);
-      whole_.bytes = work.bytes();
+      row_.emplace(table_.tiles(), spec.hidden, centred(), low_rank.rank, run.dtype);
+      whole_.bytes = row_->bytes();
       return;
     }
-    table_.prepare(rows_, chunk_rows_, run);
+    table_.prepare(rows_, chunk_rows_, low_rank.rank, run);
+    if (adapter_) adapter_->prepare(run);
     std::size_t scratch = std::max(input_.scratch_bytes(run.threads), table_.workspace(run.threads));
+    if (adapter_) scratch = std::max(scratch, adapter_->workspace(run.threads));
     if (table_.learns_words()) scratch = std::max(scratch, table_.bias_workspace());
     const TableTiles& tiles = table_.tiles();
     HeadPlaces::Shape shape{.rows = rows_,
@@ -108,9 +115,12 @@ class ChunkedHead final : public LossUnit {
                             .enters = input_.has_entry_norm(),
                             .centred = centred(),
                             .shards = split() ? shards_.count : 0,
-                            .shared = shared_over_ranks()};
+                            .shared = shared_over_ranks(),
+                            .rank = low_rank.rank,
+                            .drops = adapter_ && run.adapter_dropout() > 0};
     whole_ = HeadPlaces(shape);
     if (split()) return;
+    shape.one_tile = true;
     shape.logit_stride = logit_stride(tiles.rows(0));
     shape.table_rows = tiles.rows(0);
     tiled_ = HeadPlaces(shape);
@@ -119,27 +129,26 @@ class ChunkedHead final : public LossUnit {
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Costs assume full shards, so that all ranks make the same decisions from them.
-  Work loss_work(bool learns) const override { return work_of(shards_.count * table_.tiles().shard_words(), learns); }
+  Work loss_work(bool learns) const override {
+    return costs().of_words(shards_.count * table_.tiles().shard_words(), learns);
+  }
   Work whole_work(Pass pass) const override {
-    const double forward = work_of(spec_.vocabulary, false).flops;
-    return {pass == Pass::forward ? forward : work_of(spec_.vocabulary, true).flops - forward};
+    const double forward = costs().of_words(spec_.vocabulary, false).flops;
+    return {pass == Pass::forward ? forward : costs().of_words(spec_.vocabulary, true).flops - forward};
   }
-  Work step_work(LossStep step, std::size_t elements) const override {
-    if (step == LossStep::norm || step == LossStep::finish)
-      return {.flops = input_.flops(step == LossStep::norm, step == LossStep::finish),
-              .bytes = static_cast<double>(2 * rows_ * spec_.hidden * size_of(dtype_))};
-    const double products = step == LossStep::gradients ? products_learning() : 1;
-    return {.flops = products * (2 * static_cast<double>(rows_) * static_cast<double>(elements)),
-            .bytes = 4 * static_cast<double>(rows_ * elements / spec_.hidden) * products};
-  }
+  Work step_work(LossStep step, std::size_t elements) const override { return costs().of_step(step, elements); }
   std::size_t table_tiles() const override { return split() ? 0 : table_.count(); }
   void list_products(std::vector<ProductShape>& out) const override {
     input_.list_products(out);
+    if (adapter_ && !generates_) adapter_->list_products(out);
     for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
       table_.for_listed(rows_from(row), [&](const TileProducts& p) {
         out.push_back(p.logits.shape());
         out.push_back(p.input.shape());
         if (table_.learns_rows()) out.push_back((row == 0 ? p.weights_first : p.weights_more).shape());
+        if (!p.adapter) return;
+        for (const auto* product : {&p.adapter->logits, &p.adapter->down, &p.adapter->b_first})
+          out.push_back(product->shape());
       });
   }
 
@@ -151,7 +160,8 @@ class ChunkedHead final : public LossUnit {
     for (std::size_t row = 0; row < rows_; row += chunk_rows_)
       all.push_back(
           {.elements = shards_.count * rows_from(row) * sizeof(RowStatistics) / sizeof(float), .gathers = true});
-    if (pass == Pass::backward) all.push_back({.elements = rows_ * spec_.hidden});
+    if (pass == Pass::backward)
+      all.push_back({.elements = rows_ * spec_.hidden + (adapter_ ? adapter_->crossing() : 0)});
     return all;
   }
 
@@ -178,10 +188,9 @@ class ChunkedHead final : public LossUnit {
     if (all || c.stretch == chunks) {
       add_loss(lane, c, whole_, loss);
       if (!learn) return;
-      for (std::size_t tile = 0; table_.learns_rows() && tile < table_.count(); ++tile)
-        round_gradients(lane, tile, sum_of(tile, whole_.d_weight.of(c.workspace), table), table);
-      if (tied() && table_.learns_rows()) zero_gaps(lane, table);
-      if (!all) return cast(lane, d_normed(c, whole_), c.partial.sub(0, rows_ * spec_.hidden));
+      for (std::size_t tile = 0; tile < table_.count(); ++tile) round_gradients(lane, c, whole_, tile, table);
+      if (tied() && table_.learns_rows()) table_.zero_gaps(lane, table);
+      if (!all) return leave_gradients(lane, c);
     }
     finish(lane, c, whole_, x, dx, GradientRange{gradients});
   }
@@ -191,12 +200,8 @@ class ChunkedHead final : public LossUnit {
     if (shared_over_ranks() && c.stretch == 1)
       return cast(lane, ConstView{c.total.data, logits.size, DType::fp32}, logits);
     const View own = shared_over_ranks() ? c.partial : logits;
-    const std::size_t d = spec_.hidden;
-    const View normed = row_normed_.of(c.workspace);
-    input_.norm().forward(lane, c.parameters, x.sub((c.cache.rows - 1) * d, d), normed, row_mean_.of(c.workspace),
-                          row_rstd_.of(c.workspace), row_no_bias_.of(c.workspace));
-    for (std::size_t tile = 0; tile < table_.count(); ++tile)
-      matvec(lane, {table_.rows(tile), d}, weight(c, tile), normed, {}, table_.logits_in(own, tile));
+    const ConstView last = x.sub((c.cache.rows - 1) * spec_.hidden, spec_.hidden);
+    row_->run(lane, c, input_.norm(), table_, holder(c), adapter_ ? &*adapter_ : nullptr, last, own);
   }
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
@@ -211,19 +216,14 @@ class ChunkedHead final : public LossUnit {
         for (std::size_t row = 0; row < rows_; row += chunk_rows_)
           add_statistics(lane, c, tiled_, row, tile, logits, statistics(c, tiled_) + row);
         return;
-      case LossStep::gradients: {
-        const View sum = !table_.learns_rows()   ? View{}
-                         : dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
-                                                 : tiled_.d_weight.of(c.workspace).sub(0, table_.size(tile));
+      case LossStep::gradients:
         for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
           run_logits(lane, c, tiled_, row, tile, logits);
-          add_gradients(lane, c, tiled_, row, tile, logits, d_normed_of(c, tiled_, row), sum);
+          add_gradients(lane, c, tiled_, row, tile, logits, d_normed_of(c, tiled_, row), gradients);
         }
-        if (!table_.learns_rows()) return;
-        round_gradients(lane, tile, sum, gradients);
-        if (tied()) zero_gaps(lane, gradients);
+        round_gradients(lane, c, tiled_, tile, gradients);
+        if (tied() && table_.learns_rows()) table_.zero_gaps(lane, gradients);
         return;
-      }
       case LossStep::finish:
         add_loss(lane, c, tiled_, loss);
         if (dx) finish(lane, c, tiled_, x, dx, gradients);
@@ -236,19 +236,16 @@ class ChunkedHead final : public LossUnit {
   bool biased() const { return !spec_.logit_bias_name.empty(); }
   bool split() const { return shards_.of > 1; }
   bool shared_over_ranks() const { return shards_.count < shards_.of; }
-  // The logits, the gradient with respect to the input, and the gradient with respect to the table.
-  double products_learning() const { return table_.learns_rows() ? 3 : 2; }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   const TileProducts& products(std::size_t row, std::size_t tile) const {
     return table_.products(rows_from(row), tile);
   }
-  ConstView weight(const Context& c, std::size_t tile) const {
-    return table_.rows_in(tied() ? c.shared : c.parameters, tile);
-  }
-  // The tile's place in the fp32 sum of the table's gradient. In an fp32 run, the sum is the gradient itself.
-  View sum_of(std::size_t tile, View d_weight, const GradientRange& gradients) const {
-    if (!table_.learns_rows()) return {};
-    return dtype_ == DType::fp32 ? table_.rows_in(gradients, tile) : table_.rows_of_sum(d_weight, tile);
+  const ParameterRange& holder(const Context& c) const { return tied() ? c.shared : c.parameters; }
+  ConstView weight(const Context& c, std::size_t tile) const { return table_.rows_in(holder(c), tile); }
+  // The tile's place in the fp32 sum of the table's gradient, which in fp32 is the gradient.
+  View sum_of(const Context& c, const HeadPlaces& p, std::size_t tile, const GradientRange& gradients) const {
+    if (dtype_ == DType::fp32) return table_.rows_in(gradients, tile);
+    return table_.rows_of_sum(p.d_weight.of(c.workspace), tile, spec_.hidden, p.one_tile);
   }
   static RowStatistics* statistics(const Context& c, const HeadPlaces& p) {
     return reinterpret_cast<RowStatistics*>(p.statistics.of(c.workspace).data);
@@ -257,22 +254,14 @@ class ChunkedHead final : public LossUnit {
   View d_normed_of(const Context& c, const HeadPlaces& p, std::size_t row) const {
     return d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
   }
-  LogitTile logit_tile(std::size_t row, std::size_t tile, View logits) const {
-    return {rows_from(row),
-            table_.tiles().first(tile),
-            table_.rows(tile),
-            logit_stride(table_.rows(tile)),
-            logits,
-            table_.tiles().row_in_shard(tile) == 0};
+  HeadCosts costs() const {
+    return {input_, adapter_ ? &*adapter_ : nullptr, rows_, spec_.hidden, dtype_, table_.learns_rows()};
   }
-
-  Work work_of(std::size_t words, bool learns) const {
-    const double rows = static_cast<double>(rows_), products = learns ? products_learning() : 1;
-    return {.flops = products * (2 * rows * static_cast<double>(words * spec_.hidden)) + input_.flops(true, learns),
-            .bytes = 4 * static_cast<double>(rows_ * words) * products};
-  }
+  // The projection is the last of the head's linear layers.
+  device::Dropout dropout_of_adapter(const Context& c) const { return adapter_dropout(c, linear_layers().size() - 1); }
   void normalize(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x) const {
     input_.forward(lane, c, p, x, adapter_dropout(c, 0));
+    if (adapter_) adapter_->project(lane, c, p, dropout_of_adapter(c));
     for (std::size_t tile = 0; biased() && tile < table_.count(); ++tile)
       cast(lane, table_.bias_in(c.parameters, tile), table_.words_in(p.logit_bias.of(c.workspace), tile));
   }
@@ -284,11 +273,12 @@ class ChunkedHead final : public LossUnit {
                   View logits) const {
     const ConstView bias = biased() ? table_.words_in(p.logit_bias.of(c.workspace), tile) : View{};
     products(row, tile).logits.run(lane, chunk(c, p, row), weight(c, tile), bias, logits, p.scratch.of(c.workspace));
+    if (adapter_) adapter_->add_to_logits(lane, c, p, row, rows_from(row), tile, logits);
   }
   void add_statistics(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile, View logits,
                       RowStatistics* to) const {
     run_logits(lane, c, p, row, tile, logits);
-    softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, to);
+    softmax_statistics(lane, table_.logit_tile(rows_from(row), tile, logits), c.batch.labels + row, to);
   }
   // Calls f with the place of each tile's logits in a chunk. The places follow one another.
   template <typename F>
@@ -317,40 +307,45 @@ class ChunkedHead final : public LossUnit {
     const std::size_t size = rows_from(row) * spec_.hidden;
     const View stack = split() ? whole_.d_normed_of_shards.of(c.workspace).sub(0, shards_.count * size) : View{};
     if (split()) zero(lane, stack);
-    const View d_weight = whole_.d_weight.of(c.workspace);
     for_logits(c, row, [&](std::size_t tile, View logits) {
       const View to = split() ? stack.sub(table_.shard(tile) * size, size) : d_normed_of(c, whole_, row);
-      add_gradients(lane, c, whole_, row, tile, logits, to, sum_of(tile, d_weight, table));
+      add_gradients(lane, c, whole_, row, tile, logits, to, table);
     });
     if (!split()) return;
     const Slot& sum = whole_.d_normed.size > 0 ? whole_.d_normed : whole_.d_normed_rounded;
     tree_sum(lane, shards_.count, stack, {}, sum.of(c.workspace).sub(row * spec_.hidden, size));
   }
-  // Replaces the logits with their gradient, and adds their contributions to the input's gradient and to `sum`.
+  // Replaces the logits by their gradient, and adds their contributions to the gradients of the input and the table.
   void add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile, View logits,
-                     View d_input, View sum) const {
+                     View d_input, const GradientRange& gradients) const {
     const TileProducts& product = products(row, tile);
     const View scratch = p.scratch.of(c.workspace);
-    cross_entropy_gradient(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row, c.scalars,
-                           dtype_);
+    cross_entropy_gradient(lane, table_.logit_tile(rows_from(row), tile, logits), c.batch.labels + row,
+                           statistics(c, p) + row, c.scalars, dtype_);
     const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
     product.input.run(lane, d_logits, weight(c, tile), {}, d_input, scratch);
+    if (adapter_) adapter_->add_gradients(lane, c, p, row, rows_from(row), tile, d_logits, gradients);
     if (table_.learns_rows())
-      (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
+      (row == 0 ? product.weights_first : product.weights_more)
+          .run(lane, d_logits, chunk(c, p, row), {}, sum_of(c, p, tile, gradients), scratch);
     if (!table_.learns_words()) return;
-    const std::size_t columns = table_.rows(tile), stride = logit_stride(columns) * sizeof(float) / size_of(dtype_);
+    const std::size_t columns = table_.rows(tile);
     const View d_bias = table_.words_in(p.d_logit_bias.of(c.workspace), tile);
     const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
-    column_sum(lane, rows_from(row), columns, stride, d_logits, of_chunk, scratch);
+    column_sum(lane, rows_from(row), columns, gradient_stride(columns, dtype_), d_logits, of_chunk, scratch);
     if (row > 0) add(lane, of_chunk, d_bias);
   }
-  void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
-    if (dtype_ != DType::fp32) cast(lane, sum, table_.rows_in(gradients, tile));
+  void round_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile,
+                       const GradientRange& gradients) const {
+    if (adapter_) adapter_->round_gradient(lane, c, p, tile, gradients);
+    if (table_.learns_rows() && dtype_ != DType::fp32)
+      cast(lane, sum_of(c, p, tile, gradients), table_.rows_in(gradients, tile));
   }
-  // The gradients of a table that another unit holds have gaps: its shards, and its end, are rounded up to whole
-  // blocks.
-  void zero_gaps(Lane& lane, const GradientRange& table) const {
-    table_.for_gaps(table, [&](std::size_t begin, std::size_t end) { zero(lane, table.sub(begin, end - begin)); });
+  // For the sum over the ranks that share the head.
+  void leave_gradients(Lane& lane, const Context& c) const {
+    const std::size_t size = rows_ * spec_.hidden;
+    cast(lane, d_normed(c, whole_), c.partial.sub(0, size));
+    if (adapter_) adapter_->leave_gradient(lane, c, whole_, c.partial.sub(size, adapter_->crossing()));
   }
   void add_loss(Lane& lane, const Context& c, const HeadPlaces& p, device::ExactSum* loss) const {
     const View losses = p.losses.of(c.workspace);
@@ -359,15 +354,20 @@ class ChunkedHead final : public LossUnit {
   }
   void finish(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, View dx,
               const GradientRange& gradients) const {
-    ConstView d_norm = d_normed(c, p);
-    if (shared_over_ranks()) {
-      d_norm = c.total.sub(0, rows_ * spec_.hidden);
-    } else if (dtype_ != DType::fp32) {
+    View d_norm = d_normed(c, p);
+    if (!shared_over_ranks() && dtype_ != DType::fp32) {
       const View rounded = p.d_normed_rounded.of(c.workspace);
       if (!split()) cast(lane, d_norm, rounded);
       d_norm = rounded;
     }
-    input_.backward(lane, c, p, x, d_norm, dx, gradients, adapter_dropout(c, 0));
+    const std::size_t size = rows_ * spec_.hidden;
+    const ConstView total = shared_over_ranks() ? c.total : ConstView{};
+    if (adapter_) {
+      d_norm = {d_norm.data, size, dtype_};
+      adapter_->backward(lane, c, p, total, d_norm, gradients, dropout_of_adapter(c));
+    }
+    const ConstView d = total && !adapter_ ? total.sub(0, size) : d_norm;
+    input_.backward(lane, c, p, x, d, dx, gradients, adapter_dropout(c, 0));
     for (std::size_t tile = 0; table_.learns_words() && tile < table_.count(); ++tile)
       cast(lane, table_.words_in(p.d_logit_bias.of(c.workspace), tile), table_.bias_in(gradients, tile));
   }
@@ -380,10 +380,11 @@ class ChunkedHead final : public LossUnit {
   std::size_t rows_;  // rows that enter the loss
   HeadTable table_;
   std::size_t chunk_rows_;
+  std::optional<HeadAdapter> adapter_;
   bool generates_;
-  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at the same time.
+  std::optional<RowLogits> row_;  // if it generates
+  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at once.
   HeadPlaces whole_, tiled_;
-  Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // places in the workspace of a run that generates
 };
 
 }  // namespace

@@ -110,18 +110,18 @@ struct Sizes {
   std::int64_t m, n, d;
 };
 
-ProductShape forward(const Sizes& s, DType t, bool bias) {
+ProductShape forward(const Sizes& s, DType t, bool bias, bool accumulate = false) {
   const auto stride = static_cast<std::int64_t>(logit_stride(static_cast<std::size_t>(s.n)));
-  return {s.m, s.n, s.d, false, true, s.d, s.d, stride, t, DType::fp32, bias, false};
+  return {s.m, s.n, s.d, false, true, s.d, s.d, stride, t, DType::fp32, bias, accumulate};
 }
-std::int64_t gradient_stride(const Sizes& s, DType t) {
-  return static_cast<std::int64_t>(logit_stride(static_cast<std::size_t>(s.n)) * sizeof(float) / size_of(t));
+std::int64_t stride_of_gradient(const Sizes& s, DType t) {
+  return static_cast<std::int64_t>(gradient_stride(static_cast<std::size_t>(s.n), t));
 }
 ProductShape backward_input(const Sizes& s, DType t) {
-  return {s.m, s.d, s.n, false, false, gradient_stride(s, t), s.d, s.d, t, DType::fp32, false, true};
+  return {s.m, s.d, s.n, false, false, stride_of_gradient(s, t), s.d, s.d, t, DType::fp32, false, true};
 }
 ProductShape backward_weights(const Sizes& s, DType t, bool accumulate) {
-  return {s.n, s.d, s.m, true, false, gradient_stride(s, t), s.d, s.d, t, DType::fp32, false, accumulate};
+  return {s.n, s.d, s.m, true, false, stride_of_gradient(s, t), s.d, s.d, t, DType::fp32, false, accumulate};
 }
 
 Sizes sizes(std::size_t rows, std::size_t columns, std::size_t hidden) {
@@ -137,18 +137,29 @@ std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind 
   return std::min(tokens, (even + grain - 1) / grain * grain);
 }
 
-TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias,
+TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias, std::size_t rank,
                            const RunShape& run)
     : rows(n_rows),
       columns(n_columns),
       logits(run.device, forward(sizes(rows, n_columns, hidden), run.dtype, bias)),
       input(run.device, backward_input(sizes(rows, n_columns, hidden), run.dtype)),
       weights_first(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, false)),
-      weights_more(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, true)) {}
+      weights_more(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, true)) {
+  if (rank == 0) return;
+  const Sizes s = sizes(rows, n_columns, rank);
+  const auto make = [&](const ProductShape& shape) { return device::Product(run.device, shape); };
+  adapter.emplace(OfAdapter{make(forward(s, run.dtype, false, true)), make(backward_input(s, run.dtype)),
+                            make(backward_weights(s, run.dtype, false)), make(backward_weights(s, run.dtype, true))});
+}
 
 std::size_t TileProducts::workspace(int threads) const {
-  return std::max({logits.workspace_bytes(threads), input.workspace_bytes(threads),
-                   weights_first.workspace_bytes(threads), weights_more.workspace_bytes(threads)});
+  std::size_t most = 0;
+  for (const device::Product* product : {&logits, &input, &weights_first, &weights_more})
+    most = std::max(most, product->workspace_bytes(threads));
+  if (!adapter) return most;
+  for (const device::Product* product : {&adapter->logits, &adapter->down, &adapter->b_first, &adapter->b_more})
+    most = std::max(most, product->workspace_bytes(threads));
+  return most;
 }
 
 HeadTable::HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run)
@@ -159,12 +170,13 @@ void HeadTable::place(std::vector<std::size_t> rows, std::vector<std::size_t> bi
   biases_ = std::move(biases);
 }
 
-void HeadTable::prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run) {
+void HeadTable::prepare(std::size_t rows, std::size_t chunk_rows, std::size_t rank, const RunShape& run) {
   chunk_rows_ = chunk_rows;
   for (const std::size_t some : {chunk_rows, rows % chunk_rows}) {
     std::vector<TileProducts>& products = products_[some == chunk_rows ? 0 : 1];
     if (some == 0 || !products.empty()) continue;
-    for (const std::size_t columns : tiles_.widths()) products.emplace_back(some, columns, hidden_, biased(), run);
+    for (const std::size_t columns : tiles_.widths())
+      products.emplace_back(some, columns, hidden_, biased(), rank, run);
   }
 }
 
@@ -181,6 +193,23 @@ std::size_t HeadTable::bias_workspace() const {
     for (const TileProducts& products : of_rows)
       most = std::max(most, device::column_sum_workspace(products.rows, products.columns));
   return most;
+}
+
+device::LogitTile HeadTable::logit_tile(std::size_t rows, std::size_t tile, device::View logits) const {
+  const std::size_t columns = tiles_.rows(tile);
+  return {rows, tiles_.first(tile), columns, logit_stride(columns), logits, tiles_.row_in_shard(tile) == 0};
+}
+
+void HeadTable::zero_gaps(device::Lane& lane, const GradientRange& gradients) const {
+  const auto zero_from = [&](std::size_t from, std::size_t to) {
+    if (from < to) zero(lane, gradients.sub(from, to - from));
+  };
+  std::size_t end = gradients.begin;
+  for (std::size_t tile = 0; tile < count(); ++tile) {
+    zero_from(end, begin(tile));
+    end = begin(tile) + size(tile);
+  }
+  zero_from(end, gradients.begin + gradients.values.size);
 }
 
 using device::ConstView;
@@ -233,6 +262,13 @@ HeadPlaces::HeadPlaces(const Shape& s) {
   logit_bias = work.add(s.words, s.dtype);
   d_logit_bias = work.add(s.learns && s.learns_words ? s.words : 0, DType::fp32);
   chunk_bias = work.add(s.learns && s.learns_words ? s.most_words : 0, DType::fp32);
+  const std::size_t thin = s.rows * s.rank;
+  down = work.add(thin, s.dtype);
+  d_down_of_shards = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
+  d_down = work.add(s.learns ? thin : 0, s.dtype);
+  dropped = work.add(s.drops ? size : 0, s.dtype);
+  d_b = work.add(s.learns && !fp32 ? s.table_rows * s.rank : 0, DType::fp32);
+  one_tile = s.one_tile;
   bytes = work.bytes();
 }
 

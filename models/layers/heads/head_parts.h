@@ -7,6 +7,7 @@
 
 #include "device/lane.h"
 #include "device/numeric/dtype.h"
+#include "device/ops/losses/losses.h"
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
@@ -53,7 +54,10 @@ struct HeadPlaces {
     bool learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
     std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
-    bool shared;  // true if ranks share the head, and add the gradients of the norm's output
+    bool shared;           // whether ranks share the head, and add the gradients of the norm's output
+    std::size_t rank = 0;  // of the table's adapter; 0: it has none
+    bool drops = false;    // the adapter's input has dropout
+    bool one_tile = false;
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
@@ -68,6 +72,10 @@ struct HeadPlaces {
   Slot logit_bias, d_logit_bias, chunk_bias;
   // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
+  // Of the table's adapter: s x A^T; its gradient, summed over the tiles of each virtual shard, and complete; x after
+  // dropout, and then the gradient through it; the sum of B's gradient.
+  Slot down, d_down_of_shards, d_down, dropped, d_b;
+  bool one_tile = false;  // the sums of the tables' gradients are those of one tile at a time
   std::size_t bytes = 0;
 };
 
@@ -120,11 +128,17 @@ std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind 
 inline std::size_t logit_stride(std::size_t columns) {
   return (columns + 15) / 16 * 16 + 16;
 }
+// The same for their gradients, which replace them in their rows.
+inline std::size_t gradient_stride(std::size_t columns, device::DType dtype) {
+  return logit_stride(columns) * sizeof(float) / size_of(dtype);
+}
 
 // The products of a chunk of a head's rows with a tile of its table. Gradients replace the fp32 logits in their rows.
 // The input's gradient is summed over tiles, the table's over chunks, in fp32.
 struct TileProducts {
-  TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const RunShape& run);
+  // rank: of the table's adapter; 0: it has none.
+  TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, std::size_t rank,
+               const RunShape& run);
 
   // The bytes that the largest product needs.
   std::size_t workspace(int threads) const;
@@ -132,6 +146,11 @@ struct TileProducts {
   std::size_t rows, columns;
   // weights_first: the first chunk's, which overwrites the sum.
   device::Product logits, input, weights_first, weights_more;
+  // The same with B for the table and s x A^T for x. The logits are added to the table's.
+  struct OfAdapter {
+    device::Product logits, down, b_first, b_more;
+  };
+  std::optional<OfAdapter> adapter;
 };
 
 // This rank's part of a head's table [vocabulary, hidden] and of the bias of its words: the tiles of its virtual
@@ -143,8 +162,8 @@ class HeadTable {
   // For each shard of this rank: the offsets of the table's rows, in the buffer of the unit that holds them, and of the
   // bias of its words. `biases` is empty if there is no bias.
   void place(std::vector<std::size_t> rows, std::vector<std::size_t> biases);
-  // Prepares the products of `rows` rows in chunks of chunk_rows.
-  void prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run);
+  // Prepares the products of `rows` rows in chunks of chunk_rows. rank: of the table's adapter; 0: it has none.
+  void prepare(std::size_t rows, std::size_t chunk_rows, std::size_t rank, const RunShape& run);
   // Bytes for the largest product, and for the sum of the bias's gradient over the rows of a chunk.
   std::size_t workspace(int threads) const;
   std::size_t bias_workspace() const;
@@ -191,20 +210,15 @@ class HeadTable {
     return words.sub(shard(tile) * padded_words() + tiles_.row_in_shard(tile), rows(tile));
   }
   device::View logits_in(device::View logits, std::size_t tile) const { return logits.sub(own_row(tile), rows(tile)); }
-  device::View rows_of_sum(device::View sum, std::size_t tile) const {
-    return sum.sub(own_row(tile) * hidden_, size(tile));
+  // one_tile: the matrix has the rows of this tile alone.
+  device::View rows_of_sum(device::View sum, std::size_t tile, std::size_t width, bool one_tile) const {
+    return sum.sub(one_tile ? 0 : own_row(tile) * width, rows(tile) * width);
   }
-  // Calls f(begin, end) for the ranges of a shared table's gradients that hold no rows.
-  template <typename F>
-  void for_gaps(const GradientRange& gradients, F&& f) const {
-    std::size_t end = gradients.begin;
-    for (std::size_t tile = 0; tile < count(); ++tile) {
-      if (end < begin(tile)) f(end, begin(tile));
-      end = begin(tile) + size(tile);
-    }
-    const std::size_t last = gradients.begin + gradients.values.size;
-    if (end < last) f(end, last);
-  }
+  // The tile's logits or their gradients, in memory of their own, for the losses.
+  device::LogitTile logit_tile(std::size_t rows, std::size_t tile, device::View logits) const;
+  // The gradients of a table that another unit holds have gaps: its shards, and its end, are rounded up to complete
+  // blocks.
+  void zero_gaps(device::Lane&, const GradientRange& gradients) const;
 
  private:
   std::size_t begin(std::size_t tile) const { return rows_[shard(tile)] + tiles_.row_in_shard(tile) * hidden_; }

@@ -148,7 +148,7 @@ std::vector<RecipeKey> adapter_keys() {
               "\"all-linear\", a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.target_modules),
               "linear layers that get an adapter, by complete name or by its end after a dot; all-linear: all but the "
-              "output layer"),
+              "output layer, which has to be named"),
       modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.exclude_modules), "linear layers that get none"),
       modules_to_save(),

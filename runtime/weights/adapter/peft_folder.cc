@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/quote.h"
+#include "device/numeric/dtype.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/weights/tensor_match.h"
@@ -102,7 +103,27 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
        folder.string(), tensor.name, model.family);
 }
 
-// VeLoRA's projections (velora_config) compress the activations that backward keeps. Forward does not read them.
+// Whether the tensor holds what it would if the parameter had been saved in its dtype.
+bool holds(const models::StoredTensor& tensor, const WeightSource& weights, std::size_t unit, std::size_t parameter,
+           std::size_t size) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 18;
+  if (!tensor.readable() || tensor.elements() != size) return false;
+  std::vector<float> stored, own;
+  for (std::size_t at = 0; at < size; at += stored.size()) {
+    stored.resize(std::min(kAtOnce, size - at));
+    own.resize(stored.size());
+    models::read_elements(tensor, at, stored);
+    weights.read(unit, parameter, at, own);
+    if (tensor.type == device::DType::bf16)
+      for (float& x : own) x = device::to_float(device::from_float<device::bf16>(x));
+    if (tensor.type == device::DType::fp16)
+      for (float& x : own) x = device::to_float(device::from_float<device::fp16>(x));
+    if (stored != own) return false;
+  }
+  return true;
+}
+
+// VeLoRA's projections (velora_config) compress what backward keeps; forward does not read them.
 bool is_of_backward(const models::StoredTensor& tensor) {
   return tensor.name.ends_with(".lora_velora_embed");
 }
@@ -110,7 +131,7 @@ bool is_of_backward(const models::StoredTensor& tensor) {
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
-  PeftWeights(const fs::path& folder, const models::Model& model)
+  PeftWeights(const fs::path& folder, const models::Model& model, const WeightSource& base)
       : file_(models::Safetensors::open(folder / kPeftWeightsName)) {
     std::vector<bool> wanted(file_.tensors().size());
     for (const auto& unit : model.units) {
@@ -144,8 +165,10 @@ class PeftWeights final : public WeightSource {
     }
     require_copies_of_tied(folder, model);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (!wanted[i] && !is_of_backward(file_.tensors()[i]) && !is_copy_of_tied(file_.tensors()[i], folder, model))
-        refuse_unknown(file_.tensors()[i], folder, model);
+      if (const models::StoredTensor& tensor = file_.tensors()[i]; !wanted[i] && !is_of_backward(tensor) &&
+                                                                   !is_copy_of_tied(tensor, folder, model) &&
+                                                                   !is_copy_of_base(tensor, folder, model, base))
+        refuse_unknown(tensor, folder, model);
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -196,6 +219,30 @@ class PeftWeights final : public WeightSource {
              (folder / kPeftWeightsName).string(), tensor.name, table->name, model.family);
       return true;
     }
+    return false;
+  }
+
+  // Whether the tensor is the own weight of a layer with an adapter. peft saves it for an output layer that is a
+  // target, and reads it over the model's.
+  static bool is_copy_of_base(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
+                              const WeightSource& base) {
+    for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+      for (const auto& layer : model.units[unit]->linear_layers()) {
+        if (layer.low_rank.rank == 0 || tensor.name != kPeftPrefix + layer.name + ".base_layer.weight") continue;
+        const auto parameters = model.units[unit]->parameters();
+        const auto weight = std::ranges::find(parameters, layer.name + ".weight", &models::Parameter::name);
+        STRATA_CHECK(weight != parameters.end());
+        const std::vector<std::uint64_t> shape(weight->shape.begin(), weight->shape.end());
+        const auto number = static_cast<std::size_t>(weight - parameters.begin());
+        if (tensor.shape != shape || !holds(tensor, base, unit, number, weight->size()))
+          fail(
+              Exit::usage,
+              "{} holds all of {}, and it differs from the model's {}: the adapter was trained on another model, or on "
+              "a resized one; give that as model.path, or merge the two with peft (merge_and_unload, save_pretrained) "
+              "and give the result",
+              folder.string(), tensor.name, weight->name);
+        return true;
+      }
     return false;
   }
 
@@ -268,7 +315,8 @@ std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights
 
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const fs::path& folder,
                                            const models::Model& model) {
-  return joined_weights(std::move(base), std::make_unique<PeftWeights>(folder, model), model);
+  auto trained = std::make_unique<PeftWeights>(folder, model, *base);
+  return joined_weights(std::move(base), std::move(trained), model);
 }
 
 void add_adapter_note(const models::Config& config, const fs::path& folder) {

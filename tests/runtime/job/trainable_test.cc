@@ -43,8 +43,17 @@ TEST(Adaptable, TargetsMustBeLinearLayersOfTheModel) {
   EXPECT_THAT(adapter_complaint({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
   EXPECT_THAT(adapter_complaint({"adapter.target_modules=[]"}), HasSubstr("adapter.target_modules is empty"));
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
-  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])"}),
-              EndsWith(R"(train all of it (adapter.modules_to_save = ["lm_head"]))"));
+}
+
+// An output layer with a matrix of its own is a linear layer, except for DoRA.
+TEST(Adaptable, AnOutputLayerMayBeNamed) {
+  std::vector<std::string> sets = kSmallLlama;
+  sets.insert(sets.end(), {"adapter.kind=lora", R"(adapter.target_modules=["q_proj", "lm_head"])",
+                           "adapter.layers_to_transform=[1]", R"(adapter.rank_pattern={"lm_head" = 2})"});
+  EXPECT_EQ(tiny_job(std::move(sets), 1).model->trained_parameters(), 8 * (40 + 40) + 2 * (40 + 130));
+  EXPECT_THAT(adapter_complaint({R"(adapter.rank_pattern={"lm_head" = 2})"}), HasSubstr("has no adapter"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])", "adapter.dora=true"}),
+              AllOf(HasSubstr("lm_head is the output layer"), EndsWith("adapter.dora = false")));
 }
 
 TEST(Adaptable, NearNamesAreListedOnce) {
@@ -64,7 +73,8 @@ TEST(Adaptable, TheFormOfTheTargetsIsNamed) {
 
 TEST(Adaptable, ATiedTableIsTrainedUnderBothNames) {
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
-              AllOf(HasSubstr(R"(["wte"], the table that it shares)"), HasSubstr("ensure_weight_tying = true")));
+              AllOf(HasSubstr("lm_head, which is tied to transformer.wte"), HasSubstr("tie_word_embeddings = false"),
+                    EndsWith(R"((adapter.modules_to_save = ["wte"], with adapter.ensure_weight_tying = true))")));
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["wte"])"}, kSmallGpt2),
               HasSubstr(R"(["wte"], with adapter.ensure_weight_tying = true)"));
   EXPECT_THAT(adapter_complaint({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),

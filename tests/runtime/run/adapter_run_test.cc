@@ -55,6 +55,14 @@ const Case kCases[] = {
      with(kSmallLlama,
           {"adapter.rank=4", "adapter.dora=true", R"(adapter.target_modules=["q_proj", "v_proj", "down_proj"])"})},
     {"gpt2, DoRA with dropout", "", with(kSmallGpt2, {"adapter.rank=3", "adapter.dora=true", "adapter.dropout=0.25"})},
+    // With two tiles of the table, the second short.
+    {"llama, the output layer too", "",
+     with(kSmallLlama, {"model.config.vocab_size=4200", "adapter.rank=4", "adapter.dropout=0.25",
+                        R"(adapter.target_modules=["v_proj", "lm_head"])", R"(adapter.rank_pattern={"lm_head" = 3})"})},
+    // Backward ends in the head.
+    {"gpt2, the output layer", "",
+     with(kSmallGpt2, {"model.config.tie_word_embeddings=false", "adapter.rank=5", "adapter.rslora=true",
+                       R"(adapter.target_modules=["lm_head"])"})},
     {"bert", "bert", {}},
     {"modernbert", "modernbert", {"adapter.rank=3"}},
 };

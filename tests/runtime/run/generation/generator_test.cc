@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include "models/files/safetensors.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/plan/proof/proof.h"
 #include "runtime/recipe/load_recipe.h"
@@ -19,6 +22,7 @@ namespace {
 
 struct Family {
   const char *name, *config;
+  bool adapts_head = false;
 };
 // Weights far larger than a training starts with, so that logits differ clearly from token to token.
 const Family kFamilies[] = {
@@ -41,6 +45,10 @@ const Family kFamilies[] = {
     {"qwen3", R"({"model_type":"qwen3","hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
                   "intermediate_size":64,"num_hidden_layers":2,"max_position_embeddings":200,"vocab_size":90,
                   "initializer_range":0.2})"},
+    {"llama_adapted_head",
+     R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":2,
+         "max_position_embeddings":200,"vocab_size":90,"initializer_range":0.2})",
+     true},
 };
 constexpr std::size_t kLength = 150;  // more than a prompt is read at once
 constexpr std::size_t kVocabulary = 90;
@@ -53,10 +61,28 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     folder_.write("config.json", GetParam().config);
     for (std::size_t i = 0; i < kLength; ++i)
       tokens_.push_back(static_cast<std::uint32_t>((i * i * 7 + i / 5) % kVocabulary));
+    if (GetParam().adapts_head) write_adapter();
+  }
+  // Of the output layer, of rank 3.
+  void write_adapter() const {
+    const std::vector<models::TensorSpec> tensors = {
+        {"base_model.model.lm_head.lora_A.weight", device::DType::fp32, {3, 32}},
+        {"base_model.model.lm_head.lora_B.weight", device::DType::fp32, {kVocabulary, 3}}};
+    std::string data = models::safetensors_header(tensors);
+    for (std::size_t i = 0; i < 3 * (32 + kVocabulary); ++i) {
+      const float value = 0.5f * std::sin(static_cast<float>(i * i % 97));
+      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    folder_.write("adapter/adapter_model.safetensors", data);
+    folder_.write("adapter/adapter_config.json",
+                  R"({"peft_type":"LORA","r":3,"lora_alpha":6,"target_modules":["lm_head"]})");
   }
   std::vector<std::string> sets(const char* precision, int stage) const {
-    return {"model.path=" + folder_.path().string(), "model.init=random",
-            fmt::format("training.precision={}", precision), fmt::format("zero.stage={}", stage)};
+    std::vector<std::string> all = {"model.path=" + folder_.path().string(), "model.init=random",
+                                    fmt::format("training.precision={}", precision),
+                                    fmt::format("zero.stage={}", stage)};
+    if (GetParam().adapts_head) all.push_back("adapter.path=" + (folder_.path() / "adapter").string());
+    return all;
   }
   // Logits after each piece of the text, on `ranks` ranks.
   Logits logits(const std::vector<std::size_t>& pieces, const char* precision = "fp32", int ranks = 1, int stage = 0,

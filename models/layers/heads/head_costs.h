@@ -1,0 +1,27 @@
+#pragma once
+#include <cstddef>
+
+#include "device/numeric/dtype.h"
+#include "models/layers/heads/head_adapter.h"
+#include "models/layers/heads/head_parts.h"
+#include "models/model.h"
+
+namespace strata::models {
+
+// What a head costs, for forecasts. adapter: null if there is none.
+struct HeadCosts {
+  const HeadInput& input;
+  const HeadAdapter* adapter;
+  std::size_t rows, hidden;
+  device::DType dtype;
+  bool learns_table;
+
+  // All of it with this many words of the table; `learns`: with gradients.
+  Work of_words(std::size_t words, bool learns) const;
+  Work of_step(LossStep step, std::size_t elements) const;  // LossUnit::step_work()
+
+ private:
+  double flops_before_table(bool forward, bool backward) const;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,36 @@
+#include "models/layers/heads/row_logits.h"
+
+#include "device/ops/products/product.h"
+
+namespace strata::models {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+RowLogits::RowLogits(const TableTiles& tiles, std::size_t hidden, bool centred, std::size_t adapter_rank, DType dtype)
+    : hidden_(hidden) {
+  Slots work;
+  mean_ = work.add(1, DType::fp32);
+  rstd_ = work.add(1, DType::fp32);
+  no_bias_ = work.add(centred ? hidden : 0, dtype);
+  normed_ = work.add(hidden, dtype);
+  down_ = work.add(adapter_rank, dtype);
+  added_ = work.add(adapter_rank > 0 ? tiles.widths()[0] : 0, DType::fp32);
+  bytes_ = work.bytes();
+}
+
+void RowLogits::run(Lane& lane, const Context& c, const NormPart& norm, const HeadTable& table,
+                    const ParameterRange& holder, const HeadAdapter* adapter, ConstView x, View logits) const {
+  const View normed = normed_.of(c.workspace), down = down_.of(c.workspace);
+  norm.forward(lane, c.parameters, x, normed, mean_.of(c.workspace), rstd_.of(c.workspace), no_bias_.of(c.workspace));
+  if (adapter) adapter->project_row(lane, c.parameters, normed, down);
+  for (std::size_t tile = 0; tile < table.count(); ++tile) {
+    const View of_tile = table.logits_in(logits, tile);
+    matvec(lane, {table.rows(tile), hidden_}, table.rows_in(holder, tile), normed, {}, of_tile);
+    if (adapter) adapter->add_to_row(lane, c.parameters, tile, down, of_tile, added_.of(c.workspace));
+  }
+}
+
+}  // namespace strata::models

@@ -1,0 +1,113 @@
+// Files of an adapter of the output layer: checkpoints, peft's folder, which may hold the layer's own matrix, and the
+// merged model.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "models/files/safetensors.h"
+#include "runtime/checkpoint/export/exporter.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/weights/adapter/peft_folder.h"
+#include "runtime/weights/weights.h"
+#include "tests/failure.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class OutputAdapterFiles : public testing::Test {
+ protected:
+  std::vector<std::string> sets(int ranks, const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"model.config.tie_word_embeddings=false", "training.precision=fp32",
+                                    "optimizer.learning_rate=1e-2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return saved_.sets(ranks, all);
+  }
+  std::filesystem::path place(const char* name) const { return saved_.folder().path() / name; }
+  // The losses of two steps that begin with peft's folder.
+  std::vector<std::string> losses() const {
+    return saved_.run(1, sets(1, {"adapter.path=" + place("peft").string(), "checkpoint.resume=none"}), 2).losses;
+  }
+  // Adds to peft's file what peft saves: the output layer's own matrix, here with one element changed.
+  void add_matrix(device::DType dtype, float change) const {
+    const std::filesystem::path path = place("peft") / kPeftWeightsName;
+    const Recipe recipe = load_recipe(std::nullopt, sets(1, {}));
+    const Job job = make_job(open_workload(recipe), 1, capacity_of({}, 1));
+    const std::size_t head = job.model->units.size() - 1;
+    const auto parameters = job.model->units[head]->parameters();
+    const auto matrix = std::ranges::find(parameters, "lm_head.weight", &models::Parameter::name);
+    ASSERT_NE(matrix, parameters.end());
+    std::vector<float> values(matrix->size());
+    random_weights(*job.model, recipe.training.seed)
+        ->read(head, static_cast<std::size_t>(matrix - parameters.begin()), 0, values);
+    values.back() += change;
+    std::vector<models::TensorSpec> tensors{{"base_model.model.lm_head.base_layer.weight", dtype, matrix->shape}};
+    std::string data;
+    for (const float value : values) {
+      const auto narrow = device::from_float<device::bf16>(value);
+      if (dtype == device::DType::bf16)
+        data.append(reinterpret_cast<const char*>(&narrow), sizeof narrow);
+      else
+        data.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    {
+      const auto file = models::Safetensors::open(path);
+      for (const models::StoredTensor& tensor : file.tensors()) {
+        if (tensor.name.find("base_layer") != std::string::npos) continue;
+        tensors.push_back({tensor.name, device::DType::fp32, {tensor.shape.begin(), tensor.shape.end()}});
+        data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+      }
+    }
+    std::ofstream(path, std::ios::binary) << models::safetensors_header(tensors) << data;
+  }
+
+  const std::vector<std::string> kNamed = {"adapter.kind=lora", "adapter.rank=4",
+                                           R"(adapter.target_modules=["attn.c_proj", "lm_head"])"};
+  SavedRun saved_;
+};
+
+TEST_F(OutputAdapterFiles, AreContinuedExportedAndMerged) {
+  const auto straight = saved_.run(1, sets(1, kNamed), 4);
+  std::vector<std::string> sharded = kNamed;
+  sharded.emplace_back("zero.stage=3");
+  (void)saved_.run(2, sets(2, sharded), 3, {3});
+  EXPECT_EQ(saved_.run(1, sets(1, kNamed), 4).weights, straight.weights);
+
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  EXPECT_EQ(read_peft_config(place("peft")).adapter.target_modules.names,
+            (std::vector<std::string>{"attn.c_proj", "lm_head"}));
+  EXPECT_TRUE(
+      models::Safetensors::open(place("peft") / kPeftWeightsName).find("base_model.model.lm_head.lora_A.weight"));
+  export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
+  std::vector<std::string> merged =
+      saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32", "model.path=" + place("merged").string()});
+  std::erase_if(merged, [](const std::string& set) {
+    return set.starts_with("model.config.") || set.starts_with("model.preset");
+  });
+  EXPECT_NEAR(std::stod(saved_.run(1, merged, 1).losses[0]), std::stod(losses()[0]), 1e-5) << "the sum is rounded once";
+}
+
+TEST_F(OutputAdapterFiles, TheirCopyOfTheMatrixMustBeTheModels) {
+  (void)saved_.run(1, sets(1, kNamed), 3, {3});
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const std::vector<std::string> without = losses();
+  for (const device::DType dtype : {device::DType::fp32, device::DType::bf16}) {
+    add_matrix(dtype, 0);
+    EXPECT_EQ(losses(), without) << name_of(dtype);
+  }
+  add_matrix(device::DType::fp32, 0x1p-10f);
+  EXPECT_FAILURE((void)losses(), Exit::usage,
+                 AllOf(HasSubstr("lm_head.base_layer.weight"), HasSubstr("differs from the model's lm_head.weight")));
+}
+
+}  // namespace
+}  // namespace strata::runtime
