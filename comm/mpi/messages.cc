@@ -43,7 +43,9 @@ class Backoff {
   using Clock = std::chrono::steady_clock;
   static constexpr int kSpins = 200;
   static constexpr std::chrono::microseconds kShortSleep{100}, kLongSleep{2000};
-  std::chrono::steady_clock::time_point next_look_{};
+  int polls_ = 0;
+  Clock::duration sleep_ = std::chrono::microseconds(20);
+  Clock::time_point began_{}, next_look_{};
 };
 
 // Data is sent in pieces. One large message would block the other direction, whose handshake would wait for it on the
