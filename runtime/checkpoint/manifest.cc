@@ -185,11 +185,11 @@ std::string to_json(const Manifest& m) {
   JsonObject recipe(JsonLayout::lines);
   for (const auto& [key, value] : m.recipe) recipe.add(key, value);
 
-  const JsonObject model = JsonObject(JsonLayout::wrapped)
-                               .add_all(JsonObject()
-                                            .add("family", m.family)
-                                            .add("config", JsonText{models::without_python_numbers(m.config)}))
-                               .add("tensors", tensors);
+  const JsonObject model =
+      JsonObject(JsonLayout::wrapped)
+          .add_all(
+              JsonObject().add("family", m.family).add("config", JsonText{models::without_python_numbers(m.config)}))
+          .add("tensors", tensors);
 
   // Members that share a line are added together.
   JsonObject out(JsonLayout::wrapped);

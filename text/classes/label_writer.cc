@@ -191,8 +191,7 @@ void LabelWriter::refuse_joined(const std::string& named) const {
        "classes, write JSONL with lists ({}), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
        "of one, write it without \"{}\"{}",
        named, excerpt(joined->name, 40), more, numbers ? "numbers" : "labels of other records", list.text(),
-       joined->separator,
-       numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
+       joined->separator, numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
 }
 
 LabelSummary LabelWriter::finish() {

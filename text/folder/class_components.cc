@@ -79,9 +79,8 @@ ClassComponents components_of_class(const FolderSettings& settings) {
             typed("BertPreTokenizer").text()};
   }
   if (settings.is_byte_level()) {
-    const JsonObject bytes = typed("ByteLevel")
-                                 .add("add_prefix_space", settings.prefix_space.value_or(false))
-                                 .add("use_regex", !qwen);
+    const JsonObject bytes =
+        typed("ByteLevel").add("add_prefix_space", settings.prefix_space.value_or(false)).add("use_regex", !qwen);
     const JsonObject words = typed("Split")
                                  .add("pattern", JsonObject().add("Regex", kQwenPattern))
                                  .add("behavior", "Isolated")
@@ -95,8 +94,7 @@ ClassComponents components_of_class(const FolderSettings& settings) {
         .add("prepend_scheme", settings.prefix_space.value_or(true) ? scheme : "never")
         .add("split", split);
   };
-  if (settings.is_renumbered())
-    return {std::nullopt, in_sequence(typed("WhitespaceSplit"), metaspace("always", true))};
+  if (settings.is_renumbered()) return {std::nullopt, in_sequence(typed("WhitespaceSplit"), metaspace("always", true))};
   if (!settings.is_llama()) return {};
   const bool each = settings.legacy.value_or(false) && name != "CodeLlamaTokenizer";
   return {"null", metaspace(each ? "always" : "first", false).text()};

@@ -81,11 +81,9 @@ std::string Trace::begin(const TraceHead& head) {
                                .add("steps", JsonArray().add_all(head.steps))
                                .add("clocks", head.clocks);
   // end() closes the list of events and the object.
-  std::string text = "{" + JsonObject()
-                               .add("displayTimeUnit", "ms")
-                               .add("otherData", other)
-                               .add("traceEvents", JsonText{"[\n"})
-                               .members();
+  std::string text =
+      "{" +
+      JsonObject().add("displayTimeUnit", "ms").add("otherData", other).add("traceEvents", JsonText{"[\n"}).members();
   std::string_view separator = "";
   const auto add = [&](const std::string& event) {
     text += separator;

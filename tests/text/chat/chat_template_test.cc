@@ -81,7 +81,8 @@ TEST_F(ChatTemplateTest, SentencePieceNamesItsTokensItself) {
 // In Zephyr's format "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
 TEST_F(ChatTemplateTest, MarksThatAreNotTokensStayText) {
   const auto smollm = load_tokenizer(tests::source_dir() / "tests/golden/tokenizers/smollm");
-  const auto chat = conversation_of(parse_json(R"({"messages": [{"role": "user", "content": "p"}]})"), DataFormat::chat);
+  const auto chat =
+      conversation_of(parse_json(R"({"messages": [{"role": "user", "content": "p"}]})"), DataFormat::chat);
   const auto find = [&](const char* source) {
     folder_.write("t.jinja", source);
     return ChatTemplate::find(folder_.path(), folder_.path() / "t.jinja", *smollm);
