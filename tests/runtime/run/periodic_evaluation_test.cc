@@ -287,9 +287,17 @@ TEST_F(AnswersTest, AreTheSameOnAnyLayout) {
 
 // Ranks that share blocks hold the keys and values of their own heads, and gather the logits of their words.
 TEST_F(AnswersTest, AreTheSameOverRanksThatShareBlocks) {
-  for (const char* adapter : {"adapter.kind=none", R"(adapter={kind = "lora", rank = 3, dora = true})"}) {
-    const auto in_shards = [&](int ranks, int data, const char* mesh, const char* more = "parallel.stages=1") {
-      return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", adapter, mesh, more});
+  const struct {
+    const char *adapter, *tied;
+  } cases[] = {{"adapter.kind=none", "true"},
+               {R"(adapter={kind = "lora", rank = 3, dora = true})", "true"},
+               {R"(adapter={kind = "lora", rank = 3, target_modules = ["c_fc", "lm_head"]})", "false"}};
+  for (const auto& [adapter, tied] : cases) {
+    const auto in_shards = [&, adapter = adapter, tied = tied](int ranks, int data, const char* mesh,
+                                                               const char* more = "parallel.stages=1") {
+      return answers(ranks, data,
+                     {"parallel.tensor_shards=4", "model.config.n_head=4", adapter, mesh, more,
+                      fmt::format("model.config.tie_word_embeddings={}", tied)});
     };
     const std::vector<std::string> alone = in_shards(1, 1, "parallel.tensor=1");
     EXPECT_EQ(in_shards(2, 1, "parallel.tensor=2"), alone) << adapter;

@@ -95,7 +95,7 @@ const ShardsRunCase kShardsRunCases[] = {
     {"bert, dora", {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true"}, "bert"},
     {"modernbert, dora", {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true"}, "modernbert"},
     {"llama, output layer adapted", joined(kLlama, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2",
-                                                    R"(adapter.target_modules=["q_proj", "down_proj", "lm_head"])"})},
+                                                    R"(adapter.target_modules=["q_proj", "up_proj", "lm_head"])"})},
     {"bert, words adapted",
      {"adapter.kind=lora", "adapter.rank=4", "model.init=random", "model.config.tie_word_embeddings=false",
       R"(adapter.target_modules=["query", "transform.dense", "decoder"])"},
