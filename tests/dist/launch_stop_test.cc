@@ -21,7 +21,7 @@ using testing::StartsWith;
 
 // Before a rank has printed anything, there is nothing to wait for, and mpirun may not handle its signals yet.
 TEST_F(LaunchAlone, AStopBeforeTheRanksStartEndsLaunchAtOnce) {
-  for (const char* moment : {"1 rank on ", "the recipe, without what"}) {
+  for (const char* moment : {"1 rank on ", "the recipe, without keys"}) {
     Running running(launch({"--no-preflight"}, {checkpoints(), "training.max_steps=1000000"}));
     ASSERT_TRUE(running.wait_until(
         [&](const std::string&, const std::string& errors) { return errors.find(moment) != std::string::npos; }));
