@@ -8,7 +8,7 @@
 
 namespace strata::models {
 
-// What a head costs, for forecasts. adapter: null if there is none.
+// The cost of a head, for forecasts. adapter: null if there is none.
 struct HeadCosts {
   const HeadInput& input;
   const HeadAdapter* adapter;
@@ -16,7 +16,7 @@ struct HeadCosts {
   device::DType dtype;
   bool learns_table;
 
-  // All of it with this many words of the table; `learns`: with gradients.
+  // The work of the complete head with this many words of the table. `learns`: including gradients.
   Work of_words(std::size_t words, bool learns) const;
   Work of_step(LossStep step, std::size_t elements) const;  // LossUnit::step_work()
 

@@ -55,7 +55,7 @@ struct HeadPlaces {
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
     std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
-    std::size_t rank = 0;  // of the table's adapter; 0: it has none
+    std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
     bool drops = false;    // the adapter's input has dropout
     bool one_tile = false;
   };
@@ -72,10 +72,10 @@ struct HeadPlaces {
   Slot logit_bias, d_logit_bias, chunk_bias;
   // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
-  // Of the table's adapter: s x A^T; its gradient, summed over the tiles of each virtual shard, and complete; x after
-  // dropout, and then the gradient through it; the sum of B's gradient.
+  // The buffers of the table's adapter: s x A^T; the gradient of that, by virtual shard and complete; x after dropout,
+  // later the gradient through it; the sum of B's gradient.
   Slot down, d_down_of_shards, d_down, dropped, d_b;
-  bool one_tile = false;  // the sums of the tables' gradients are those of one tile at a time
+  bool one_tile = false;  // the buffers for sums of gradients hold one tile at a time
   std::size_t bytes = 0;
 };
 
