@@ -106,8 +106,23 @@ TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {
               HasSubstr("has no adapter"));
 }
 
-TEST(Adaptable, RanksAndLayersMustFitTheModel) {
-  EXPECT_THAT(adapter_complaint({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
+// As in peft, which has no limit.
+TEST(Adaptable, ARankAboveALayersWidthIsNoted) {
+  const auto notes = [](const std::vector<std::string>& keys) {
+    std::vector<std::string> sets = kSmallLlama;
+    sets.insert(sets.end(), {"adapter.kind=lora", R"(adapter.target_modules=["q_proj", "k_proj"])"});
+    sets.insert(sets.end(), keys.begin(), keys.end());
+    return tiny_job(std::move(sets), 1).notes;
+  };
+  EXPECT_THAT(notes({"adapter.rank=41"}),
+              Contains(AllOf(HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj"),
+                             HasSubstr("(and that of 5 more layers)"))));
+  EXPECT_THAT(notes({R"(adapter.rank_pattern={"1.self_attn.k_proj" = 9})"}),
+              Contains(HasSubstr("rank 9 is above the width 8 of model.layers.1.self_attn.k_proj, and B A")));
+  EXPECT_THAT(notes({"adapter.rank=8"}), Not(Contains(HasSubstr("above the width"))));
+}
+
+TEST(Adaptable, LayersMustBeOfTheModel) {
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
               HasSubstr("no layer 3: its layers are 0 to 2"));
 }
