@@ -234,13 +234,12 @@ Safetensors Safetensors::open(const fs::path& path) {
              fs::exists(path / "pytorch_model.bin.index.json", ignored)) {
     fail(Exit::usage,
          "{} contains its weights as pickle (pytorch_model.bin), which can run code when it is read; save a "
-         "copy of the folder with safetensors, and give that: "
-         "{}",
+         "copy of the folder with safetensors, and give that: {}",
          path.string(),
-         python_command("import shutil, transformers as t; shutil.copytree(argv[1], argv[2], "
-                        "ignore=shutil.ignore_patterns('pytorch_model*')); c = t.AutoConfig.from_pretrained(argv[1]); "
-                        "getattr(t, c.architectures[0]).from_pretrained(argv[1], torch_dtype='auto')"
-                        ".save_pretrained(argv[2])",
+         python_command("import shutil, transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
+                        "m = getattr(t, c.architectures[0]).from_pretrained(argv[1], torch_dtype='auto'); "
+                        "shutil.copytree(argv[1], argv[2], ignore=shutil.ignore_patterns('pytorch_model*')); "
+                        "m.save_pretrained(argv[2])",
                         {path.string(), (path / "").parent_path().string() + "-safetensors"}));
   } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
     (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // for its error, which says where the link leads
