@@ -49,7 +49,7 @@ void export_adapted(const ExportOptions& options, const std::filesystem::path& b
   const runtime::Workload workload = runtime::open_workload(runtime::load_recipe(std::nullopt, sets));
   note(runtime::note_of_base(options.from, base));
   const auto model = runtime::adapted_model(workload);
-  runtime::require_adaptable(*model, *workload.adapter().shared(), options.from);
+  runtime::require_adaptable(*model, *workload.adapter().shared(), options.from, base);
   print_notes([&] {
     Activity exporting("exporting", Activity::Unit::bytes);
     return runtime::export_merged(workload, *model, options.to, settings_of(options, exporting));

@@ -232,14 +232,15 @@ Safetensors Safetensors::open(const fs::path& path) {
     out.add_index(index);
   } else if (fs::exists(path / "pytorch_model.bin", ignored) ||
              fs::exists(path / "pytorch_model.bin.index.json", ignored)) {
-    fail(
-        Exit::usage,
-        "{} contains its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
-        "{}",
-        path.string(),
-        python_command("import transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
-                       "getattr(t, c.architectures[0]).from_pretrained(argv[1]).save_pretrained(argv[1])",
-                       {path.string()}));
+    fail(Exit::usage,
+         "{} contains its weights as pickle (pytorch_model.bin), which can run code when it is read; save a "
+         "copy of the folder with safetensors, and give that: {}",
+         path.string(),
+         python_command("import shutil, transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
+                        "m = getattr(t, c.architectures[0]).from_pretrained(argv[1], torch_dtype='auto'); "
+                        "shutil.copytree(argv[1], argv[2], ignore=shutil.ignore_patterns('pytorch_model*')); "
+                        "m.save_pretrained(argv[2])",
+                        {path.string(), (path / "").parent_path().string() + "-safetensors"}));
   } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
     (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // for its error, which says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||

@@ -247,9 +247,12 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          workload.model_path()->string());
   if (shape.adapter)
     require_adaptable(*job.model, *shape.adapter,
-                      workload.has_adapter_of_checkpoint() ? workload.model_path() : workload.adapter().path);
+                      workload.has_adapter_of_checkpoint() ? workload.model_path() : workload.adapter().path,
+                      workload.model_path());
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
+  if (purpose == Purpose::train)
+    if (auto note = note_of_high_ranks(*job.model)) job.notes.push_back(*std::move(note));
   if (shape.quantise) require_quantised(*job.model);
   if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
   if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())

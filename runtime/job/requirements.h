@@ -58,11 +58,15 @@ std::string shards_text(std::size_t shards);
 
 // Throws Error{usage} if the adapter does not fit the model: target_modules, exclude_modules, modules_to_save,
 // rank_pattern or alpha_pattern names something that no module is called (the nearest names are listed) or that is not
-// a linear layer; the model lacks a layer; a rank exceeds a layer's width; a tied table would be trained under one of
-// its two names; or nothing is left to train. `folder`: the adapter was read from peft's files or a checkpoint, which
-// may also list names of other families.
+// a linear layer; the model lacks a layer; a tied table would be trained under one of its two names; or nothing is left
+// to train. `folder`: the adapter was read from peft's files or a checkpoint, which may also list names of other
+// families. `base`: the model's folder, if it has one.
 void require_adaptable(const models::Model& model, const models::Adapter& adapter,
-                       const std::optional<std::filesystem::path>& folder);
+                       const std::optional<std::filesystem::path>& folder,
+                       const std::optional<std::filesystem::path>& base);
+
+// A note if a rank of the adapter is above the width of its layer, which is allowed, as in peft, but gains nothing.
+std::optional<std::string> note_of_high_ranks(const models::Model& model);
 
 // Throws Error{usage} if a pattern of training.freeze matches no tensor of the model (the nearest names are listed), or
 // if nothing is left to train.

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "models/layers/linear/split_linear.h"
 #include "runtime/job/requirements.h"
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 namespace {
@@ -118,7 +120,7 @@ TableHolder holder_of(const models::Model& model, const std::string& module) {
 }
 
 void require_targets(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
-                     const Folder& folder) {
+                     const Folder& folder, const Folder& base) {
   const auto is_of = [](const ModuleNames& names) {
     return [&names](const std::string& module) { return models::matches(names, module); };
   };
@@ -133,21 +135,20 @@ void require_targets(const models::Model& model, const Modules& modules, const m
     const bool shares = holder != *other;  // the output layer
     if (folder && shares)
       fail(Exit::usage,
-           "{} has an adapter of {}, which is tied to {} (tie_word_embeddings): untie the model "
-           "(model.config.tie_word_embeddings = false), because the adapter is of one of the two alone",
-           folder->string(), *other, holder);
+           "{} has an adapter of {} alone, which is tied to {} (tie_word_embeddings): untie the model first: {}",
+           folder->string(), *other, holder, how_to_untie(model, base));
     if (folder)
       fail(Exit::usage,
            "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
            "(merge_and_unload, save_pretrained), and give the result",
            folder->string(), *other);
     if (shares)
-      fail(Exit::usage,
-           "adapter.target_modules: {} matches {}, which is tied to {} (tie_word_embeddings): peft would adapt {} "
-           "alone, and merging the adapter would change both; untie the model first "
-           "(model.config.tie_word_embeddings = false), leave it out, or train the one table "
-           "(adapter.modules_to_save = [\"{}\"], with adapter.ensure_weight_tying = true)",
-           given, *other, holder, last_part(*other), saved);
+      fail(
+          Exit::usage,
+          "adapter.target_modules: {} matches {}, which is tied to {} (tie_word_embeddings): peft would adapt {} "
+          "alone, and merging the adapter would change both; leave it out, train the one table "
+          "(adapter.modules_to_save = [\"{}\"], with adapter.ensure_weight_tying = true), or untie the model first: {}",
+          given, *other, holder, last_part(*other), saved, how_to_untie(model, base));
     fail(Exit::usage,
          "adapter.target_modules: {} matches {}, which is not a linear layer and cannot have an adapter: leave it out, "
          "or train all of it (adapter.modules_to_save = [\"{}\"]{})",
@@ -230,7 +231,7 @@ void require_layers(const models::Model& model, const Modules& modules, const mo
 }
 
 void require_saved(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
-                   const Folder& folder) {
+                   const Folder& folder, const Folder& base) {
   const std::vector<std::string> all = modules.all();
   for (const std::string& name : adapter.modules_to_save) {
     const models::Adapter one{.modules_to_save = {name}};
@@ -244,15 +245,15 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
       if (!adapter.ensure_weight_tying && folder)
         fail(Exit::usage,
              "{}: modules_to_save names {}, which is tied to {} (tie_word_embeddings), without ensure_weight_tying: "
-             "peft trained a copy of one of the two; untie the model (model.config.tie_word_embeddings = false)",
-             folder->string(), name, models::is_saved_whole(one, holder) ? shared->name : holder);
+             "peft trained a copy of one of the two; untie the model first: {}",
+             folder->string(), name, models::is_saved_whole(one, holder) ? shared->name : holder,
+             how_to_untie(model, base));
       if (!adapter.ensure_weight_tying)
         fail(Exit::usage,
              "adapter.modules_to_save: {} matches {}, which is tied to {} (tie_word_embeddings): peft would train a "
              "copy of one of the two and transformers would tie them again when it reads the result; set "
-             "adapter.ensure_weight_tying = true to train the one table, or untie the model first "
-             "(model.config.tie_word_embeddings = false)",
-             name, holder, shared->name);
+             "adapter.ensure_weight_tying = true to train the one table, or untie the model first: {}",
+             name, holder, shared->name, how_to_untie(model, base));
       if (!models::is_saved_whole(adapter, holder))
         fail(Exit::usage, "adapter.modules_to_save: {} is tied to {}, and holds no table of its own: name that one",
              name, holder.substr(0, holder.rfind('.')));
@@ -276,22 +277,12 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
 
 }  // namespace
 
-void require_adaptable(const models::Model& model, const models::Adapter& adapter, const Folder& folder) {
+void require_adaptable(const models::Model& model, const models::Adapter& adapter, const Folder& folder,
+                       const Folder& base) {
   const Modules modules(model);
-  require_targets(model, modules, adapter, folder);
+  require_targets(model, modules, adapter, folder, base);
   if (!folder) require_layers(model, modules, adapter);
-  require_saved(model, modules, adapter, folder);
-  for (const auto& unit : model.units)
-    for (const models::Parameter& p : unit->parameters()) {
-      constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
-      const bool of_a = p.name.ends_with(kA);
-      if (!p.of_adapter || !(of_a || p.name.ends_with(kB))) continue;
-      const std::int64_t rank = p.shape[of_a ? 0 : 1], width = p.shape[of_a ? 1 : 0];
-      if (rank > width)
-        fail(Exit::usage,
-             "the adapter's rank {} is above the width {} of {}: give a lower adapter.rank (or rank_pattern)", rank,
-             width, p.name.substr(0, p.name.size() - (of_a ? kA : kB).size()));
-    }
+  require_saved(model, modules, adapter, folder, base);
   if (modules.adapted.empty() && folder)
     fail(Exit::usage,
          "{} is an adapter of another model: no linear layer of this {} model, whose layers are called {}, is one of "
@@ -303,6 +294,33 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
          "layers_to_transform exclude all of them",
          model.family);
   if (!folder) require_others(model, modules, adapter);
+}
+
+std::optional<std::string> note_of_high_ranks(const models::Model& model) {
+  constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+  std::string first;
+  std::int64_t rank = 0, width = 0;
+  std::set<std::string_view> layers;
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      const bool of_a = p.name.ends_with(kA);
+      if (!p.of_adapter || !(of_a || p.name.ends_with(kB))) continue;
+      const std::int64_t r = p.shape[of_a ? 0 : 1], side = p.shape[of_a ? 1 : 0];
+      if (r <= side) continue;
+      const std::string_view layer = std::string_view(p.name).substr(0, p.name.size() - (of_a ? kA : kB).size());
+      if (layers.empty()) std::tie(first, rank, width) = std::tuple(std::string(layer), r, side);
+      layers.insert(layer);
+    }
+  if (layers.empty()) return std::nullopt;
+  return fmt::format(
+      "the adapter's rank {} is above the width {} of {}{}, and B A has at most rank {} there: a lower adapter.rank, "
+      "or "
+      "one for these layers (adapter.rank_pattern), can learn the same with less memory",
+      rank, width, first,
+      layers.size() == 1
+          ? std::string()
+          : fmt::format(" (and that of {} more layer{})", layers.size() - 1, layers.size() > 2 ? "s" : ""),
+      width);
 }
 
 void require_freezable(const models::Model& model, std::span<const std::string> patterns) {

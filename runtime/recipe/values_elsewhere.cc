@@ -21,11 +21,13 @@ namespace {
 struct ValuesElsewhere {
   std::string_view keys;    // separated by spaces
   std::string_view values;  // separated by spaces
-  std::string_view meant;
+  std::string_view meant;   // empty: none of ours, and the note says what to know
   std::string_view note;
 };
 
 constexpr std::string_view kTiers = "zero.parameters zero.gradients zero.optimizer zero.activations";
+
+constexpr std::string_view kIntervals = "checkpoint.every evaluation.every";
 
 constexpr ValuesElsewhere kValues[] = {
     {"training.precision", "float16 half fp16mixed 16mixed 16 f16 torch.float16 torch.half mixedfp16", "fp16", ""},
@@ -43,6 +45,11 @@ constexpr ValuesElsewhere kValues[] = {
      "pagedadamw32bit adamwanyprecision torch.optim.adamw",
      "adamw", ""},
     {"optimizer.name", "adamw8bit adam8bit pagedadamw8bit adamwbnb8bit pagedadam8bit adamwtorch8bit", "adamw8bit", ""},
+    {"optimizer.name", "adamwtorch4bit adamw4bit adam4bit", "adamw8bit", "because moments in 4 bits are not supported"},
+    {"optimizer.name",
+     "adafactor muon lomo adalomo adagrad rmsprop ademamix stableadamw schedulefreeadamw galoreadamw apolloadamw "
+     "sophia",
+     "", "this optimizer is not supported"},
     {"optimizer.name", "lion32bit pagedlion pagedlion32bit", "lion", ""},
     {"optimizer.name", "lion8bit pagedlion8bit", "lion", "with optimizer.moments = \"8bit\""},
     {"optimizer.name", "momentum sgdmomentum torch.optim.sgd", "sgd", "with optimizer.momentum"},
@@ -74,6 +81,11 @@ constexpr ValuesElsewhere kValues[] = {
     {"adapter.kind", "full off no false null", "none", ""},
     {"adapter.init", "kaiming true pytorch", "default", ""},
     {"adapter.init", "normal", "gaussian", ""},
+    {"adapter.init", "pissa pissaniter4 pissaniter16 olora corda loftq loraga", "",
+     "this initialisation changes the model's own weights, which is not supported"},
+    {"adapter.init", "eva orthogonal", "", "this initialisation is not supported"},
+    {"model.frozen_format", "int8 8bit 8 fp8 float8", "",
+     "8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
     {"model.frozen_format", "4bit 4 int4 fp4 bnb bnb4bit bitsandbytes true", "nf4", ""},
     {"model.frozen_format", "none no off false fp32 fp16 bf16", "compute", "which is training.precision"},
     {"evaluation.metric", "macrof1 f1macro", "eval_f1", "the mean over classes"},
@@ -86,6 +98,8 @@ constexpr ValuesElsewhere kValues[] = {
     {"evaluation.metric", "ppl", "eval_perplexity", ""},
     {"scheduler.name", "warmupstabledecay trapezoidal", "wsd", "with scheduler.warmup_steps"},
     {"training.recompute", "true full all blocks yes on enabled uniform layer layers", "block", ""},
+    {"training.recompute", "unsloth offload", "block", "with zero.activations = \"host\" to offload what blocks keep"},
+    {"training.recompute", "offloaddisk", "block", "with zero.activations = \"nvme\" to offload what blocks keep"},
     {"training.recompute", "false no off null disabled", "none", ""},
     {"training.objective", "clm lm sft pretraining autoregressive", "causal_lm", ""},
     {"training.objective", "mlm", "masked_lm", ""},
@@ -94,6 +108,7 @@ constexpr ValuesElsewhere kValues[] = {
     {"data.packing", "true packed pack multipack bfd ffd", "documents", ""},
     {"data.packing", "false no off", "documents", "in which no document sees another"},
     {"data.packing", "concat concatenate wrapped", "stream", ""},
+    {kIntervals, "epoch epochs steps step", "", "this is in steps, and strata plan says how many steps an epoch has"},
     {"checkpoint.resume", "true yes latest last", "auto", ""},
     {"checkpoint.resume", "false no", "none", ""},
 };
@@ -190,6 +205,20 @@ std::optional<RecipeValue> as_integer(double number) {
   return RecipeValue{.value = integer, .shown = fmt::format("{}", integer)};
 }
 
+// What to know about a value that has no counterpart; empty if it is not known either.
+std::string note_of(const RecipeValue& value, std::string_view written, const RecipeKey& key) {
+  if (const auto* number = std::get_if<double>(&value.value); number && *number > 0 && *number < 1)
+    if (key.name == "scheduler.warmup_steps" || has_word(kIntervals, key.name))
+      return "this is in steps: the ratio x training.max_steps";
+  if (const auto* steps = std::get_if<std::int64_t>(&value.value);
+      steps && *steps == -1 && key.name == "training.max_steps")
+    return "strata plan says how many steps an epoch has";
+  for (const ValuesElsewhere& row : kValues)
+    if (row.meant.empty() && has_word(row.keys, key.name) && has_word(row.values, written))
+      return std::string(row.note);
+  return "";
+}
+
 }  // namespace
 
 std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
@@ -200,6 +229,7 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   const auto* text = std::get_if<std::string>(&value.value);
   const std::string written = plain(text ? *text : value.shown);
   if (const std::string meant = value_meant(written, key); !meant.empty()) return "; you mean " + meant;
+  if (const std::string note = note_of(value, written, key); !note.empty()) return "; " + note;
   if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && (*integer == 0 || *integer == 1))
     if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; you mean {}", *integer == 1);
   if (!text) return "";
@@ -256,7 +286,7 @@ bool has_value(const RecipeKey& key, std::string_view value) {
 std::string value_meant(std::string_view value, const RecipeKey& key) {
   const std::string written = plain(value);
   for (const ValuesElsewhere& row : kValues) {
-    if (!has_word(row.keys, key.name) || !has_word(row.values, written)) continue;
+    if (row.meant.empty() || !has_word(row.keys, key.name) || !has_word(row.values, written)) continue;
     if (!takes_text(key, std::string(row.meant))) continue;
     return fmt::format("\"{}\"{}{}", row.meant, row.note.empty() ? "" : ", ", row.note);
   }

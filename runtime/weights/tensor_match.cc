@@ -68,13 +68,23 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
   const std::string head_prefix = new_head ? model.loss_unit().score_layer() + "." : "";
   const std::string& prefix = model.optional_prefix;
   const auto& may_lack = model.drawn_if_missing;
+  const auto find_name = [&](const std::string& name) {
+    const auto found = stored.find(name);
+    return found || !name.starts_with(prefix) ? found : stored.find(name.substr(prefix.size()));
+  };
+  std::unordered_map<const models::Parameter*, const std::string*> other_names;  // of tables that a head shares
+  for (const auto& unit : model.units)
+    if (const auto& shared = unit->shared())
+      other_names.emplace(&model.units[shared->unit]->parameters()[shared->parameter], &shared->name);
   std::vector<bool> wanted(names.size());
   TensorMatch out;
   for (const auto& unit : model.units) {
     auto& places = out.places.emplace_back();
     for (const models::Parameter& p : unit->parameters()) {
-      auto found = stored.find(p.name);
-      if (!found && p.name.starts_with(prefix)) found = stored.find(p.name.substr(prefix.size()));
+      auto found = find_name(p.name);
+      // safetensors.torch.save_model() keeps only one name of a tied table, which may be the output layer's.
+      if (const auto other = other_names.find(&p); !found && other != other_names.end())
+        found = find_name(*other->second);
       if (found) wanted[*found] = true;
       const bool reinitialised = new_head && p.name.starts_with(head_prefix);
       places.push_back(reinitialised ? std::nullopt : found);
@@ -134,6 +144,20 @@ std::string command_to_untie(const std::filesystem::path& folder) {
       "m.config.tie_word_embeddings = False; "
       "m.lm_head.weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); m.save_pretrained(argv[2])",
       {folder.string(), (folder / "").parent_path().string() + "-untied"});
+}
+
+std::string how_to_untie(const models::Model& model, const std::optional<std::filesystem::path>& folder) {
+  const std::string by_key = "model.config.tie_word_embeddings = false";
+  const auto& shared = model.units.back()->shared();
+  if (!folder || !shared || shared->name != "lm_head.weight") return by_key;
+  try {
+    const models::Safetensors file = models::Safetensors::open(*folder);
+    const std::string& table = model.units[shared->unit]->parameters()[shared->parameter].name;
+    if (find(file, shared->name, "") && find(file, table, model.optional_prefix)) return by_key;
+  } catch (const Error&) {  // a checkpoint, or files that the code which reads them reports
+    return by_key;
+  }
+  return command_to_untie(*folder);
 }
 
 }  // namespace strata::runtime

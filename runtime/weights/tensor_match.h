@@ -45,4 +45,8 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
 // The command that saves a copy of a decoder's folder with its own output layer, which transformers reads too.
 std::string command_to_untie(const std::filesystem::path& folder);
 
+// How to untie a model whose output layer shares its table: the key, or the command if the folder of a decoder does not
+// hold both. `folder`: the model's, if it has one.
+std::string how_to_untie(const models::Model& model, const std::optional<std::filesystem::path>& folder);
+
 }  // namespace strata::runtime

@@ -82,8 +82,9 @@ constexpr NamesElsewhere kFrameworkRows[] = {
      kPrecision},
     {"param_dtype reduce_dtype mixed_precision_reduce", "training.precision",
      "gradients travel in it, and are summed in fp32"},
-    {"buffer_dtype cast_forward_inputs cast_root_forward_inputs keep_low_precision_grads", "",
-     "no counterpart: training.precision holds for all but master weights and sums"},
+    {"buffer_dtype cast_forward_inputs cast_root_forward_inputs keep_low_precision_grads upcast_layernorm "
+     "upcast_lmhead_output",
+     "", "no counterpart: training.precision holds for all but master weights and sums"},
     {"fp8.* fp8_format fp8_recipe fp8_config.* use_fp8 float8.*", "",
      "not supported: training.precision is fp32, bf16 or fp16"},
     {"GradScaler", "fp16.initial_scale", "and fp16.growth_interval"},
@@ -95,7 +96,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
      "memory.prefetch", "in units, in both directions; 0: none"},
     {"limit_all_gathers fsdp_limit_all_gathers", "", "not needed: memory.prefetch is a limit, and memory is planned"},
     {"sync_module_states cpu_ram_efficient_loading use_orig_params fsdp_sync_module_states "
-     "fsdp_cpu_ram_efficient_loading fsdp_use_orig_params",
+     "fsdp_cpu_ram_efficient_loading fsdp_use_orig_params qlora_sharded_model_loading",
      "", "not needed: each rank reads what it needs of model.path"},
     {"ignored_modules", "training.freeze", "patterns of the tensors that are not trained"},
     {"fsdp_activation_checkpointing checkpoint_wrapper gradient_checkpointing_kwargs gradient_checkpointing_enable "

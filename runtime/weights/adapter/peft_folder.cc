@@ -165,9 +165,9 @@ class PeftWeights final : public WeightSource {
     }
     require_copies_of_tied(folder, model);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (const models::StoredTensor& tensor = file_.tensors()[i]; !wanted[i] && !is_of_backward(tensor) &&
-                                                                   !is_copy_of_tied(tensor, folder, model) &&
-                                                                   !is_copy_of_base(tensor, folder, model, base))
+      if (const models::StoredTensor& tensor = file_.tensors()[i];
+          !wanted[i] && !is_of_backward(tensor) && !is_copy_of_tied(tensor, folder, model) &&
+          !is_copy_of_base(tensor, folder, model, base) && !is_unchanged(tensor, model, base))
         refuse_unknown(tensor, folder, model);
   }
 
@@ -243,6 +243,27 @@ class PeftWeights final : public WeightSource {
               folder.string(), tensor.name, weight->name);
         return true;
       }
+    return false;
+  }
+
+  // Whether the tensor is one of the model's own, unchanged, under its name or that of a layer that shares it. peft
+  // saves the embedding and the output layer if either is a target, or if asked to (save_embedding_layers).
+  static bool is_unchanged(const models::StoredTensor& tensor, const models::Model& model, const WeightSource& base) {
+    for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+      const auto parameters = model.units[unit]->parameters();
+      for (std::size_t p = 0; p < parameters.size(); ++p) {
+        if (parameters[p].trained()) continue;
+        const bool named =
+            tensor.name == kPeftPrefix + parameters[p].name || std::ranges::any_of(model.units, [&](const auto& other) {
+              const auto& shared = other->shared();
+              return shared && shared->unit == unit && shared->parameter == p &&
+                     tensor.name == kPeftPrefix + shared->name;
+            });
+        if (!named) continue;
+        const std::vector<std::uint64_t> shape(parameters[p].shape.begin(), parameters[p].shape.end());
+        return tensor.shape == shape && holds(tensor, base, unit, p, parameters[p].size());
+      }
+    }
     return false;
   }
 

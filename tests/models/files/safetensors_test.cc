@@ -186,7 +186,9 @@ TEST_F(SafetensorsTest, PickleIsRefusedWithTheCommandThatConvertsIt) {
   const tests::ScratchFolder folder;
   folder.write("pytorch_model.bin", "anything");
   EXPECT_FAILURE(Safetensors::open(folder.path()), Exit::usage,
-                 ::testing::AllOf(::testing::HasSubstr("pickle"), ::testing::HasSubstr("save_pretrained(")));
+                 ::testing::AllOf(HasSubstr("pickle"), HasSubstr("from_pretrained(argv[1], torch_dtype='auto')"),
+                                  HasSubstr("save_pretrained(argv[2])"),
+                                  ::testing::EndsWith(" " + folder.path().string() + "-safetensors")));
   folder.write("it's a/pytorch_model.bin", "anything");
   EXPECT_FAILURE(Safetensors::open(folder.path() / "it's a"), Exit::usage, HasSubstr("it'\\''s a'"));
 }

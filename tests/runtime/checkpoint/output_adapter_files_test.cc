@@ -38,7 +38,8 @@ class OutputAdapterFiles : public testing::Test {
     return saved_.run(1, sets(1, {"adapter.path=" + place("peft").string(), "checkpoint.resume=none"}), 2).losses;
   }
   // Adds to peft's file what peft saves: the output layer's own matrix, here with one element changed.
-  void add_matrix(device::DType dtype, float change) const {
+  void add_matrix(device::DType dtype, float change,
+                  const std::string& name = "base_model.model.lm_head.base_layer.weight") const {
     const std::filesystem::path path = place("peft") / kPeftWeightsName;
     const Recipe recipe = load_recipe(std::nullopt, sets(1, {}));
     const Job job = make_job(open_workload(recipe), 1, capacity_of({}, 1));
@@ -50,7 +51,7 @@ class OutputAdapterFiles : public testing::Test {
     random_weights(*job.model, recipe.training.seed)
         ->read(head, static_cast<std::size_t>(matrix - parameters.begin()), 0, values);
     values.back() += change;
-    std::vector<models::TensorSpec> tensors{{"base_model.model.lm_head.base_layer.weight", dtype, matrix->shape}};
+    std::vector<models::TensorSpec> tensors{{name, dtype, matrix->shape}};
     std::string data;
     for (const float value : values) {
       const auto narrow = device::from_float<device::bf16>(value);
@@ -62,7 +63,7 @@ class OutputAdapterFiles : public testing::Test {
     {
       const auto file = models::Safetensors::open(path);
       for (const models::StoredTensor& tensor : file.tensors()) {
-        if (tensor.name.find("base_layer") != std::string::npos) continue;
+        if (tensor.name == name) continue;
         tensors.push_back({tensor.name, device::DType::fp32, {tensor.shape.begin(), tensor.shape.end()}});
         data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
       }
@@ -107,6 +108,20 @@ TEST_F(OutputAdapterFiles, TheirCopyOfTheMatrixMustBeTheModels) {
   add_matrix(device::DType::fp32, 0x1p-10f);
   EXPECT_FAILURE((void)losses(), Exit::usage,
                  AllOf(HasSubstr("lm_head.base_layer.weight"), HasSubstr("differs from the model's lm_head.weight")));
+}
+
+// peft's save_embedding_layers writes the output layer, and the embedding, of any adapter.
+TEST_F(OutputAdapterFiles, AMatrixWithoutAnAdapterMayBeTheModels) {
+  (void)saved_.run(1, sets(1, {"adapter.kind=lora", R"(adapter.target_modules=["attn.c_proj"])"}), 3, {3});
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const std::vector<std::string> without = losses();
+  const std::string name = "base_model.model.lm_head.weight";
+  for (const device::DType dtype : {device::DType::fp32, device::DType::bf16}) {
+    add_matrix(dtype, 0, name);
+    EXPECT_EQ(losses(), without) << name_of(dtype);
+  }
+  add_matrix(device::DType::fp32, 0x1p-10f, name);
+  EXPECT_FAILURE((void)losses(), Exit::usage, AllOf(HasSubstr("holds all of"), HasSubstr("add \"lm_head\" there")));
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST(Adaptable, TheFormOfTheTargetsIsNamed) {
 TEST(Adaptable, ATiedTableIsTrainedUnderBothNames) {
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])"}, kSmallGpt2),
               AllOf(HasSubstr("lm_head, which is tied to transformer.wte"), HasSubstr("tie_word_embeddings = false"),
-                    EndsWith(R"((adapter.modules_to_save = ["wte"], with adapter.ensure_weight_tying = true))")));
+                    HasSubstr(R"((adapter.modules_to_save = ["wte"], with adapter.ensure_weight_tying = true))"),
+                    EndsWith("untie the model first: model.config.tie_word_embeddings = false")));
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["wte"])"}, kSmallGpt2),
               HasSubstr(R"(["wte"], with adapter.ensure_weight_tying = true)"));
   EXPECT_THAT(adapter_complaint({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),
@@ -106,8 +107,23 @@ TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {
               HasSubstr("has no adapter"));
 }
 
-TEST(Adaptable, RanksAndLayersMustFitTheModel) {
-  EXPECT_THAT(adapter_complaint({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
+// As in peft, which has no limit.
+TEST(Adaptable, ARankAboveALayersWidthIsNoted) {
+  const auto notes = [](const std::vector<std::string>& keys) {
+    std::vector<std::string> sets = kSmallLlama;
+    sets.insert(sets.end(), {"adapter.kind=lora", R"(adapter.target_modules=["q_proj", "k_proj"])"});
+    sets.insert(sets.end(), keys.begin(), keys.end());
+    return tiny_job(std::move(sets), 1).notes;
+  };
+  EXPECT_THAT(notes({"adapter.rank=41"}),
+              Contains(AllOf(HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj"),
+                             HasSubstr("(and that of 5 more layers)"))));
+  EXPECT_THAT(notes({R"(adapter.rank_pattern={"1.self_attn.k_proj" = 9})"}),
+              Contains(HasSubstr("rank 9 is above the width 8 of model.layers.1.self_attn.k_proj, and B A")));
+  EXPECT_THAT(notes({"adapter.rank=8"}), Not(Contains(HasSubstr("above the width"))));
+}
+
+TEST(Adaptable, LayersMustBeOfTheModel) {
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
               HasSubstr("no layer 3: its layers are 0 to 2"));
 }

@@ -75,6 +75,9 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
       {"optimizer.moments=8bitt", "; you mean \"8bit\""},
       {"memory.host='1.5 gib'", "; you mean \"1.5GiB\""},
       {"memory.host=512m", "; you mean \"512MiB\""},
+      {"optimizer.name=adamw_torch_4bit", "; you mean \"adamw8bit\", because moments in 4 bits are not supported"},
+      {"training.recompute=unsloth",
+       "; you mean \"block\", with zero.activations = \"host\" to offload what blocks keep"},
       {"training.recompute=true", "; you mean \"block\""},
       {"training.recompute=full", "; you mean \"block\""},
       {"device.kind=gpu", "; you mean \"cuda\""},
@@ -86,6 +89,21 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
   for (const auto& [set, meant] : kMeant) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(meant)));
+  }
+}
+
+TEST(ValuesElsewhere, SomeHaveNoCounterpart) {
+  for (const auto& [set, note] : {
+           std::pair{"optimizer.name=muon", "; this optimizer is not supported"},
+           {"adapter.init=pissa_niter_16", "changes the model's own weights, which is not supported"},
+           {"model.frozen_format=int8", "; 8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
+           {"scheduler.warmup_steps=0.1", "; this is in steps: the ratio x training.max_steps"},
+           {"checkpoint.every=0.25", "; this is in steps: the ratio x training.max_steps"},
+           {"checkpoint.every=epoch", "strata plan says how many steps an epoch has"},
+           {"training.max_steps=-1", "; strata plan says how many steps an epoch has"},
+       }) {
+    SCOPED_TRACE(set);
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(note)));
   }
 }
 

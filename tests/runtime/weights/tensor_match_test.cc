@@ -71,6 +71,40 @@ TEST(TensorMatchTest, TheOutputBiasHasTwoNames) {
   }
 }
 
+// Of a tied table, safetensors.torch.save_model() may keep only the output layer's name.
+TEST(TensorMatchTest, ATiedTableHasTwoNames) {
+  for (const char* config :
+       {R"({"model_type":"bert","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":8,
+            "max_position_embeddings":4,"vocab_size":5,"type_vocab_size":2})",
+        R"({"model_type":"roberta","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":8,
+            "max_position_embeddings":8,"vocab_size":5,"type_vocab_size":1,"pad_token_id":1})",
+        R"({"model_type":"modernbert","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,
+            "intermediate_size":8,"max_position_embeddings":4,"vocab_size":5})",
+        R"({"model_type":"gpt2","n_embd":4,"n_head":2,"n_layer":1,"n_positions":4,"vocab_size":2})",
+        R"({"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":8,
+            "max_position_embeddings":4,"vocab_size":5,"tie_word_embeddings":true})"}) {
+    const auto model = models::make_model(models::Config::parse(config, "config.json"), {1, 4, device::DType::fp32, 1});
+    const auto& shared = model->units.back()->shared();
+    ASSERT_TRUE(shared) << config;
+    auto names = names_of(*model);
+    const std::string table = model->units[shared->unit]->parameters()[shared->parameter].name;
+    const auto place = std::ranges::find(names, table);
+    ASSERT_NE(place, names.end()) << table;
+    *place = shared->name;
+    TensorMatch match = match_tensors(*model, names, false);
+    EXPECT_EQ(match.places[shared->unit][shared->parameter], place - names.begin());
+    EXPECT_THAT(match.missing, IsEmpty()) << config;
+    EXPECT_THAT(match.unknown, IsEmpty()) << config;
+    *place = "another";
+    EXPECT_THAT(match_tensors(*model, names, false).missing, ElementsAre(table));
+    // With both names, the table's own is read.
+    *place = table;
+    names.push_back(shared->name);
+    match = match_tensors(*model, names, false);
+    EXPECT_EQ(names[*match.places[shared->unit][shared->parameter]], table);
+  }
+}
+
 TEST(TensorMatchTest, OmitsAnotherObjectivesHeadAndInitialisesItsOwn) {
   const auto model = bert(models::Objective::sequence_classification);
   auto names = names_of(*bert(models::Objective::masked_lm));

@@ -72,5 +72,21 @@ TEST_F(UntieTest, DoesNotCompareUnreadTables) {
   EXPECT_TRUE(untied().bool_or("tie_word_embeddings", true));
 }
 
+// The key alone would be refused if the file lacks one of the two names.
+TEST_F(UntieTest, SaysHowToUntie) {
+  const auto model = models::make_model(untied(), {1, 1, device::DType::fp32, 1});
+  const std::string key = "model.config.tie_word_embeddings = false";
+  EXPECT_EQ(how_to_untie(*model, {}), key);
+  EXPECT_EQ(how_to_untie(*model, folder_.path()), key) << "without a file";
+  for (const char* table : {"wte.weight", "transformer.wte.weight"}) {
+    write({{table, 1}, {"lm_head.weight", 1}});
+    EXPECT_EQ(how_to_untie(*model, folder_.path()), key);
+    write({{table, 1}});
+    EXPECT_EQ(how_to_untie(*model, folder_.path()), command_to_untie(folder_.path()));
+  }
+  write({{"lm_head.weight", 1}});
+  EXPECT_EQ(how_to_untie(*model, folder_.path()), command_to_untie(folder_.path()));
+}
+
 }  // namespace
 }  // namespace strata::runtime

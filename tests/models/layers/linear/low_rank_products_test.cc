@@ -233,6 +233,8 @@ std::vector<LowRankProductsCase> low_rank_cases() {
       // A gap follows A of 3 x 32, but not A of 8 x 32.
       out.push_back({"neighbours", 20, 32, {32, 8, 16}, {{8, 2}, {8, 2}, {3, 2}}, major, Gelu::erf, Gelu::none, dtype});
       out.push_back({"scales", 20, 32, {32, 8}, {{8, 2}, {8, 0.3f}}, major, Gelu::none, Gelu::none, dtype});
+      out.push_back(
+          {"ranks above widths", 20, 32, {16, 8}, {{24, 0.5f}, {40, 0.1f}}, major, Gelu::none, Gelu::none, dtype});
       out.push_back({"one row", 1, 32, {32, 8}, {{8, 2}, {4, 0.3f}}, major, Gelu::tanh, Gelu::none, dtype});
     }
   const std::size_t plain = out.size();
