@@ -58,9 +58,9 @@ std::string shards_text(std::size_t shards);
 
 // Throws Error{usage} if the adapter does not fit the model: target_modules, exclude_modules, modules_to_save,
 // rank_pattern or alpha_pattern names something that no module is called (the nearest names are listed) or that is not
-// a linear layer; the model lacks a layer; a tied table would be trained under one of its two names; or nothing is left
-// to train. `folder`: the adapter was read from peft's files or a checkpoint, which may also list names of other
-// families. `base`: the model's folder, if it has one.
+// a linear layer; the model lacks a layer; a tied table would be trained under one of its two names; every rank is
+// above its layer's width; or nothing is left to train. `folder`: the adapter was read from peft's files or a
+// checkpoint, which may also list names of other families. `base`: the model's folder, if it has one.
 void require_adaptable(const models::Model& model, const models::Adapter& adapter,
                        const std::optional<std::filesystem::path>& folder,
                        const std::optional<std::filesystem::path>& base);

@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -275,6 +274,30 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
   }
 }
 
+// The layers whose adapter has a rank above their width, and the first of them.
+struct HighRanks {
+  std::size_t layers = 0;
+  std::string first = {};
+  std::int64_t rank = 0, width = 0;
+};
+HighRanks high_ranks(const models::Model& model) {
+  constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+  HighRanks out;
+  std::set<std::string_view> layers;
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      const bool of_a = p.name.ends_with(kA);
+      if (!p.of_adapter || !(of_a || p.name.ends_with(kB))) continue;
+      const std::int64_t rank = p.shape[of_a ? 0 : 1], width = p.shape[of_a ? 1 : 0];
+      if (rank <= width) continue;
+      const std::string_view layer = std::string_view(p.name).substr(0, p.name.size() - (of_a ? kA : kB).size());
+      if (layers.empty()) out = {0, std::string(layer), rank, width};
+      layers.insert(layer);
+    }
+  out.layers = layers.size();
+  return out;
+}
+
 }  // namespace
 
 void require_adaptable(const models::Model& model, const models::Adapter& adapter, const Folder& folder,
@@ -293,34 +316,25 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
          "the adapter has no target left in this {} model: adapter.exclude_modules, modules_to_save or "
          "layers_to_transform exclude all of them",
          model.family);
-  if (!folder) require_others(model, modules, adapter);
+  if (folder) return;  // peft trained it as it is
+  require_others(model, modules, adapter);
+  if (const HighRanks high = high_ranks(model); high.layers == modules.adapted.size())
+    fail(Exit::usage,
+         "the adapter's rank {} is above the width {} of {}, and no layer is as wide as its rank: set a "
+         "lower adapter.rank",
+         high.rank, high.width, high.first);
 }
 
 std::optional<std::string> note_of_high_ranks(const models::Model& model) {
-  constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
-  std::string first;
-  std::int64_t rank = 0, width = 0;
-  std::set<std::string_view> layers;
-  for (const auto& unit : model.units)
-    for (const models::Parameter& p : unit->parameters()) {
-      const bool of_a = p.name.ends_with(kA);
-      if (!p.of_adapter || !(of_a || p.name.ends_with(kB))) continue;
-      const std::int64_t r = p.shape[of_a ? 0 : 1], side = p.shape[of_a ? 1 : 0];
-      if (r <= side) continue;
-      const std::string_view layer = std::string_view(p.name).substr(0, p.name.size() - (of_a ? kA : kB).size());
-      if (layers.empty()) std::tie(first, rank, width) = std::tuple(std::string(layer), r, side);
-      layers.insert(layer);
-    }
-  if (layers.empty()) return std::nullopt;
+  const HighRanks high = high_ranks(model);
+  if (high.layers == 0) return std::nullopt;
   return fmt::format(
-      "the adapter's rank {} is above the width {} of {}{}, and B A has at most rank {} there: a lower adapter.rank, "
-      "or "
-      "one for these layers (adapter.rank_pattern), can learn the same with less memory",
-      rank, width, first,
-      layers.size() == 1
-          ? std::string()
-          : fmt::format(" (and that of {} more layer{})", layers.size() - 1, layers.size() > 2 ? "s" : ""),
-      width);
+      "the adapter's rank {} is above the width {} of {}{}, and B A has at most rank {} there: a lower rank for these "
+      "layers (adapter.rank_pattern) can learn the same with less memory",
+      high.rank, high.width, high.first,
+      high.layers == 1 ? ""
+                       : fmt::format(" (and that of {} more layer{})", high.layers - 1, high.layers > 2 ? "s" : ""),
+      high.width);
 }
 
 void require_freezable(const models::Model& model, std::span<const std::string> patterns) {

@@ -107,7 +107,7 @@ TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {
               HasSubstr("has no adapter"));
 }
 
-// As in peft, which has no limit.
+// As in peft, which has no limit. But a rank above every layer's width is a mistake.
 TEST(Adaptable, ARankAboveALayersWidthIsNoted) {
   const auto notes = [](const std::vector<std::string>& keys) {
     std::vector<std::string> sets = kSmallLlama;
@@ -115,12 +115,14 @@ TEST(Adaptable, ARankAboveALayersWidthIsNoted) {
     sets.insert(sets.end(), keys.begin(), keys.end());
     return tiny_job(std::move(sets), 1).notes;
   };
-  EXPECT_THAT(notes({"adapter.rank=41"}),
-              Contains(AllOf(HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj"),
-                             HasSubstr("(and that of 5 more layers)"))));
+  EXPECT_THAT(notes({"adapter.rank=9"}),
+              Contains(AllOf(HasSubstr("rank 9 is above the width 8 of model.layers.0.self_attn.k_proj"),
+                             HasSubstr("(and that of 2 more layers)"))));
   EXPECT_THAT(notes({R"(adapter.rank_pattern={"1.self_attn.k_proj" = 9})"}),
               Contains(HasSubstr("rank 9 is above the width 8 of model.layers.1.self_attn.k_proj, and B A")));
   EXPECT_THAT(notes({"adapter.rank=8"}), Not(Contains(HasSubstr("above the width"))));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj", "k_proj"])", "adapter.rank=41"}),
+              HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj, and no layer is as wide"));
 }
 
 TEST(Adaptable, LayersMustBeOfTheModel) {
