@@ -78,14 +78,14 @@ double restart_wait(int number) {
 }
 
 std::int64_t global_batch(const runtime::Recipe& recipe, int ranks) {
-  return recipe.training.micro_batch_size * recipe.parallel.data_ranks(ranks) * recipe.accumulation_steps(ranks);
+  return recipe.training.micro_batch_size * recipe.data_ranks(ranks) * recipe.accumulation_steps(ranks);
 }
 
 std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t batch, int ranks) {
   if (recipe.training.global_batch_size) return {};
   if (recipe.training.gradient_accumulation_steps)
     return {fmt::format("training.gradient_accumulation_steps={}",
-                        batch / (recipe.training.micro_batch_size * recipe.parallel.data_ranks(ranks)))};
+                        batch / (recipe.training.micro_batch_size * recipe.data_ranks(ranks)))};
   return {fmt::format("training.global_batch_size={}", batch)};
 }
 

@@ -59,10 +59,18 @@ Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Ra
   return capacity;
 }
 
+std::size_t bytes_above(const StepPlan& plan, const Capacity& capacity) {
+  std::size_t most = 0;
+  const auto count = [&](std::size_t needed, std::size_t there) {
+    if (needed > there) most = std::max(most, needed - there);
+  };
+  for (std::size_t tier = 0; tier < kTiers; ++tier) count(plan.memory[tier].peak, capacity.tier[tier]);
+  count(plan.memory[0].peak + plan.memory[1].peak, capacity.together);
+  return most;
+}
+
 bool fits(const StepPlan& plan, const Capacity& capacity) {
-  for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (plan.memory[tier].peak > capacity.tier[tier]) return false;
-  return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
+  return bytes_above(plan, capacity) == 0;
 }
 
 namespace {

@@ -54,6 +54,8 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Rank
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
+// The bytes that the plan needs above the capacity, where it lacks the most; 0 if it fits.
+std::size_t bytes_above(const StepPlan& plan, const Capacity& capacity);
 
 // The lowest memory limit, in bytes, of this process's control group and its ancestors (cgroup v1 and v2); nullopt if
 // none has a limit. `root` is as for control_groups().

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -155,7 +156,7 @@ double StageTimes::of(const UnitRange& units) const {
 }
 
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
-                                      const StageFits& fits) {
+                                      const StageExcess& excess) {
   const auto units = static_cast<int>(model.units.size());
   const Loads loads = loads_of(model);
   const auto load_of_range = [&](const UnitRange& range) -> const Load& {
@@ -166,27 +167,29 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
     return std::ranges::none_of(too_much[static_cast<std::size_t>(piece)],
                                 [&](const Load& known) { return load_of_range(range).covers(known); });
   };
-  std::map<std::vector<int>, bool> known;  // by stage_key
-  std::vector<UnitRange> fastest;
+  std::map<std::vector<int>, std::size_t> known;  // excess, by stage_key
+  std::vector<UnitRange> nearest;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
   for (int tried = 0; tried < kMaxSplits; ++tried) {
     std::vector<UnitRange> split = fastest_split(units, stages, chunks, time, may_have);
     if (split.empty()) break;
-    if (fastest.empty()) fastest = split;
-    bool all = true;
+    std::size_t most = 0;
     for (int stage = 0; stage < stages; ++stage) {
       int largest = stage;  // piece
       for (int piece = stage; piece < stages * chunks; piece += stages)
         if (load_of_range(split[index(piece)]).parameters > load_of_range(split[index(largest)]).parameters)
           largest = piece;
       const auto [it, is_new] = known.try_emplace(stage_key(index(stage), split, index(stages)));
-      if (is_new) it->second = fits(stage, split);
-      if (it->second) continue;
-      all = false;
+      if (is_new) it->second = excess(stage, split);
+      if (it->second == 0) continue;
+      most = std::max(most, it->second);
       too_much[index(largest)].push_back(load_of_range(split[index(largest)]));
     }
-    if (all) return split;
+    if (most == 0) return split;
+    if (most < least) nearest = std::move(split);
+    least = std::min(least, most);
   }
-  return fastest;
+  return nearest;
 }
 
 std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
@@ -199,7 +202,7 @@ std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, 
       const std::vector<int> key = stage_key(index(stage), of, index(stages));
       auto it = plans.find(key);
       if (it == plans.end()) it = plans.emplace(key, plan_stage(stage, of)).first;
-      if (!it->second.fits) return std::nullopt;
+      if (it->second.excess > 0) return std::nullopt;
       all.push_back(&it->second.plan);
     }
     const auto spans = simulate(all, nominal_profile(*all[0]));
@@ -249,7 +252,7 @@ std::vector<UnitRange> choose_split(
   const auto plan_few = [&](int stage, const std::vector<UnitRange>& split) { return plan_stage(few, stage, split); };
   const std::vector<UnitRange> balanced = balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
-      [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).fits; });
+      [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).excess; });
   if (!is_short) return balanced;
   return improved_split(balanced, stages, std::min(kMaxSimulated, kSimulatedCalls / calls), plan_few);
 }

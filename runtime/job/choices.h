@@ -30,19 +30,20 @@ class StageTimes {
   std::array<std::vector<double>, kLanes> before_;  // per lane and unit: the sum of all units before it
 };
 
-// Plans a stage of a split and says whether it fits.
-using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
+// Plans a stage of a split and returns the bytes by which it exceeds the capacity (bytes_above).
+using StageExcess = std::function<std::size_t(int stage, const std::vector<UnitRange>& split)>;
 
 // parallel.split = "auto": chooses, among the splits of a model into pipeline stages that fit, the split with the
 // fastest slowest stage. Plans a split only if it is the fastest that is not yet known to be too large. If none fits,
-// returns the fastest split, so that the refusal of its largest stage shows the memory needed.
+// returns the planned split whose largest stage exceeds the capacity the least, so that the refusal shows the memory
+// needed.
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
-                                      const StageFits& fits);
+                                      const StageExcess& excess);
 
-// The plan of a stage of a split, and whether it fits.
+// The plan of a stage of a split, and the bytes by which it exceeds the capacity.
 struct StagePlan {
   StepPlan plan;
-  bool fits;
+  std::size_t excess;
 };
 using PlanStage = std::function<StagePlan(int stage, const std::vector<UnitRange>& split)>;
 

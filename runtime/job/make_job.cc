@@ -284,6 +284,8 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
       PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);
       add_scores(workload.data, config, *job.model, request);
+      // Only the batch takes memory for all micro-batches of a step together.
+      if (purpose == Purpose::train) request.batches = recipe.accumulation_steps(ranks);
       const auto make = [&] {
         StepPlan plan = draft_plan(request);
         for (const auto* planned : {&evaluation, &generation})
@@ -333,11 +335,8 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     };
     const auto plan_few = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
       StepPlan plan = plan_stage(few, stage, pieces);
-      // Only the batch takes memory for all micro-batches of a step together.
-      const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
-      plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
-      const bool fits_capacity = fits(plan, capacity);
-      return StagePlan{std::move(plan), fits_capacity};
+      const std::size_t excess = bytes_above(plan, capacity);
+      return StagePlan{std::move(plan), excess};
     };
     split = choose_split(recipe, *job.model, ranks, whole, plan_few);
   }

@@ -48,7 +48,7 @@ std::string_view noun_of_data(int data, int ranks) {
 void require_mesh(const Recipe& recipe, std::size_t shards, int ranks) {
   const Recipe::Parallel& parallel = recipe.parallel;
   require_whole_shares(parallel, shards);
-  parallel.require_whole_replicas(ranks);
+  recipe.require_whole_replicas(ranks);
   if (parallel.stages == 1 && !parallel.split.empty()) {
     const std::size_t stages = parallel.split.size() / static_cast<std::size_t>(parallel.chunks);
     fail(Exit::usage,
@@ -94,7 +94,7 @@ bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_ba
 
 int multiple_of_micro_batches(const Recipe& recipe, int ranks) {
   const auto group = static_cast<int>(recipe.training.reduce_group);
-  const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  const int of_group = group / std::gcd(group, recipe.data_ranks(ranks));
   return recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
 }
 
@@ -104,7 +104,7 @@ std::int64_t multiple_of_sequences(const Recipe& recipe) {
 }
 
 bool takes_micro_batches(const Recipe& recipe, int ranks) {
-  const std::int64_t size = recipe.training.micro_batch_size, at_once = size * recipe.parallel.data_ranks(ranks);
+  const std::int64_t size = recipe.training.micro_batch_size, at_once = size * recipe.data_ranks(ranks);
   if (size % multiple_of_sequences(recipe) != 0) return false;
   const auto& global = recipe.training.global_batch_size;
   if (global && *global % at_once != 0) return false;
@@ -158,7 +158,7 @@ std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std
 
 void require_whole_runs(const Recipe& recipe, int ranks) {
   const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
-  const int data = recipe.parallel.data_ranks(ranks);
+  const int data = recipe.data_ranks(ranks);
   const std::int64_t count = steps * data;
   if (count % group == 0) return;
   // The nearest numbers that divide it.

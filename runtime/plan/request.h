@@ -18,6 +18,8 @@ struct PlanRequest {
   Mesh mesh;
   int accumulation;
   Placement placement;
+  // The micro-batches for which the batch has room, if more than `accumulation`: a step's, in a plan of a shorter step.
+  int batches = 0;
   bool fast = false;      // training.reduce
   int reduce_group = 1;   // training.reduce_group
   bool vertical = false;  // memory.order

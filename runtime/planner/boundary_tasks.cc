@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/index.h"
 #include "device/step_scalars.h"
 #include "runtime/plan/step_state.h"
@@ -95,7 +97,7 @@ std::vector<int> add_lasting_buffers(Draft& draft) {
     return draft.add_buffer(name, kind, Tier::device, bytes, true);
   };
   ControlBuffers& control = draft.plan.control;
-  control.batch = add("batch", Kind::activations, index(r.accumulation) * model.batch.bytes());
+  control.batch = add("batch", Kind::activations, index(std::max(r.accumulation, r.batches)) * model.batch.bytes());
   control.state = add("state", Kind::workspace, sizeof(StepState));
   control.losses = add("losses", Kind::workspace, LossState::bytes(model.units.size()));
   if (!r.forward_only) control.squares = add("squares", Kind::workspace, sizeof(SquareState));

@@ -37,28 +37,54 @@ device::StorageFormat Recipe::Optimizer::moment_format() const {
   return moments.value_or(name == OptimizerName::adamw8bit ? StorageFormat::block8 : StorageFormat::fp32);
 }
 
-void Recipe::Parallel::require_whole_replicas(int world_size) const {
-  if (world_size % replica() == 0) return;
+namespace {
+
+// The largest group of zero.*_group that is a number and has an effect: the data ranks are a multiple of it.
+struct NumberedGroup {
+  std::string_view key;
+  std::int64_t ranks = 1;
+};
+
+NumberedGroup largest_numbered_group(const Recipe::Zero& zero) {
+  const struct {
+    std::string_view key;
+    std::int64_t ranks;
+    int stage;  // the first at which it has an effect
+  } groups[] = {{"zero.optimizer_group", zero.optimizer_group, 1},
+                {"zero.gradients_group", zero.gradients_group, 2},
+                {"zero.parameters_group", zero.parameters_group, 3}};
+  for (const auto& [key, ranks, stage] : groups)
+    if (zero.stage >= stage && ranks > 1) return {key, ranks};
+  return {};
+}
+
+}  // namespace
+
+void Recipe::require_whole_replicas(int world_size) const {
+  if (world_size % parallel.replica() == 0) return;
+  const int tensor = parallel.tensor, stages = parallel.stages;
   const std::string keys = tensor == 1 ? fmt::format("parallel.stages = {}", stages)
                            : stages == 1
                                ? fmt::format("parallel.tensor = {}", tensor)
                                : fmt::format("parallel.tensor = {} times parallel.stages = {}", tensor, stages);
-  fail(
-      Exit::usage,
-      "{} cannot be divided into {}: use a multiple of {} (mpirun -n {}, launch --ranks-per-node {}, or --ranks {} for "
-      "a plan)",
-      counted(static_cast<std::uint64_t>(world_size), "rank"), keys, replica(), replica(), replica(), replica());
+  const NumberedGroup group = largest_numbered_group(zero);
+  const std::int64_t ranks = parallel.replica() * group.ranks;
+  fail(Exit::usage,
+       "{} cannot be divided into {}: use a multiple of {}{} (mpirun -n {}, launch --ranks-per-node {}, or --ranks {} "
+       "for a plan)",
+       counted(static_cast<std::uint64_t>(world_size), "rank"), keys, ranks,
+       group.ranks > 1 ? fmt::format(" because of {} = {}", group.key, group.ranks) : "", ranks, ranks, ranks);
 }
 
-int Recipe::Parallel::data_ranks(int world_size) const {
-  if (world_size < replica()) require_whole_replicas(world_size);
-  return world_size / replica();
+int Recipe::data_ranks(int world_size) const {
+  if (world_size < parallel.replica()) require_whole_replicas(world_size);
+  return world_size / parallel.replica();
 }
 
 int Recipe::accumulation_steps(int world_size) const {
   if (!training.global_batch_size) return static_cast<int>(training.gradient_accumulation_steps.value_or(1));
   STRATA_CHECK_LT(kAutomaticBatch, training.micro_batch_size);
-  const int ranks = parallel.data_ranks(world_size);
+  const int ranks = data_ranks(world_size);
   const std::int64_t per_round = ranks * training.micro_batch_size, global = *training.global_batch_size;
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,

@@ -158,11 +158,6 @@ struct Recipe {
     std::size_t shards() const { return static_cast<std::size_t>(tensor_shards.value_or(tensor)); }
     // The ranks that hold the model once; a run has whole replicas.
     int replica() const { return tensor * stages; }
-    // The number of a run's ranks that take different micro-batches, with whole replicas. Throws Error{usage} if there
-    // are none.
-    int data_ranks(int world_size) const;
-    // Throws Error{usage} unless all of the ranks are in a replica.
-    void require_whole_replicas(int world_size) const;
   } parallel;
   struct Zero {
     int stage = 0;
@@ -228,6 +223,11 @@ struct Recipe {
     std::int64_t every = 1;              // steps between lines shown
   } report;
 
+  // The number of a run's ranks that take different micro-batches, with whole replicas. Throws Error{usage} if there
+  // are none.
+  int data_ranks(int world_size) const;
+  // Throws Error{usage} unless all of the ranks are in a replica; it names a number that zero.*_group allows too.
+  void require_whole_replicas(int world_size) const;
   // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide evenly over
   // the data ranks of a run of world_size ranks with training.micro_batch_size sequences, which must no longer be auto.
   int accumulation_steps(int world_size) const;

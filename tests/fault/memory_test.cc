@@ -74,7 +74,7 @@ TEST_F(MemoryFault, ReportsThatMoreRanksDoNotHelp) {
   EXPECT_FALSE(refused.fits);
   EXPECT_TRUE(refused.nearest.empty());
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"memory.device=4KiB"}))), Exit::does_not_fit,
-                   HasSubstr("more ranks do not help: use a smaller model"));
+                   HasSubstr("on these ranks or more: use a smaller model"));
 }
 
 // One rank runs under a limit: the system refuses its memory, and the others do not wait for it. No rank gets as far as

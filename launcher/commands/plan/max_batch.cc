@@ -96,7 +96,7 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
   const Recipe& recipe = workload.recipe;
   MaxBatch found{runtime::largest_micro_batch(workload, ranks, capacity),
                  {},
-                 recipe.training.global_batch_size.value_or(0) / std::max(1, recipe.parallel.data_ranks(ranks)),
+                 recipe.training.global_batch_size.value_or(0) / std::max(1, recipe.data_ranks(ranks)),
                  runtime::multiple_of_micro_batches(recipe, ranks),
                  recipe.parallel.schedule == runtime::Schedule::interleaved};
   if (!machine || !found.largest.fits) return found;

@@ -18,6 +18,16 @@ constexpr std::array<std::pair<const char*, Tier Recipe::Zero::*>, 4> kStates = 
      {"zero.optimizer", &Recipe::Zero::optimizer},
      {"zero.activations", &Recipe::Zero::activations}}};
 
+// The keys of the groups that hold copies of state, and the stage from which each has an effect.
+struct GroupKey {
+  const char* key;
+  std::int64_t Recipe::Zero::*group;
+  int stage;
+};
+constexpr std::array<GroupKey, 3> kGroups = {{{"zero.optimizer_group", &Recipe::Zero::optimizer_group, 1},
+                                              {"zero.gradients_group", &Recipe::Zero::gradients_group, 2},
+                                              {"zero.parameters_group", &Recipe::Zero::parameters_group, 3}}};
+
 bool has_change(const Changes& changes, const char* key) {
   return std::ranges::any_of(changes, [&](const auto& change) { return change.first == key; });
 }
@@ -59,6 +69,10 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
   if (ranks > 1)
     for (int stage = r.zero.stage + 1; stage <= 3; ++stage)
       add("zero.stage", std::to_string(stage), [&](Recipe& c) { c.zero.stage = stage; });
+  if (ranks > 1 && purpose == Purpose::train)
+    for (const auto& [key, group, stage] : kGroups)
+      if (r.zero.*group != kAllRanks && r.zero.stage >= stage)
+        add(key, "\"all\"", [at = group](Recipe& c) { c.zero.*at = kAllRanks; });
   if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::block) {
     if (r.training.recompute.kind != Recompute::Kind::sqrt)
       add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
@@ -151,6 +165,9 @@ std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tier
     steps.push_back({{{key, std::move(value)}}, std::move(make)});
   };
   if (ranks > 1 && recipe.zero.stage < 3) add("zero.stage", "3", [](Recipe& c) { c.zero.stage = 3; });
+  if (ranks > 1 && purpose == Purpose::train)
+    for (const auto& [key, group, stage] : kGroups)
+      if (recipe.zero.*group != kAllRanks) add(key, "\"all\"", [at = group](Recipe& c) { c.zero.*at = kAllRanks; });
   if (purpose == Purpose::train && recipe.training.recompute.kind != Recompute::Kind::block)
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
   const std::int64_t now = recipe.training.micro_batch_size;

@@ -27,7 +27,7 @@ class MicroBatchSearch {
 
   LargestBatch run() {
     if (const auto& global = recipe_.training.global_batch_size) {
-      const int ranks = recipe_.parallel.data_ranks(ranks_);
+      const int ranks = recipe_.data_ranks(ranks_);
       if (*global % ranks != 0)
         fail(Exit::usage,
              "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch size: give a "

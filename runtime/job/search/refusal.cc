@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/quantity.h"
@@ -23,30 +26,65 @@ Workload on_more_nodes(const Job& job, Recipe recipe, int ranks) {
   return more;
 }
 
+// The changes that save memory in the same tiers and keep the bits, as few as the workload's step needs to fit on this
+// many ranks. nullopt if all of them do not suffice.
+std::optional<std::vector<Step>> steps_that_fit(const Workload& workload, int ranks, const Capacity& capacity,
+                                                std::size_t width) {
+  const Recipe& recipe = workload.recipe;
+  const auto fits_with = [&](const std::vector<Step>& steps) {
+    try {
+      const Job job = draft_job(workload.with(candidate_of(recipe, steps).recipe), ranks, capacity);
+      return memory_of_stages(job, capacity).has_value();
+    } catch (const Error&) {
+      return false;  // another key does not allow this many
+    }
+  };
+  if (fits_with({})) return std::vector<Step>{};
+  const Recipe::Zero& zero = recipe.zero;
+  const Tiers tiers = {zero.parameters, zero.gradients, zero.optimizer, zero.activations};
+  std::vector<Step> steps = all_steps(recipe, {ranks, Purpose::train, false, width}, tiers, false);
+  if (steps.empty() || !fits_with(steps)) return std::nullopt;
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    std::vector<Step> fewer = steps;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (fits_with(fewer)) steps = std::move(fewer);
+  }
+  return steps;
+}
+
+// "zero.stage = 3, training.recompute = "block" and memory.prefetch = 0".
+std::string text_of_steps(const std::vector<Step>& steps) {
+  std::string text = "zero.stage = 3";
+  for (const Step& step : steps) {
+    const auto& [key, value] = step.changes[0];
+    text += &step == &steps.back() ? " and " : ", ";
+    text += value.empty() ? fmt::format("no {}", key) : fmt::format("{} = {}", key, value);
+  }
+  return text;
+}
+
 // Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
-// found by planning; with the same batch if it divides over that many ranks. Empty if none fits.
+// found by planning, and the other changes that it needs; with the same batch if it divides over that many ranks. Empty
+// if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
   const std::int64_t batch =
-      training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.parallel.data_ranks(job.ranks);
+      training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.data_ranks(job.ranks);
   for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
     const int fewest = multiple_of_micro_batches(job.recipe, ranks);
-    const std::int64_t at_once = training.micro_batch_size * job.recipe.parallel.data_ranks(ranks);
+    const std::int64_t at_once = training.micro_batch_size * job.recipe.data_ranks(ranks);
     const bool same = batch % (at_once * fewest) == 0;
     Recipe recipe = job.recipe;
     recipe.zero.stage = 3;
     recipe.training.global_batch_size.reset();
     const std::int64_t steps = same ? batch / at_once : fewest;
     recipe.training.gradient_accumulation_steps = steps;
-    try {
-      if (!memory_of_stages(make_job(on_more_nodes(job, std::move(recipe), ranks), ranks, capacity), capacity))
-        continue;
-    } catch (const Error&) {
-      break;  // another key does not allow this many
-    }
+    const Workload more = on_more_nodes(job, std::move(recipe), ranks);
+    const auto changes = steps_that_fit(more, ranks, capacity, job.model->hidden);
+    if (!changes) continue;
     const auto& global = training.global_batch_size;
     const bool as_asked = global ? same : steps == training.gradient_accumulation_steps.value_or(1);
-    return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}{}", ranks,
+    return fmt::format("{} ranks, each with as much memory, and set {}{}{}", ranks, text_of_steps(*changes),
                        as_asked ? ""
                                 : fmt::format(", with training.gradient_accumulation_steps = {}{}", steps,
                                               global ? " instead of training.global_batch_size" : ""),
@@ -82,11 +120,11 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
         capacity.together);
   }
   if (nearest.empty()) {
-    text += "; no change of stage, tiers, recomputation, micro-batch or prefetch was found that makes it fit";
+    text += "; no change of stage, groups, tiers, recomputation, micro-batch or prefetch was found that makes it fit";
     if (job.plan.forward_only) return text + ": use more ranks or a smaller model";
     const std::string ranks = ranks_that_fit(job, capacity);
     if (!ranks.empty()) return text + ": use " + ranks;
-    return text + ", and more ranks do not help: use a smaller model, shorter sequences, or more memory for each rank";
+    return text + ", on these ranks or more: use a smaller model, shorter sequences, or more memory for each rank";
   }
   text += nearest.size() == 1 ? "; it fits with" : "; it fits with any of";
   for (const Suggestion& s : nearest) {

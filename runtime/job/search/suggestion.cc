@@ -240,7 +240,7 @@ class Search {
 };
 
 // The recipe with these degrees on the same ranks, and the nearest changes that make it fit. A step keeps its
-// sequences: fewer data ranks take more micro-batches each.
+// sequences: fewer data ranks take more micro-batches each. Nothing if they do not divide over the data ranks.
 std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
                                        std::size_t& planned) {
   const Recipe recipe = refused.complete_recipe();
@@ -248,7 +248,11 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   Changes changes;
   r.parallel.tensor = tensor;
   r.parallel.stages = stages;
-  if (stages != recipe.parallel.stages) changes.emplace_back("parallel.stages", std::to_string(stages));
+  if (stages != recipe.parallel.stages) {
+    changes.emplace_back("parallel.stages", std::to_string(stages));
+    if (!recipe.parallel.split.empty()) changes.emplace_back("parallel.split", "\"auto\"");
+    r.parallel.split.clear();  // it is a list for another number of stages
+  }
   if (tensor != recipe.parallel.tensor) changes.emplace_back("parallel.tensor", std::to_string(tensor));
   // A checkpoint that the recipe names keeps its number of shards.
   const bool may_start = recipe.checkpoint.resume == "auto" || recipe.checkpoint.resume == "none";
@@ -262,10 +266,12 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   }
   if (!r.training.global_batch_size) {
     const std::int64_t before = recipe.parallel.replica(), steps = recipe.accumulation_steps(refused.ranks);
+    if (steps * r.parallel.replica() % before != 0) return std::nullopt;
     r.training.gradient_accumulation_steps = steps * r.parallel.replica() / before;
     changes.emplace_back("training.gradient_accumulation_steps",
                          std::to_string(*r.training.gradient_accumulation_steps));
   }
+  if (!takes_micro_batches(r, refused.ranks)) return std::nullopt;
   const Workload shared = refused.with(std::move(r));
   std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
   if (!found) return found;
@@ -278,19 +284,13 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   return found;
 }
 
-bool can_share(const Job& refused, Purpose purpose) {
-  const Recipe& recipe = refused.recipe;
-  const bool in_groups = recipe.zero.parameters_group != kAllRanks || recipe.zero.gradients_group != kAllRanks ||
-                         recipe.zero.optimizer_group != kAllRanks;
-  return purpose == Purpose::train && recipe.parallel.stages == 1 && !in_groups;
-}
-
-// The fewest pipeline stages for which the job fits; losses keep their bits.
+// The fewest pipeline stages, more than the job has, for which it fits; losses keep their bits.
 std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose,
                                     std::size_t& planned) {
-  if (!can_share(refused, purpose)) return std::nullopt;
+  if (purpose != Purpose::train) return std::nullopt;
   const int tensor = refused.recipe.parallel.tensor, ranks = refused.ranks / tensor;
-  for (int stages = 2; stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
+  for (int stages = refused.recipe.parallel.stages + 1;
+       stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
     if (ranks % stages != 0) continue;
     if (auto found = with_degrees(refused, capacity, tensor, stages, planned)) return found;
   }
@@ -301,11 +301,12 @@ std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity
 // layer's shards round differently, unless the recipe has shards already.
 std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose,
                                             std::size_t& planned) {
-  if (!can_share(refused, purpose)) return std::nullopt;
-  for (int tensor = 2 * refused.recipe.parallel.tensor; tensor <= refused.ranks; tensor *= 2) {
-    if (refused.ranks % tensor != 0) continue;
+  if (purpose != Purpose::train) return std::nullopt;
+  const int stages = refused.recipe.parallel.stages;
+  for (int tensor = 2 * refused.recipe.parallel.tensor; tensor * stages <= refused.ranks; tensor *= 2) {
+    if (refused.ranks % (tensor * stages) != 0) continue;
     try {
-      if (auto found = with_degrees(refused, capacity, tensor, 1, planned)) return found;
+      if (auto found = with_degrees(refused, capacity, tensor, stages, planned)) return found;
     } catch (const Error&) {
       return std::nullopt;  // the model or another key does not allow this many
     }

@@ -90,20 +90,22 @@ void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vect
 
 }  // namespace
 
-// Groups are checked whatever the stage, so that a recipe that is valid at one stage is valid at all.
+// Groups of state that is not sharded have no effect, which notes_of_groups() says.
 void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vector<int>& nodes) {
   const int ranks = mesh.data();
   const std::string_view noun = ranks == mesh.world ? "rank" : "data rank";
-  const auto look = [&](std::string_view key, std::int64_t group) {
-    if (group == kRanksOfANode) require_equal_nodes(key, mesh, nodes);
-  };
-  look("zero.optimizer_group", zero.optimizer_group);
-  look("zero.gradients_group", zero.gradients_group);
-  look("zero.parameters_group", zero.parameters_group);
   const Placement placement = placement_of(zero, mesh.data_per_node());
-  const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
-  const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
-  const int parameters = members(placement.parameters);
+  const auto look = [&](const StatePlacement& state, std::int64_t group, std::string_view key) {
+    if (state.sharded() && group == kRanksOfANode) require_equal_nodes(key, mesh, nodes);
+  };
+  look(placement.optimizer, zero.optimizer_group, "zero.optimizer_group");
+  look(placement.gradients, zero.gradients_group, "zero.gradients_group");
+  look(placement.parameters, zero.parameters_group, "zero.parameters_group");
+  const auto members = [&](const StatePlacement& state, int next) {
+    return !state.sharded() ? next : state.group == 0 ? ranks : state.group;
+  };
+  const int optimizer = members(placement.optimizer, ranks), gradients = members(placement.gradients, optimizer);
+  const int parameters = members(placement.parameters, gradients);
   const auto count = [&](int n) { return counted(static_cast<std::uint64_t>(n), noun); };
   const auto holders = [&](int n) { return count(n) + (n == 1 ? " that holds" : " that hold"); };
   if (ranks % optimizer != 0)

@@ -48,8 +48,8 @@ Placement placement_of(const Recipe::Zero& zero, int node = 0);
 // The mesh with the groups that the placement needs, and with the node's group if each run of micro-batches
 // (training.reduce_group) belongs to one node.
 Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group = 1);
-// Throws Error{usage} if the groups of zero.* do not divide each other and the number of data ranks, or if one is
-// "node" and nodes have unequal parts of a stage. `nodes`: the node of each rank of the mesh; empty: all are on one.
+// Throws Error{usage} if the groups of sharded state do not divide each other and the number of data ranks, or if one
+// is "node" and nodes have unequal parts of a stage. `nodes`: the node of each rank of the mesh; empty: all are on one.
 void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vector<int>& nodes = {});
 // One sentence per group of zero.* that has no effect at the recipe's stage.
 std::vector<std::string> notes_of_groups(const Recipe::Zero& zero);

@@ -59,6 +59,18 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: use a multiple of 4 (mpirun "
           "-n 4, launch --ranks-per-node 4, or --ranks 4 for a plan)");
+  const std::vector<std::string> grouped = {"parallel.tensor=2", "parallel.stages=2", "zero.stage=3"};
+  const auto in_groups = [&](const std::string& group) {
+    auto sets = grouped;
+    sets.push_back(group);
+    return sets;
+  };
+  refused(in_groups("zero.optimizer_group=2"), 1,
+          "1 rank cannot be divided into parallel.tensor = 2 times parallel.stages = 2: use a multiple of 8 because of "
+          "zero.optimizer_group = 2 (mpirun -n 8, launch --ranks-per-node 8, or --ranks 8 for a plan)");
+  refused(in_groups("zero.parameters_group=2"), 6, "use a multiple of 8 because of zero.parameters_group = 2");
+  refused(in_groups("zero.optimizer_group=node"), 6, "use a multiple of 4 (mpirun");
+  refused({"parallel.tensor=2", "zero.stage=2", "zero.parameters_group=2"}, 3, "use a multiple of 2 (mpirun");
   refused(
       {"parallel.split=[1, 1]"}, 2,
       "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -154,10 +155,21 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   EXPECT_EQ(largest_peak(fitting), least);
   EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_TRUE(memory_of_stages(fitting[0], capacity_of(fitting[0].recipe.memory, 1)).has_value());
-  // If no split fits, the fastest one is refused.
+  // If no split fits, the refusal reports the least that any needs.
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
-  EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
+  EXPECT_EQ(largest_peak(refused), least);
   EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());
+}
+
+// Long steps are planned with fewer micro-batches, but with the batch of all: a split that fits exactly is found.
+TEST(Split, CountsTheBatchOfLongSteps) {
+  const std::vector<std::string> sets =
+      and_more(kLargeHead, {"training.gradient_accumulation_steps=601", "memory.host=1KiB"});
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (int first = 0; first <= 8; ++first)
+    least = std::min(
+        least, largest_peak(stages_of(and_more(sets, {fmt::format("parallel.split=[{}, {}]", first, 8 - first)}), 2)));
+  EXPECT_EQ(largest_peak(stages_of(and_more(sets, {fmt::format("memory.device={}", least)}), 2)), least);
 }
 
 // Blocks are the layers of config.json, also in an encoder, whose embedding has a norm in a unit of its own.

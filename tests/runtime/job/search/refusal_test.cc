@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +28,11 @@ Workload tiny_workload(std::vector<std::string> sets) {
   return open_workload(load_recipe({}, sets));
 }
 
+std::vector<std::string> sets_with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
 // Additional ranks are on additional nodes, with the same number on each.
 TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
   const auto on_nodes = [](const std::string& device) {
@@ -34,12 +40,43 @@ TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
     workload.nodes = {0, 0, 1, 1};
     return workload;
   };
-  EXPECT_THAT(refused(on_nodes("30KB"), 4), HasSubstr("and more ranks do not help"));
+  EXPECT_THAT(refused(on_nodes("30KB"), 4), HasSubstr("on these ranks or more: use a smaller model"));
   Workload more = on_nodes("1GiB");
   more.recipe.zero.stage = 3;
   more.nodes = {0, 0, 1, 1, 2, 2, 3, 3};
   const std::size_t needed = make_job(more, 8, capacity_of({}, 1)).plan.memory[0].peak;
-  EXPECT_THAT(refused(on_nodes(std::to_string(needed)), 4), HasSubstr("use 8 ranks, each with as much memory"));
+  EXPECT_THAT(refused(on_nodes(std::to_string(needed)), 4),
+              HasSubstr("use 8 ranks, each with as much memory, and set zero.stage = 3"));
+}
+
+// More ranks leave each the activations of its own micro-batch, which recomputation saves.
+TEST(RefusalTest, MoreRanksComeWithTheOtherChangesThatTheyNeed) {
+  const std::vector<std::string> sets = {"model.config.n_layer=6", "data.seq_len=64", "training.micro_batch_size=4",
+                                         "memory.prefetch=0", "memory.host=1KiB"};
+  const auto peak = [&](const char* recompute, int ranks) {
+    Workload workload = tiny_workload(sets_with(sets, {"zero.stage=3", recompute}));
+    return make_job(workload, ranks, capacity_of({}, 1)).plan.memory[0].peak;
+  };
+  const std::size_t needed = peak("training.recompute=block", 8);
+  ASSERT_GT(peak("training.recompute=none", 64), needed) << "more ranks alone do not help";
+  const auto tight = sets_with(sets, {fmt::format("memory.device={}", needed)});
+  const std::string text = refused(tiny_workload(tight), 1);
+  EXPECT_THAT(text, HasSubstr("use 8 ranks, each with as much memory, and set zero.stage = 3 and training.recompute = "
+                              "\"block\" (losses change, because the batch grows)"));
+  EXPECT_THAT(refused(tiny_workload(sets_with(tight, {"training.recompute=block"})), 1),
+              HasSubstr("use 8 ranks, each with as much memory, and set zero.stage = 3 (losses change"));
+}
+
+// Groups keep copies of the state on the new nodes, too.
+TEST(RefusalTest, MoreRanksDoNotKeepGroupsThatAreTooSmall) {
+  const std::vector<std::string> sets = {"memory.host=1KiB", "memory.prefetch=0", "training.recompute=block"};
+  Workload all = tiny_workload(sets_with(sets, {"zero.stage=3"}));
+  const std::size_t needed = make_job(all, 8, capacity_of({}, 1)).plan.memory[0].peak;
+  const auto tight =
+      sets_with(sets, {"zero.stage=3", "zero.optimizer_group=2", fmt::format("memory.device={}", needed)});
+  EXPECT_THAT(refused(tiny_workload(tight), 4),
+              HasSubstr("use 8 ranks, each with as much memory, and set zero.stage = 3 and zero.optimizer_group = "
+                        "\"all\" (losses change"));
 }
 
 // A step of more ranks has whole runs of training.reduce_group.
@@ -52,13 +89,14 @@ TEST(RefusalTest, MoreRanksFormCompleteRuns) {
   tight.push_back("memory.device=" + std::to_string(needed));
   EXPECT_THAT(
       refused(tiny_workload(tight), 1),
-      HasSubstr("use 2 ranks, each with as much memory, and zero.stage = 3 (losses change, because the batch grows)"));
+      HasSubstr(
+          "use 2 ranks, each with as much memory, and set zero.stage = 3 (losses change, because the batch grows)"));
   tight[1] = "training.global_batch_size=3";
   EXPECT_THAT(refused(tiny_workload(tight), 1),
               HasSubstr("zero.stage = 3, with training.gradient_accumulation_steps = 3 instead of "
                         "training.global_batch_size (losses change, because the batch grows)"));
   tight.back() = "memory.device=10KB";
-  EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("and more ranks do not help"));
+  EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("on these ranks or more: use a smaller model"));
 }
 
 // The statement about the numbers is true for the recipe.

@@ -64,6 +64,42 @@ TEST(SuggestionOverRanks, StagesAreSuggestedWhenNothingElseFits) {
   EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
 }
 
+// Two stages take three sequences on three data ranks each, which two data ranks of three stages cannot share.
+TEST(SuggestionOverRanks, OmitsStagesWhoseDataRanksCannotShareTheBatch) {
+  for (const char* batch : {"training.global_batch_size=3", "training.gradient_accumulation_steps=1"}) {
+    const Job refused = tiny_job({"model.config.n_layer=6", "parallel.stages=2", "training.precision=fp32", batch,
+                                  "memory.device=100KB", "memory.host=100KB"},
+                                 6);
+    const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+    EXPECT_THAT(refusal(refused, capacity, nearest_that_fit(refused, capacity)), HasSubstr("memory.device is"));
+  }
+}
+
+// Removing a group keeps the bits and costs less time than moving state to another tier.
+TEST(SuggestionOverRanks, RemovesGroupsBeforeItOffloads) {
+  const struct {
+    const char* stage;
+    const char* group;
+  } cases[] = {{"zero.stage=1", "zero.optimizer_group"},
+               {"zero.stage=2", "zero.gradients_group"},
+               {"zero.stage=3", "zero.optimizer_group"}};
+  for (const auto& [stage, group] : cases) {
+    SCOPED_TRACE(fmt::format("{}, {}", stage, group));
+    std::vector<std::string> sets = {stage, "memory.host=1GiB", "training.recompute=block",
+                                     "training.global_batch_size=8", "training.precision=fp32"};
+    const std::size_t needed = tiny_job(sets, 8).plan.memory[0].peak;
+    sets.insert(sets.end(), {fmt::format("{}=2", group), fmt::format("memory.device={}", needed)});
+    const Job refused = tiny_job(sets, 8);
+    const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+    ASSERT_FALSE(fits(refused.plan, capacity));
+    const std::string text = refusal(refused, capacity, nearest_that_fit(refused, capacity));
+    const auto removed = text.find(fmt::format("\n  --set {}=all  (device ", group));
+    ASSERT_NE(removed, text.npos) << text;
+    EXPECT_LT(removed, text.find("=host")) << text;
+    EXPECT_THAT(text.substr(removed, text.find('\n', removed + 1) - removed), testing::Not(HasSubstr("rounded")));
+  }
+}
+
 // The activations of one block for one sequence do not fit with any number of stages, but fit on two ranks that share
 // the block. Sums are then rounded differently.
 TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {

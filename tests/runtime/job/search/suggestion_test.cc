@@ -123,7 +123,7 @@ TEST(SuggestionTest, SuggestsTiers) {
   EXPECT_THAT(nearest({"memory.host=10MiB"}),
               HasSubstr("--set memory.nvme=FOLDER --set zero.optimizer=nvme  (device "));
   EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}),
-              HasSubstr("use 8 ranks, each with as much memory, and zero.stage = 3 (losses change"));
+              HasSubstr("use 8 ranks, each with as much memory, and set zero.stage = 3 (losses change"));
   const std::vector<std::string> little = {"memory.device=5MiB", "memory.host=1MiB", "training.recompute=block",
                                            "zero.stage=3"};
   const Job on_four = tiny_job(little, 4), on_eight = tiny_job(little, 8);
@@ -131,7 +131,7 @@ TEST(SuggestionTest, SuggestsTiers) {
   EXPECT_FALSE(fits(on_four.plan, capacity));
   EXPECT_TRUE(fits(on_eight.plan, capacity));
   EXPECT_THAT(nearest({"memory.host=1MiB", "memory.nvme=/none"}, "4KiB"),
-              HasSubstr("more ranks do not help: use a smaller model"));
+              HasSubstr("on these ranks or more: use a smaller model"));
   // The host's memory is too small.
   EXPECT_THAT(
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),

@@ -75,6 +75,17 @@ TEST(Placement, RefusesGroupsThatDoNotDivideEachOther) {
                  "zero.optimizer_group = 16 does not divide the run's 8 ranks: give 1, 2, 4 or \"all\"");
 }
 
+TEST(Placement, ChecksOnlyGroupsThatHaveAnEffect) {
+  require_groups(zero_of(0, 3, 5, 7), {8});
+  require_groups(zero_of(0, kAllRanks, kAllRanks, 2), {1});
+  require_groups(zero_of(1, 3, 5, 4), {8});
+  require_groups(zero_of(2, 3, 2, 4), {8});
+  require_groups(zero_of(0, kRanksOfANode, kRanksOfANode, kRanksOfANode), {5}, {0, 0, 1, 1, 2});
+  EXPECT_FAILURE(require_groups(zero_of(2, 3, 3, 4), {8}), Exit::usage,
+                 "zero.gradients_group = 3 does not divide the 4 ranks that hold the optimizer's state: give 1, 2 or "
+                 "\"all\"");
+}
+
 TEST(Placement, RefusesUnequalNodesIfGroupsAreNodes) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
   require_groups(hybrid, {4, {}, 4});

@@ -15,10 +15,10 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
       recipe_with({"parallel.tensor=1", "parallel.tensor_shards=1", "parallel.sequence=false", "parallel.stages=1",
                    "parallel.schedule=1f1b", "parallel.chunks=1", "parallel.split=auto"});
   EXPECT_EQ(recipe.parallel.tensor_shards, 1);
-  EXPECT_EQ(recipe.parallel.data_ranks(6), 6);
+  EXPECT_EQ(recipe.data_ranks(6), 6);
   EXPECT_EQ(Recipe().parallel.shards(), 1u);
   EXPECT_EQ(recipe_with({"parallel.tensor_shards=4"}).parallel.shards(), 4u);
-  EXPECT_EQ((Recipe::Parallel{2, {}, false, 3}.data_ranks(12)), 2);
+  EXPECT_EQ(recipe_with({"parallel.tensor=2", "parallel.stages=3"}).data_ranks(12), 2);
 }
 
 TEST(ParallelKeys, ImpossibleValuesSayWhatIsAllowed) {
