@@ -70,8 +70,7 @@ JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
-  bool gpu;                      // the machine's ranks compute on GPUs
-  std::string pieces;            // pieces_to_try()
+  std::string advice;            // what would help apart from `gains`
   int measured_ranks;            // the number of ranks when the machine file was measured
   bool measured;                 // false: derived from data sheets
   std::optional<double> spread;  // between the measurements
