@@ -18,6 +18,8 @@ using runtime::Bound;
 using runtime::Tier;
 
 constexpr double kWorthIt = 1.03;
+// Planning and simulating this many tasks takes about two seconds.
+constexpr std::size_t kMaxTasksOfGains = std::size_t{1} << 16;
 
 struct Setting {
   runtime::Changes changes;
@@ -98,6 +100,8 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   const auto add = [&](std::string key, std::string value, bool same_numbers = true) {
     out.push_back({{{std::move(key), std::move(value)}}, same_numbers});
   };
+  add_pipelines(job, out);
+  add_wider_groups(r.zero, out);
   const bool moves = job.plan.sharded_parameters() || r.zero.parameters != Tier::device;
   const runtime::Mesh& mesh = job.plan.mesh();
   if (job.plan.accumulation > 1 && mesh.stages == 1) add("memory.order", job.plan.vertical ? "horizontal" : "vertical");
@@ -108,8 +112,6 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
     if (r.zero.stage == 3 && r.zero.parameters_group == runtime::kAllRanks) add("zero.parameters_group", "node");
     if (r.zero.stage > 0 && r.zero.optimizer_group == runtime::kAllRanks) add("zero.optimizer_group", "node");
   }
-  add_wider_groups(r.zero, out);
-  add_pipelines(job, out);
   if (mesh.tensor > 1) add("parallel.sequence", r.parallel.sequence ? "false" : "true");
   if (mesh.data_per_node() > 1 && mesh.data_per_node() < mesh.data() && r.training.reduce_group == 1 && !job.plan.fast)
     add("training.reduce_group", fmt::to_string(mesh.data_per_node()), false);
@@ -203,22 +205,30 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
   return f;
 }
 
-std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-                        const runtime::Job& job, double now, const runtime::Capacity& capacity,
-                        const runtime::Machine& machine, int ranks_per_node) {
-  std::vector<Gain> out;
+Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+            const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
+            int ranks_per_node) {
+  Gains out;
+  const std::size_t tasks = job.plan.tasks.size() * static_cast<std::size_t>(job.plan.mesh().stages);
+  std::size_t planned = 0;
   // False if the setting does not fit.
   const auto look = [&](const Setting& s, const runtime::Recipe& one, const runtime::Capacity& limit, bool more) {
     runtime::Layout layout = job.plan.layout;
     layout.mesh.stages = one.parallel.stages;
     if (!runtime::is_worth_planning(one, layout, limit)) return false;
+    planned += tasks;
     const auto then = simulated_speed(make_job(job.with(one), job.ranks, limit), limit, machine, ranks_per_node);
     if (!then) return false;
     if (then->tokens_per_s >= kWorthIt * now)
-      out.push_back({s.changes, then->tokens_per_s, s.same_numbers, more, then->memory});
+      out.faster.push_back({s.changes, then->tokens_per_s, s.same_numbers, more, then->memory});
     return true;
   };
   for (const Setting& s : settings_to_try(job)) {
+    if (planned + tasks > kMaxTasksOfGains) {
+      const std::string& key = s.changes[0].first;
+      if (out.untried.empty() || out.untried.back() != key) out.untried.push_back(key);
+      continue;
+    }
     std::vector<std::string> changed = sets;
     changed.push_back(fmt::format("training.micro_batch_size={}", job.recipe.training.micro_batch_size));
     for (const auto& [key, value] : s.changes) changed.push_back(fmt::format("{}={}", key, value));
@@ -229,7 +239,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
       // This setting contradicts other keys of the recipe.
     }
   }
-  std::stable_sort(out.begin(), out.end(),
+  std::stable_sort(out.faster.begin(), out.faster.end(),
                    [](const Gain& a, const Gain& b) { return a.tokens_per_s > b.tokens_per_s; });
   return out;
 }

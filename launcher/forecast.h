@@ -37,12 +37,16 @@ struct Gain {
   bool needs_more_memory;  // than there is: `memory`
   runtime::Memory memory;  // the most that a rank needs in each tier
 };
-// Settings that gain at least 3% on `now`, the job's tokens per second, the largest gain first. Each was planned and
-// simulated, with all pipeline stages, and fits into `capacity`; a move of state towards the device is also tried with
-// more memory. `job`: any stage of the recipe's job.
-std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-                        const runtime::Job& job, double now, const runtime::Capacity& capacity,
-                        const runtime::Machine& machine, int ranks_per_node);
+struct Gains {
+  std::vector<Gain> faster;          // the largest gain first
+  std::vector<std::string> untried;  // keys of settings that were left out, because planning them takes long
+};
+// Settings that gain at least 3% on `now`, the job's tokens per second. Each was planned and simulated, with all
+// pipeline stages, and fits into `capacity`; a move of state towards the device is also tried with more memory. `job`:
+// any stage of the recipe's job.
+Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+            const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
+            int ranks_per_node);
 
 // What would help a step of this plan apart from settings, for example "another drive in memory.nvme".
 std::string advice(runtime::Bound bound, const runtime::StepPlan& plan, bool on_gpu = false);

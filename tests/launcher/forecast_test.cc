@@ -41,7 +41,7 @@ TEST(GainsTest, PlansSettingsWithTheRecipesData) {
   machine.attention_gflop_per_s.fill(1);
   const runtime::Job job = runtime::make_job(workload, 1, capacity);
   const double now = forecast(job, machine, 1).tokens_per_s;
-  const std::vector<Gain> found = gains({}, sets, job, now, capacity, machine, 1);
+  const std::vector<Gain> found = gains({}, sets, job, now, capacity, machine, 1).faster;
   const auto gain = std::find_if(found.begin(), found.end(),
                                  [](const Gain& one) { return one.changes[0].first == "training.recompute"; });
   ASSERT_NE(gain, found.end());
@@ -61,7 +61,7 @@ class Settings : public testing::Test {
   std::map<std::string, Gain> faster(const std::vector<std::string>& sets, int ranks) const {
     const auto [job, now] = planned(sets, ranks);
     std::map<std::string, Gain> out;
-    for (const Gain& gain : gains({}, all(sets), job, now, capacity_, machine_, 2)) {
+    for (const Gain& gain : gains({}, all(sets), job, now, capacity_, machine_, 2).faster) {
       std::vector<std::string> changes, changed = sets;
       for (const auto& [key, value] : gain.changes) changes.push_back(key + "=" + value);
       const std::string text = fmt::format("{}", fmt::join(changes, ", "));

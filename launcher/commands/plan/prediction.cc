@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,18 +14,15 @@
 #include "runtime/run/reports/trace.h"
 
 namespace strata::launcher {
-
 namespace {
 
 // "parallel.stages = 4 with training.gradient_accumulation_steps = 8".
 std::string changes_text(const Gain& gain) {
-  std::string text;
-  for (std::size_t i = 0; i < gain.changes.size(); ++i)
-    text += fmt::format("{}{} = {}",
-                        i == 0   ? ""
-                        : i == 1 ? " with "
-                                 : ", ",
-                        gain.changes[i].first, gain.changes[i].second);
+  std::string text, before;
+  for (const auto& [key, value] : gain.changes) {
+    text += fmt::format("{}{} = {}", before, key, value);
+    before = before.empty() ? " with " : ", ";
+  }
   return text;
 }
 
@@ -47,11 +45,12 @@ Prediction predict(const std::optional<std::filesystem::path>& recipe, const std
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
                    int ranks_per_node, std::span<const runtime::SimulatedStage> stages) {
   Forecast of_job = forecast(job, machine, ranks_per_node, stages);
-  std::vector<Gain> faster = gains(recipe, sets, job, of_job.tokens_per_s, capacity, machine, ranks_per_node);
+  auto [faster, untried] = gains(recipe, sets, job, of_job.tokens_per_s, capacity, machine, ranks_per_node);
   std::string advice = advice_for(of_job, faster, job.plan, machine.gpu);
   std::erase_if(faster, [](const Gain& gain) { return gain.needs_more_memory; });
   return {std::move(of_job),
           std::move(faster),
+          std::move(untried),
           std::move(advice),
           machine.ranks,
           machine.measured,
@@ -84,8 +83,13 @@ void print_prediction(const Prediction& p) {
   fmt::print("{}\n", folded(bound, 2));
   if (!p.scaling.empty()) fmt::print("{}\n", folded(p.scaling, 2));
   for (const Gain& gain : p.gains)
-    fmt::print("faster: {}: {}{}\n", changes_text(gain), tokens_rate_text(gain.tokens_per_s),
-               gain.same_numbers ? "" : " (losses change)");
+    fmt::print("{}\n", folded(fmt::format("faster: {}: {}{}", changes_text(gain), tokens_rate_text(gain.tokens_per_s),
+                                          gain.same_numbers ? "" : " (losses change)"),
+                              2));
+  if (!p.untried.empty())
+    fmt::print("{}\n", folded(fmt::format("not tried, because it takes long to plan: other values of {}",
+                                          fmt::join(p.untried, ", ")),
+                              2));
   fmt::print("{}\n", folded("to go faster: " + p.advice, 2));
 }
 
