@@ -3,12 +3,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/forecast/machine.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/search/candidate.h"
 
 namespace strata::launcher {
 
@@ -29,22 +29,26 @@ runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machi
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
                   std::span<const runtime::SimulatedStage> stages = {});
 
-// A change of a setting that is predicted to make the step faster.
+// A setting that is predicted to make the step faster: a change of a key, and of those that must change with it.
 struct Gain {
-  std::string key, value;
+  runtime::Changes changes;
   double tokens_per_s;
-  bool same_numbers;  // losses keep the same bits
+  bool same_numbers;       // losses keep the same bits
+  bool needs_more_memory;  // than there is: `memory`
+  runtime::Memory memory;  // the most that a rank needs in each tier
 };
-// Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each change was
-// planned and simulated. For a pipeline, no changes are tried.
-std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-                        const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
-                        int ranks_per_node);
+struct Gains {
+  std::vector<Gain> faster;          // the largest gain first
+  std::vector<std::string> untried;  // keys of settings that were left out, because planning them takes long
+};
+// Settings that gain at least 3% on `now`, the job's tokens per second. Each was planned and simulated, with all
+// pipeline stages, and fits into `capacity`; a move of state towards the device is also tried with more memory. `job`:
+// any stage of the recipe's job.
+Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+            const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
+            int ranks_per_node);
 
-// The upgrade that would help if no setting does, for example "another drive in memory.nvme". `pieces`: from
-// pieces_to_try().
-std::string advice(runtime::Bound bound, bool on_gpu = false, std::string_view pieces = {});
-// The keys that cut the job's pipeline into more pieces: "parallel.chunks = 3". Empty if the job cannot have more.
-std::string pieces_to_try(const runtime::Job& job);
+// What would help a step of this plan apart from settings, for example "another drive in memory.nvme".
+std::string advice(runtime::Bound bound, const runtime::StepPlan& plan, bool on_gpu = false);
 
 }  // namespace strata::launcher

@@ -326,7 +326,7 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
         counted(static_cast<std::uint64_t>(ranks_per_node), "rank"), ranks_per_node);
   else if (m.gpu && m.ranks > ranks_per_node)
     text = fmt::format(
-        "{} of the machine's {} GPUs are used: each rank has {:.3g} times the share of cores and drives that the "
+        "the run uses {} of the machine's {} GPUs: each rank has {:.3g} times the share of cores and drives that the "
         "file gives one rank",
         ranks_per_node, m.ranks, static_cast<double>(m.ranks) / ranks_per_node);
   if (m.disk && drives > 0 && static_cast<double>(drives) < m.disk->drives)

@@ -239,6 +239,8 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
   if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
     job.notes.push_back("parallel.sequence = true changes nothing with parallel.tensor = 1");
+  if (recipe.parallel.schedule == Schedule::all_forward_all_backward && mesh.stages == 1 && purpose == Purpose::train)
+    job.notes.push_back("parallel.schedule = \"all_forward_all_backward\" changes nothing with parallel.stages = 1");
   if (shape.shards.of > 1) job.resolved.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
   if (purpose == Purpose::train && workload.has_adapter_of_checkpoint())
     fail(Exit::usage,
@@ -342,10 +344,12 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   }
   job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
-    job.notes.push_back(
-        fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are neither "
-                    "sharded nor offloaded (see zero.stage and zero.parameters)",
-                    bytes_text(*recipe.memory.tile)));
+    job.notes.push_back(fmt::format("memory.tile = {} changes nothing: {}", bytes_text(*recipe.memory.tile),
+                                    shape.shards.of > 1
+                                        ? "layers in virtual shards (parallel.tensor, parallel.tensor_shards) are not "
+                                          "run in tiles"
+                                        : "no unit that can be tiled is larger, or parameters are neither sharded nor "
+                                          "offloaded (see zero.stage and zero.parameters)"));
   if (auto note = note_of_runs(job.plan); note && purpose == Purpose::train) job.notes.push_back(*std::move(note));
   if (auto note = note_of_layers_over_nodes(mesh, workload.nodes)) job.notes.push_back(*std::move(note));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);

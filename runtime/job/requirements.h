@@ -40,8 +40,8 @@ bool takes_micro_batches(const Recipe& recipe, int ranks);
 
 // Throws Error{usage} if runs of training.reduce_group micro-batches do not divide a step.
 void require_whole_runs(const Recipe& recipe, int ranks);
-// A note if micro-batches could be summed within nodes, but the length of a run is not the number of data ranks per
-// node.
+// A note if gradients cross nodes and micro-batches could be summed within nodes before, but the length of a run is not
+// the number of data ranks per node.
 std::optional<std::string> note_of_runs(const StepPlan& plan);
 
 // True if parallel.sequence can divide the rows of a model of this width at all.

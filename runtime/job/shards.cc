@@ -77,10 +77,10 @@ void require_stages(const Recipe& recipe, int ranks) {
   if (stages == 1) return;
   if (const int steps = recipe.accumulation_steps(ranks); !takes_micro_batches(recipe.parallel, steps))
     fail(Exit::usage,
-         "the interleaved schedule takes as many micro-batches at a time as there are stages: {} of a rank and step "
-         "(training.gradient_accumulation_steps or global_batch_size) are no multiple of parallel.stages = {}: make "
-         "them {}",
-         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), stages,
+         "the interleaved schedule takes as many micro-batches at a time as there are stages: a rank has {} per step "
+         "(training.gradient_accumulation_steps or global_batch_size), and {} is no multiple of parallel.stages = {}: "
+         "make it {}",
+         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), steps, stages,
          (steps + stages - 1) / stages * stages);
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
@@ -173,10 +173,9 @@ void require_whole_runs(const Recipe& recipe, int ranks) {
 
 std::optional<std::string> note_of_runs(const StepPlan& plan) {
   const Mesh& mesh = plan.mesh();
-  const std::vector<int> nodes = mesh.nodes();
-  if (plan.reduce_group == 1 || plan.sums_in_nodes() || nodes.empty() || nodes.back() == 0) return {};
   const int node = mesh.data_per_node();
-  if (node <= 1) return {};
+  if (plan.reduce_group == 1 || plan.sums_in_nodes() || node <= 1) return {};
+  if (node == mesh.data()) return {};  // no gradient crosses nodes
   return fmt::format(
       "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
       "summed; with {} each node would send only its sum (a different value rounds differently)",

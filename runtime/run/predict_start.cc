@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,21 @@ StartPoint after(const Manifest& manifest, const Recipe& recipe, const std::stri
   const std::int64_t patience = recipe.evaluation.patience;
   if (best && patience > 0 && best->since >= patience) return {};
   return {manifest.progress.step, best && best->newest == manifest.progress.step};
+}
+
+struct ReadManifest {
+  std::filesystem::path path;
+  Manifest manifest;
+};
+
+// The newest checkpoint that the recipe resumes from; nullopt if there is none, or if it cannot be read.
+std::optional<ReadManifest> newest_checkpoint(const Recipe& recipe) {
+  try {
+    for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found)
+      if (found.damage.empty()) return ReadManifest{found.path, read_manifest(found.path)};
+  } catch (const Error&) {
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -54,13 +71,20 @@ StartPoint predict_start(const Recipe& recipe, int threads) {
   return {};
 }
 
-std::int64_t resumed_shards(const Recipe& recipe) {
+std::string refused_by_checkpoint(const Job& job) {
+  const auto newest = newest_checkpoint(job.recipe);
+  if (!newest) return {};
   try {
-    for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found)
-      if (found.damage.empty()) return shards_of(read_manifest(found.path));
-  } catch (const Error&) {
+    (void)progress_under(newest->manifest, newest->path, job, "");
+  } catch (const Error& error) {
+    return error.what();
   }
-  return 0;
+  return {};
+}
+
+std::int64_t resumed_shards(const Recipe& recipe) {
+  const auto newest = newest_checkpoint(recipe);
+  return newest ? shards_of(newest->manifest) : 0;
 }
 
 std::optional<std::int64_t> shards_to_take(const Recipe& recipe, std::int64_t shards, Purpose purpose) {

@@ -55,6 +55,10 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 // start_or_resume().
 StartPoint predict_start(const Recipe& recipe, int threads);
 
+// Why the checkpoint that a training with this job would resume from refuses it, in the words of progress_under();
+// empty if it does not, or if there is none that can be read.
+std::string refused_by_checkpoint(const Job& job);
+
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
 std::int64_t resumed_shards(const Recipe& recipe);
 // The shards that a run takes from the checkpoint (`shards`: resumed_shards), because they are part of the numerics:

@@ -341,7 +341,11 @@ int plan(const PlanOptions& options) {
   if (options.table) fmt::print("\n{}", settings_text(settings));
   print_notes(loaded.notes);
   print_notes(job.notes);
-  for (const std::string& text : missing_inputs(recipe))
+  const std::vector<std::string> missing = missing_inputs(recipe);
+  // Without the data, it is not known whether the run takes documents, or which classes it has.
+  if (!largest && missing.empty() && !recipe.data.train.empty())
+    if (const std::string why = runtime::refused_by_checkpoint(job); !why.empty()) note("train refuses this: " + why);
+  for (const std::string& text : missing)
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)
     if (std::error_code error; !std::filesystem::is_directory(drive, error))
@@ -368,8 +372,7 @@ int plan(const PlanOptions& options) {
         .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
         .add("nearest", nearest_json(nearest));
     if (prediction) json.add_all(prediction_json(*prediction, slowest.plan));
-    std::vector<PlannedStage> one;
-    if (pipeline.empty()) one = plan_pipeline(setup);
+    std::vector<PlannedStage> one = pipeline.empty() ? plan_pipeline(setup) : std::vector<PlannedStage>{};
     if (prediction && !one.empty()) one[0].step_ms = prediction->forecast.step_ms;
     const bool of_zero = options.stages && pipeline.empty();
     json.add("stages", of_zero ? stages_json(stages) : pipeline_json(pipeline.empty() ? one : pipeline));

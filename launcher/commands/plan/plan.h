@@ -70,12 +70,12 @@ JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
-  bool gpu;                      // the machine's ranks compute on GPUs
-  std::string pieces;            // pieces_to_try()
-  int measured_ranks;            // the number of ranks when the machine file was measured
-  bool measured;                 // false: derived from data sheets
-  std::optional<double> spread;  // between the measurements
-  std::string scaling;           // how speeds were scaled to the job's ranks; empty: they were not
+  std::vector<std::string> untried;  // of Gains
+  std::string advice;                // what would help apart from `gains`
+  int measured_ranks;                // the number of ranks when the machine file was measured
+  bool measured;                     // false: derived from data sheets
+  std::optional<double> spread;      // between the measurements
+  std::string scaling;               // how speeds were scaled to the job's ranks; empty: they were not
 };
 // Looks for gains in the recipe as the user wrote it. `job`, `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,

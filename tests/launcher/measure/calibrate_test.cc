@@ -201,7 +201,7 @@ TEST_F(Calibrate, PlanNamesTheBottleneck) {
   ASSERT_EQ(plan(options), 0);
   EXPECT_THAT(text_of(*options.json), testing::AllOf(testing::HasSubstr("\"bound_by\":\"disk\""),
                                                      testing::HasSubstr("{\"key\":\"zero.optimizer\"")));
-  EXPECT_EQ(advice(runtime::Bound::disk), "another drive in memory.nvme");
+  EXPECT_EQ(advice(runtime::Bound::disk, {}), "another drive in memory.nvme");
 }
 
 TEST_F(Calibrate, PlanWithoutAMachinePredictsNoTime) {

@@ -257,7 +257,7 @@ TEST_F(Profile, ReportsScaledFigures) {
   Machine gpus = machine;
   gpus.gpu = true;
   EXPECT_THAT(scaling_text(gpus, 1, 1, 0),
-              testing::HasSubstr("1 of the machine's 2 GPUs are used: each rank has 2 times"));
+              testing::HasSubstr("the run uses 1 of the machine's 2 GPUs: each rank has 2 times"));
   EXPECT_EQ(scaling_text(gpus, 2, 2, 0), "");
   gpus.disk.emplace().drives = 4;
   EXPECT_EQ(scaling_text(gpus, 2, 2, 1),

@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-using testing::HasSubstr;
+using testing::HasSubstr, testing::Not;
 
 void expect_refused(std::vector<std::string> sets, const std::string& why) {
   EXPECT_FAILURE(tiny_job(std::move(sets), 1), Exit::usage, HasSubstr(why));
@@ -108,6 +108,36 @@ TEST(Shards, NoteSequenceParallelismWithoutTensorParallelism) {
   EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
 }
 
+// Neither do tiles of layers in virtual shards, nor a schedule without pipeline stages.
+TEST(Shards, NoteSettingsWithoutAnEffect) {
+  using testing::Contains;
+  const std::vector<std::string> tile = {"zero.stage=3", "memory.tile=4096"};
+  const auto with = [&](const std::string& set) { return tiny_job({tile[0], tile[1], set}, 2).notes; };
+  const auto of_shards = HasSubstr("memory.tile = 4.0 KiB changes nothing: layers in virtual shards");
+  EXPECT_THAT(with("parallel.tensor=2"), Contains(of_shards));
+  EXPECT_THAT(with("parallel.tensor_shards=2"), Contains(of_shards));
+  EXPECT_THAT(with("zero.stage=0"), Contains(HasSubstr("no unit that can be tiled is larger")));
+  const std::string schedule = "parallel.schedule=all_forward_all_backward";
+  const auto without_stages = HasSubstr("changes nothing with parallel.stages = 1");
+  EXPECT_THAT(with(schedule), Contains(without_stages));
+  EXPECT_THAT(tiny_job({schedule, "parallel.stages=2"}, 2).notes, Not(Contains(without_stages)));
+}
+
+// With nodes of four ranks, the gradients of a stage with as many data ranks stay within a node.
+TEST(Shards, NoteRunsOfMicroBatchesThatCrossNodes) {
+  const auto notes = [](const std::string& stages, const std::string& group) {
+    Workload workload = tiny_job({stages, group, "training.gradient_accumulation_steps=4"}, 8);
+    workload.nodes = {0, 0, 0, 0, 1, 1, 1, 1};
+    return make_job(workload, 8, capacity_of({.device = 1 << 30, .host = 1 << 30}, 1)).notes;
+  };
+  const auto crosses = testing::Contains(HasSubstr("gradients cross nodes before they are summed"));
+  EXPECT_THAT(notes("parallel.stages=1", "training.reduce_group=2"), crosses);
+  EXPECT_THAT(notes("parallel.stages=1", "training.reduce_group=4"), Not(crosses));
+  for (const char* group : {"training.reduce_group=2", "training.reduce_group=4"})
+    for (const char* stages : {"parallel.stages=2", "parallel.stages=4"})
+      EXPECT_THAT(notes(stages, group), Not(crosses)) << stages << ", " << group;
+}
+
 // Activations between products exist for a fourth of the rows. For each row, a block keeps its norms' outputs, the
 // residual stream after attention, and the norms' statistics.
 TEST(Shards, DividedRowsNeedTheirShareOfTheMemory) {
@@ -134,8 +164,8 @@ TEST(Stages, InterleavedSchedulesThatCannotBeAreRefused) {
   refused({interleaved, "parallel.chunks=2"}, 1, "parallel.stages is 1");
   refused({interleaved, "parallel.stages=2"}, 2, "set parallel.chunks to 2 or more");
   refused({interleaved, "parallel.stages=2", "parallel.chunks=2"}, 2,
-          "3 micro-batches of a rank and step (training.gradient_accumulation_steps or global_batch_size) are no "
-          "multiple of parallel.stages = 2: make them 4");
+          "a rank has 3 micro-batches per step (training.gradient_accumulation_steps or global_batch_size), and 3 is "
+          "no multiple of parallel.stages = 2: make it 4");
   refused({interleaved, "parallel.stages=3", "parallel.chunks=3"}, 3,
           "parallel.stages = 3 with parallel.chunks = 3 are 9 pieces, and this model has 8 units (embedding, 6 blocks, "
           "head): set at most 8 pieces");

@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/resume.h"
 #include "tests/failure.h"
@@ -40,6 +43,25 @@ class PredictStart : public testing::Test {
   }
   SavedRun run_;
 };
+
+// What training would say of its checkpoint is known before it starts.
+TEST(RefusedByCheckpoint, SaysWhatTheRunWouldSay) {
+  const SavedRun run;
+  const std::string heads = "model.config.n_head=4";
+  run.run(2, run.sets(2, {heads}), 2, {2});
+  const auto why = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> sets = {heads};
+    sets.insert(sets.end(), more.begin(), more.end());
+    const Recipe recipe = load_recipe(std::nullopt, run.sets(2, sets));
+    return refused_by_checkpoint(make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1)));
+  };
+  EXPECT_EQ(why({}), "");
+  EXPECT_THAT(why({"training.reduce_group=2"}),
+              testing::HasSubstr("step-00000002 was written with training.reduce_group = 1, and the recipe says 2"));
+  EXPECT_THAT(why({"parallel.tensor_shards=2"}),
+              testing::HasSubstr("parallel.tensor_shards = 1, and the recipe says 2"));
+  EXPECT_EQ(why({"training.reduce_group=2", "checkpoint.resume=none"}), "");
+}
 
 TEST_F(PredictStart, FollowsTheNewestCheckpoint) {
   EXPECT_EQ(start().step, 5);

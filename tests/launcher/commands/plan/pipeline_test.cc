@@ -13,7 +13,6 @@
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/forecast/even_machine.h"
-#include "tests/runtime/tiny_job.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {
@@ -116,24 +115,6 @@ TEST(PipelineTest, ExplainsARankThatDoesNotExist) {
   EXPECT_FAILURE((void)plan(options), Exit::usage, testing::EndsWith("give 0 to 0 (did you mean --ranks 2?)"));
   options.ranks = 2;
   EXPECT_FAILURE((void)plan(options), Exit::usage, "--rank 2 is not one of 2 ranks: give 0 to 1");
-}
-
-// The model has 6 units.
-TEST(PipelineTest, SuggestsMorePiecesIfPossible) {
-  const auto pieces = [](std::vector<std::string> more) {
-    more.insert(more.begin(), {"model.config.n_layer=4", "parallel.stages=2"});
-    return pieces_to_try(runtime::tiny_job(more, 2));
-  };
-  const std::string two = "training.gradient_accumulation_steps=2", interleaved = "parallel.schedule=interleaved";
-  EXPECT_EQ(pieces({two}), "parallel.schedule = \"interleaved\" with parallel.chunks = 2");
-  EXPECT_EQ(pieces({"training.gradient_accumulation_steps=3"}), "") << "no pairs of micro-batches";
-  EXPECT_EQ(pieces({two, "model.config.n_layer=1"}), "") << "fewer units than pieces";
-  EXPECT_EQ(pieces({two, interleaved, "parallel.chunks=2"}), "parallel.chunks = 3");
-  EXPECT_EQ(pieces({two, interleaved, "parallel.chunks=3"}), "");
-  EXPECT_EQ(pieces({two, "parallel.split=[2,2]"}), "");
-  EXPECT_EQ(advice(runtime::Bound::stages, true, pieces({two})),
-            "more micro-batches per step, or parallel.schedule = \"interleaved\" with parallel.chunks = 2");
-  EXPECT_EQ(advice(runtime::Bound::stages), "more micro-batches per step");
 }
 
 }  // namespace
