@@ -38,7 +38,7 @@ struct Resolved {
   // Keys of config.json, as model.config has them and in place of those: a classifier's classes, which the data name,
   // and the architecture.
   std::map<std::string, std::string> config = {};
-  std::optional<std::int64_t> tensor_shards;  // the checkpoint's, unless the recipe has parallel.tensor_shards
+  std::optional<std::int64_t> tensor_shards;  // the checkpoint's; in a job, those that it was planned with
 };
 
 // Everything a job is planned from: the recipe as the user wrote it, the model it names, and the data. config.json is

@@ -147,7 +147,8 @@ class ChunkedHead final : public LossUnit {
         out.push_back(p.input.shape());
         if (table_.learns_rows()) out.push_back((row == 0 ? p.weights_first : p.weights_more).shape());
         if (!p.adapter) return;
-        for (const auto* product : {&p.adapter->logits, &p.adapter->down, &p.adapter->b_first})
+        for (const auto* product :
+             {&p.adapter->logits, &p.adapter->down, row == 0 ? &p.adapter->b_first : &p.adapter->b_more})
           out.push_back(product->shape());
       });
   }

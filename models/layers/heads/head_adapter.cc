@@ -19,7 +19,7 @@ HeadAdapter::HeadAdapter(const Unit::LinearLayer& layer, std::span<const Paramet
   if (at_.dora)
     fail(Exit::usage,
          "adapter.dora: {} is the output layer, which has no DoRA: leave it out of adapter.target_modules, or set "
-         "adapter.dora = false",
+         "adapter.dora = false; merge an adapter that has it with peft first (merge_and_unload)",
          layer.name);
   if (shards.of == 1) {
     b_ = {at_.b};

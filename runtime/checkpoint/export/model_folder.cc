@@ -172,15 +172,18 @@ Workload open_workload(Recipe recipe) {
       path ? ModelFolder(*path).config()
            : models::Config::parse(models::preset_config(*recipe.model.preset), "preset " + *recipe.model.preset);
   if (resolved.base) description.add_note("model.path = " + note_of_base(*peft, *path));
+  const bool pretrained = path && recipe.model.init == Init::pretrained;
+  // Before an adapter's layers are compared, because only an untied output layer is one of them.
+  if (pretrained && !ModelFolder(*path).is_checkpoint())
+    untie_what_differs(description, *path, recipe.training.objective);
   if (peft) {
     PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
     for (std::string& note : found.notes) description.add_note(std::move(note));
     resolved.adapter = ResolvedAdapter{std::move(found.keys)};
   }
-  if (path && recipe.model.init == Init::pretrained) {
+  if (pretrained) {
     const ModelFolder folder(*path);
     if (!folder.is_checkpoint()) {
-      untie_what_differs(description, folder.path(), recipe.training.objective);
       if (!peft) add_adapter_note(description, folder.path());
     } else if (peft && folder.has_adapter()) {
       fail(Exit::usage,
