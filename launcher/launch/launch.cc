@@ -233,10 +233,8 @@ class Launch {
   // Shown only when nothing can be refused any more, so that a refusal is the only output.
   void show_recipe() {
     screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
-    std::istringstream lines(changed_keys(recipe_));
-    std::string keys;
-    for (std::string line; std::getline(lines, line);) keys += "  " + line + "\n";
-    screen_.write(true, printable(keys, true));
+    std::istringstream lines(printable(changed_keys(recipe_), true));
+    for (std::string line; std::getline(lines, line);) screen_.write(true, "  " + line + "\n");
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)

@@ -389,7 +389,6 @@ TEST_F(ResolvedClassesTest, PlansMemoryForAnEvaluationsScores) {
   ASSERT_TRUE(trains.evaluation);
   EXPECT_EQ(bytes(trains.evaluation->plan), scores(2));
   EXPECT_LE(trains.evaluation->plan.memory[0].peak, trains.plan.memory[0].peak) << "a step's memory has room for it";
-
   (void)file("{\"labels\": [null, \"b\", null]}\n{\"labels\": [\"c\", null]}\n", "token_classification",
              {"0", "b", "c"});
   const Job words = make(true, "words");

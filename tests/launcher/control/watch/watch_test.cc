@@ -140,7 +140,7 @@ TEST_F(WatchTest, NamesTheSlowestRankIfAllWaitInCollectives) {
   tell(ranks, 100);
   EXPECT_THAT(
       look(100, Kind::warning),
-      ElementsAre("rank 3 on n2 is in what follows 'reduce block 3' of step 119 for 70 s; 5 ranks wait for it"));
+      ElementsAre("rank 3 on n2 has been in what follows 'reduce block 3' of step 119 for 70 s; 5 ranks wait for it"));
 }
 
 TEST_F(WatchTest, NamesAStoppedProcess) {
@@ -232,7 +232,7 @@ TEST_F(WatchTest, NamesTheRankThatHasNotBegunAnEvaluation) {
   tell(ranks, 61);
   EXPECT_THAT(
       look(61, Kind::warning),
-      ElementsAre("rank 0 on n1 is in what follows 'gather block 4' of step 120 for 61 s; 5 ranks wait for it"));
+      ElementsAre("rank 0 on n1 has been in what follows 'gather block 4' of step 120 for 61 s; 5 ranks wait for it"));
 }
 
 TEST_F(WatchTest, WatchesTheOthersWhenANodeHasLeft) {
