@@ -63,9 +63,10 @@ const Case kCases[] = {
     {"gpt2, the output layer", "",
      with(kSmallGpt2, {"model.config.tie_word_embeddings=false", "adapter.rank=5", "adapter.rslora=true",
                        R"(adapter.target_modules=["lm_head"])"})},
-    // Of k_proj, and in virtual shards also of down_proj.
+    // The rank is above both widths of k_proj, and in virtual shards above one of down_proj.
     {"llama, ranks above widths", "",
-     with(kSmallLlama, {"adapter.rank=48", R"(adapter.target_modules=["k_proj", "down_proj"])"})},
+     with(kSmallLlama, {"adapter.rank=24", R"(adapter.target_modules=["k_proj", "down_proj"])",
+                        R"(adapter.rank_pattern={"k_proj" = 48})"})},
     {"bert", "bert", {}},
     {"modernbert", "modernbert", {"adapter.rank=3"}},
 };
