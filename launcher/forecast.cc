@@ -18,8 +18,8 @@ using runtime::Bound;
 using runtime::Tier;
 
 constexpr double kWorthIt = 1.03;
-// Planning and simulating this many tasks takes about two seconds.
-constexpr std::size_t kMaxTasksOfGains = std::size_t{1} << 16;
+// Planning and simulating this many tasks takes about a second.
+constexpr std::size_t kMaxTasksOfGains = std::size_t{1} << 15;
 
 struct Setting {
   runtime::Changes changes;
