@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What to do about a lack of space; nullptr for any other error.
+// Returns advice about a lack of space, or nullptr for any other error.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:

@@ -39,7 +39,7 @@ struct LaunchOptions {
 // Returns the exit code of the last run; throws Error.
 int launch(const LaunchOptions& options);
 
-// What is known about one node before anything starts there.
+// The facts about one node before anything starts there.
 struct NodeCheck {
   std::string host;
   NodeFacts facts;

@@ -64,7 +64,7 @@ std::string resume_command(std::string_view resume);
 
 // The output of `strata eval` for a classifier: its metrics, a table of classes, and the confusion matrix if there are
 // few classes. The columns of the matrix have names if these fit, otherwise numbers. Lines are at most `columns` wide.
-// What does not fit is only in --json, and a line says so. of: what was judged, "texts" or "words".
+// Labels that do not fit are only in --json, and a line says so. of: what was judged, "texts" or "words".
 std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,
                        std::size_t columns);
 

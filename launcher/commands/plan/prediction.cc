@@ -26,7 +26,7 @@ std::string changes_text(const Gain& gain) {
   return text;
 }
 
-// What would help apart from settings that fit.
+// Returns advice other than settings that fit.
 std::string advice_for(const Forecast& f, const std::vector<Gain>& gains, const runtime::StepPlan& plan, bool gpu) {
   std::string text = advice(f.bound(), plan, gpu);
   constexpr double kMuch = 0.15;
