@@ -48,7 +48,7 @@ Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vecto
             const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
             int ranks_per_node);
 
-// What would help a step of this plan apart from settings, for example "another drive in memory.nvme".
+// Advice, apart from settings, that would speed up a step of this plan, for example "another drive in memory.nvme".
 std::string advice(runtime::Bound bound, const runtime::StepPlan& plan, bool on_gpu = false);
 
 }  // namespace strata::launcher

@@ -15,7 +15,7 @@ struct JsonFault {
 // finite in double precision.
 std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t levels = 1024);
 
-// What is wrong with a text that a parser refused: "a string without its closing quote in line 3". If the text has no
+// Describes why a parser refused a text: "a string without its closing quote in line 3". If the text has no
 // fault, names something valid that parsers may refuse (a byte order mark, half of a surrogate pair, an integer of more
 // than 64 bits), otherwise "another value".
 std::string found_in_json(std::string_view text, std::size_t levels = 1024);

@@ -43,7 +43,7 @@ class Ring {
 
 namespace pb = strata::control::v1;
 
-// What rank 0 knows about the run, shared by the run's threads and the service's. The run posts without waiting and
+// Rank 0's view of the run, shared by the run's threads and the service's. The run posts without waiting and
 // checks for requests; the service reads what collect() has taken from the queues.
 class Board {
  public:

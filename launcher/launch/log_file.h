@@ -17,7 +17,7 @@ namespace strata::launcher {
 // that was removed is created again, together with its folder.
 class LogFile {
  public:
-  // What happens to refused lines. `count`: they are lost, and the next line that fits follows a line with their
+  // The treatment of refused lines. `count`: they are lost, and the next line that fits follows a line with their
   // number. `keep`: they wait in memory for the next write, which suits files with few lines that a program reads.
   enum class Refused { count, keep };
   // `later` is for restarts, which must not fail because of logs: the file is opened by the first write that finds the

@@ -47,7 +47,7 @@ class Mix {
   std::uint64_t count(std::size_t source, std::uint64_t positions) const;
 
  private:
-  // Of the first n positions left for the source and those after it: the number that the source takes.
+  // The number of positions that the source takes among the first n that are left for it and the later sources.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
   std::vector<std::uint64_t> share_, rest_;  // per source: its share, and its share plus all later ones

@@ -13,7 +13,7 @@ namespace strata::runtime {
 // Facts about the recipe's files on which a plan depends. Determined once, when the data are opened (resolve_data), and
 // passed on as a value. Before that, every number is 0.
 struct DataFacts {
-  // What data.packing = "auto" comes to; automatic until it is known.
+  // The value that replaces data.packing = "auto"; automatic until it is known.
   Packing packing = Packing::automatic;
   // The most host memory in bytes that sequences keep (index, labels), for train and for validation, as far as the run
   // reads them.

@@ -3,7 +3,7 @@
 namespace strata::runtime {
 namespace {
 
-// `resolved` replaces values of the same key. Values inside another key sort behind it, and so are kept.
+// `resolved` replaces values of the same key. Values inside another key sort after it, so they are kept.
 std::map<std::string, std::string> overrides_of(const Recipe::Model& model, const Resolved& resolved) {
   std::map<std::string, std::string> out = resolved.config;
   out.insert(model.config.begin(), model.config.end());

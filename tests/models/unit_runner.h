@@ -154,6 +154,17 @@ class UnitRunner {
     expect_within_bounds();
     return sum.round() - kLossBefore;
   }
+  // The central difference of the loss over element `i` of x or of the parameters.
+  double loss_slope(Buffer& buffer, std::size_t i) {
+    constexpr double kStep = 0x1p-6;
+    const double at = buffer[i];
+    buffer.set(i, at + kStep);
+    const double above = loss(false);
+    buffer.set(i, at - kStep);
+    const double below = loss(false);
+    buffer.set(i, at);
+    return (above - below) / (2 * kStep);
+  }
   // The same, step by step, with one tile of the table available.
   double tiled_loss() {
     for (Buffer* buffer : {&gradients, &shared_gradients, &tiled_loss_workspace_, &dx}) buffer->poison();

@@ -23,7 +23,7 @@ struct NodeMap {
   std::vector<int> node_of;  // per rank: its node
   const Node& of(int rank) const { return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])]; }
 };
-// What each rank reports about itself: the name of its host, and its index among the ranks that MPI placed on its node.
+// A rank's report about itself: the name of its host, and its index among the ranks that MPI placed on its node.
 // Several hosts may have the same name. For example, two ranks that are both the third rank on host "node" are on
 // different hosts.
 struct RankLocation {

@@ -23,7 +23,7 @@ std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path&
 // A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder that
 // the same path leads to.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
-// The base if the recipe's model.path is such a folder and no adapter.path is given beside it.
+// Returns the base if the recipe's model.path is such a folder and the recipe has no adapter.path.
 std::optional<std::filesystem::path> base_of_recipe(const Recipe& recipe);
 
 // The adapter's keys as a folder of peft's has them, and notes about the folder.
