@@ -5,7 +5,7 @@ the bytes that enter all nodes per step.
     bench/against_fsdp.py --hosts n1:2,n2:2 --interface eth0 --torch-train TORCH_TRAIN.py --python PYTHON_WITH_TORCH
 
 Run it on the first host. mpirun reaches the other hosts by ssh, and paths are the same on all of them. Both sides train
-gpt2-124m in bf16 on --micro-batches (8) of 1 x 1,024 tokens per rank, and reduce gradients after every micro-batch.
+gpt2-124m in bf16 (--precision) on --micro-batches (8) of 1 x 1,024 tokens per rank, and reduce gradients after every micro-batch.
 TORCH_TRAIN.py is the peer: with --fsdp it shards over all ranks; HSDP gives it a mesh of nodes x ranks instead. Needs
 build/strata.
 """
@@ -18,6 +18,7 @@ ap.add_argument("--torch-train")
 ap.add_argument("--python", default=sys.executable)
 ap.add_argument("--rounds", type=int, default=1)
 ap.add_argument("--steps", type=int, default=3)
+ap.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
 ap.add_argument("--micro-batches", type=int, default=8)
 ap.add_argument("--only", nargs="*")
 a = ap.parse_args()
@@ -64,7 +65,7 @@ def ours(keys):
     out = os.path.join(scratch, "summary.json")
     words = [strata, "train"]
     for s in ["model.preset=gpt2-124m", "model.config.vocab_size=50304", f"data.train={scratch}/tokens.bin",
-              "data.seq_len=1024", "training.precision=bf16", f"training.gradient_accumulation_steps={a.micro_batches}",
+              "data.seq_len=1024", f"training.precision={a.precision}", f"training.gradient_accumulation_steps={a.micro_batches}",
               f"training.max_steps={a.steps}", "device.threads=1", "zero.stage=3", f"report.summary={out}"] + keys:
         words += ["--set", s]
     mpirun(words, per_node)
@@ -77,7 +78,7 @@ def ours(keys):
 def theirs(mesh):
     env.update(MASTER_ADDR=hosts[0][0], MASTER_PORT="29511", OMP_NUM_THREADS="1", HSDP=mesh)
     out = mpirun([a.python, os.path.join(scratch, "peer.py"), a.torch_train, "--model", "gpt2-124m", "--batch", "1",
-                  "--seq", "1024", "--accum", str(a.micro_batches), "--dtype", "bf16", "--steps", str(a.steps), "--warmup", "1",
+                  "--seq", "1024", "--accum", str(a.micro_batches), "--dtype", a.precision, "--steps", str(a.steps), "--warmup", "1",
                   "--fsdp"], per_node, ["MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "HSDP"])
     return json.loads([line for line in out.splitlines() if line.startswith("{")][-1])["tokens_per_s"], ""
 

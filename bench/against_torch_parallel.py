@@ -15,6 +15,7 @@ ap.add_argument("--torch-parallel", required=True)
 ap.add_argument("--python", default=sys.executable)
 ap.add_argument("--rounds", type=int, default=3)
 ap.add_argument("--steps", type=int, default=6)
+ap.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
 ap.add_argument("--only", nargs="*")
 a = ap.parse_args()
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -32,7 +33,7 @@ def ours(ranks, threads, batch, micro_batches, keys):
     if ranks > 1:
         cmd = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"] + cmd
     for s in ["model.preset=gpt2-124m", "model.config.vocab_size=50304", "model.config.tie_word_embeddings=false",
-              f"data.train={scratch}/tokens.bin", "data.seq_len=256", "training.precision=bf16",
+              f"data.train={scratch}/tokens.bin", "data.seq_len=256", f"training.precision={a.precision}",
               f"training.micro_batch_size={batch}", f"training.gradient_accumulation_steps={micro_batches}",
               f"training.max_steps={a.steps}", f"device.threads={threads}", f"report.summary={out}"] + keys:
         cmd += ["--set", s]
@@ -45,7 +46,7 @@ def ours(ranks, threads, batch, micro_batches, keys):
 
 def theirs(batch, micro_batches, words):
     cmd = [a.python, "-m", "torch.distributed.run", "--nproc-per-node", "2", a.torch_parallel, "--batch", str(batch),
-           "--micro-batches", str(micro_batches), "--seq", "256", "--dtype", "bf16", "--steps", str(a.steps)] + words
+           "--micro-batches", str(micro_batches), "--seq", "256", "--dtype", a.precision, "--steps", str(a.steps)] + words
     out = subprocess.run(cmd, env=env, check=True, capture_output=True, text=True).stdout
     r = json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
     return r["tokens_per_s"], r["peak_rss_bytes"]
@@ -60,7 +61,7 @@ cases = [("tensor 2, 4 x 256", 4, 1, ["parallel.tensor=2"], [], ["--tensor", "2"
          ("2 stages, 8 micro-batches of 1 x 256", 1, 8, ["parallel.stages=2"], [], ["--stages", "2"]),
          ("4 virtual shards on one rank, 4 x 256", 4, 1, None, ["parallel.tensor_shards=4"], None)]
 cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-print(f"Two ranks of one core each against one rank of two threads, gpt2-124m untied, bf16; {a.rounds} alternating "
+print(f"Two ranks of one core each against one rank of two threads, gpt2-124m untied, {a.precision}; {a.rounds} alternating "
       f"rounds, medians. {cpu}, {datetime.date.today()}.\n")
 print("| case | strata, 2 ranks | PyTorch, 2 ranks | ratio | strata, 1 rank | of it | peak of the last rank (largest) | PyTorch's | ratio |")
 print("|---|---|---|---|---|---|---|---|---|")
