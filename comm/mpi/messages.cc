@@ -48,10 +48,11 @@ class Backoff {
   Clock::time_point began_{}, next_look_{};
 };
 
-// Data is sent in pieces. One large message would block the other direction, whose handshake would wait for it on the
-// same connection. Many pieces are in flight per direction of each pair, because each handshake waits in the queue of a
-// link that other pairs keep full.
-constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 16;
+// Data is sent in pieces that need no handshake (kMessagePiece), because a handshake would wait in the queue of a link
+// that other data keeps full. MPI buffers pieces that arrive before their receives are posted. So that it buffers at
+// most kWindow of them per stream, a sender waits for credits after that, and a receiver sends one for every kCredit
+// pieces that it has received.
+constexpr std::size_t kWindow = 16, kCredit = 4, kSlots = kWindow + 1;
 // How many members (or nodes) a rank exchanges with at the same time. This bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
 
@@ -164,8 +165,10 @@ class MessageCollectives final : public Collectives {
     Span span;
     int after = -1;                     // the stream whose received pieces this one sends on; -1: all data is available
     std::size_t started = 0, done = 0;  // pieces
+    std::size_t credits = 0;            // sent, or asked for
 
-    std::size_t pieces() const { return (span.bytes + kPiece - 1) / kPiece; }
+    std::size_t pieces() const { return (span.bytes + kMessagePiece - 1) / kMessagePiece; }
+    std::size_t all_credits() const { return pieces() > kWindow ? (pieces() - kWindow + kCredit - 1) / kCredit : 0; }
   };
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -223,31 +226,46 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Starts pieces of a stream until kInFlight of them are in flight.
+  // Starts pieces and the credit of a stream, as far as its window allows. The credit's slot is the last one.
   void start(Stream& stream, MPI_Request* slots) {
-    while (stream.done < stream.started && slots[stream.done % kInFlight] == MPI_REQUEST_NULL) ++stream.done;
-    const std::size_t there = stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done;
-    for (; stream.started < there && stream.started - stream.done < kInFlight; ++stream.started) {
-      const std::size_t begin = stream.started * kPiece;
-      const int count = static_cast<int>(std::min(kPiece, stream.span.bytes - begin));
+    while (stream.done < stream.started && slots[stream.done % kWindow] == MPI_REQUEST_NULL) ++stream.done;
+    const int peer = group_.rank(stream.peer);
+    MPI_Request& credit = slots[kWindow];
+    std::size_t end =
+        std::min(stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done, stream.done + kWindow);
+    if (!stream.receives) {
+      const std::size_t granted = stream.credits - (credit == MPI_REQUEST_NULL ? 0 : 1);
+      end = std::min(end, kWindow + granted * kCredit);
+    }
+    for (; stream.started < end; ++stream.started) {
+      const std::size_t begin = stream.started * kMessagePiece;
+      const int count = static_cast<int>(std::min(kMessagePiece, stream.span.bytes - begin));
       std::byte* const data = stream.span.data + begin;
-      MPI_Request* const slot = slots + stream.started % kInFlight;
-      const int peer = group_.rank(stream.peer);
+      MPI_Request* const slot = slots + stream.started % kWindow;
       if (stream.receives)
         STRATA_MPI(MPI_Irecv(data, count, MPI_BYTE, peer, stream.owner, comm_, slot));
       else
         STRATA_MPI(MPI_Isend(data, count, MPI_BYTE, peer, stream.owner, comm_, slot));
     }
+    const bool may_credit = !stream.receives || stream.done >= (stream.credits + 1) * kCredit;
+    if (credit == MPI_REQUEST_NULL && stream.credits < stream.all_credits() && may_credit) {
+      const int tag = size_ + stream.owner;
+      if (stream.receives)
+        STRATA_MPI(MPI_Isend(nullptr, 0, MPI_BYTE, peer, tag, comm_, &credit));
+      else
+        STRATA_MPI(MPI_Irecv(nullptr, 0, MPI_BYTE, peer, tag, comm_, &credit));
+      ++stream.credits;
+    }
   }
 
   // Runs all streams to completion, then removes them.
   void run() {
-    requests_.assign(streams_.size() * kInFlight, MPI_REQUEST_NULL);
+    requests_.assign(streams_.size() * kSlots, MPI_REQUEST_NULL);
     ended_.resize(requests_.size());
     std::size_t left = 0;
-    for (const Stream& stream : streams_) left += stream.pieces();
+    for (const Stream& stream : streams_) left += stream.pieces() + stream.all_credits();
     const auto start_all = [&] {
-      for (std::size_t s = 0; s < streams_.size(); ++s) start(streams_[s], requests_.data() + s * kInFlight);
+      for (std::size_t s = 0; s < streams_.size(); ++s) start(streams_[s], requests_.data() + s * kSlots);
     };
     start_all();
     Backoff backoff;
@@ -284,7 +302,7 @@ class MessageCollectives final : public Collectives {
   const int rank_, size_;
   bool is_world_ = true;  // all ranks in order: MPI's own collectives can be used
   std::vector<Stream> streams_;
-  std::vector<MPI_Request> requests_;  // kInFlight for each stream
+  std::vector<MPI_Request> requests_;  // kSlots for each stream
   std::vector<int> ended_;
 };
 

@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ namespace strata::comm {
     const int strata_code = (call);                                                 \
     if (strata_code != MPI_SUCCESS) ::strata::comm::mpi_failed(#call, strata_code); \
   } while (0)
+
+// Data between nodes is sent in messages of at most this many bytes, which MPI sends without a handshake.
+inline constexpr std::size_t kMessagePiece = std::size_t{256} << 10;
 
 // The MPI session, from MPI_Init_thread to MPI_Finalize, and the ranks' identities. One per process, in a unique_ptr.
 class MpiSession {
