@@ -35,13 +35,9 @@ std::string plural(std::uint64_t n, const char* one, const char* many) {
 }
 
 std::string schedule_text(const runtime::Recipe& recipe) {
-  constexpr std::pair<runtime::Decay, const char*> kNames[] = {{runtime::Decay::constant, "constant"},
-                                                               {runtime::Decay::linear, "linear"},
-                                                               {runtime::Decay::cosine, "cosine"},
-                                                               {runtime::Decay::wsd, "wsd"}};
-  const auto name = std::find_if(std::begin(kNames), std::end(kNames),
-                                 [&](const auto& pair) { return pair.first == recipe.scheduler.name; });
-  std::string text = fmt::format("learning rate {:g}, {}", recipe.optimizer.learning_rate, name->second);
+  std::string name = runtime::find_key("scheduler.name")->text(recipe);
+  std::erase(name, '"');
+  std::string text = fmt::format("learning rate {:g}, {}", recipe.optimizer.learning_rate, name);
   if (recipe.scheduler.warmup_steps > 0)
     text += fmt::format(" after {}", plural(static_cast<std::uint64_t>(recipe.scheduler.warmup_steps),
                                             "step of warm-up", "steps of warm-up"));

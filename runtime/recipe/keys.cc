@@ -48,6 +48,12 @@ std::span<const RecipeKey> recipe_keys() {
   return keys;
 }
 
+const RecipeKey* find_key(std::string_view name) {
+  const auto keys = recipe_keys();
+  const auto key = std::ranges::find(keys, name, &RecipeKey::name);
+  return key == keys.end() ? nullptr : &*key;
+}
+
 const RecipeKey* key_in_any_section(std::string_view name) {
   const RecipeKey* found = nullptr;
   for (const RecipeKey& key : recipe_keys()) {

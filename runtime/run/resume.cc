@@ -159,7 +159,7 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
   const Recipe was = stored_keys(manifest.recipe, stored);
   const auto text = [](std::string_view key, Recipe recipe) {
     recipe.optimizer.moments = recipe.optimizer.moment_format();
-    return std::ranges::find(recipe_keys(), key, &RecipeKey::name)->text(recipe);
+    return find_key(key)->text(recipe);
   };
   const bool same_rule = was.optimizer.algorithm() == now.optimizer.algorithm();
   for (const std::string_view key : {kName, kMoments})
