@@ -62,8 +62,8 @@ std::string dtypes_text(const models::Safetensors& file) {
   }
   std::string out;
   for (const auto& [dtype, counts] : of)
-    out += fmt::format("{}{} of {} ({} element{})", out.empty() ? "" : ", ", counts.first, dtype, counts.second,
-                       counts.second == 1 ? "" : "s");
+    out +=
+        fmt::format("{}{} of {} ({})", out.empty() ? "" : ", ", counts.first, dtype, counted(counts.second, "element"));
   return out;
 }
 

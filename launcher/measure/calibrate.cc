@@ -34,7 +34,7 @@ void warn_if_busy() {
     note_folded(
         fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {}): other programs lower "
                     "the figures; stop them, and calibrate again",
-                    load, counted(static_cast<std::uint64_t>(cores_here()), "core")));
+                    load, counted(cores_here(), "core")));
 }
 
 void print_figures(const std::vector<Figure>& figures) {
@@ -75,8 +75,7 @@ int calibrate(const CalibrateOptions& options) {
       print_figures(figures);
       const double seconds = seconds_since(start);
       fmt::print("\n{}\n", folded(fmt::format("{}: {}, {} each; written to {} after {:.0f} s", machine.processor,
-                                              counted(static_cast<std::uint64_t>(machine.ranks), "rank"),
-                                              counted(static_cast<std::uint64_t>(machine.threads), "thread"),
+                                              counted(machine.ranks, "rank"), counted(machine.threads, "thread"),
                                               options.out.string(), seconds),
                                   2));
     }

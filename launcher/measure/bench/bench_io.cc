@@ -51,12 +51,7 @@ int bench_io(const BenchOptions& options) {
   const AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);
   device::Arena staging(std::min(kCall, bytes));
-  // Avoid pages of zeros, which some drives and virtual machines store at no cost.
-  std::uint64_t state = 1;
-  for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
-  }
+  fill_pages(staging);
   swap.register_memory({staging.data(), staging.size()});
   const auto write = [&](std::uint64_t at, std::uint64_t size) { swap.write(at, {staging.data(), size}); };
   const auto read = [&](std::uint64_t at, std::uint64_t size) { swap.read(at, {staging.data(), size}); };
