@@ -26,6 +26,7 @@
 #include "device/cpu/isa.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
+#include "launcher/launch/ranks/child.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "offload/swap.h"
@@ -157,17 +158,12 @@ void topology(Report& report) {
 }
 
 void mpi(Report& report) {
-  fs::path found;
-  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
-  for (std::string folder; found.empty() && std::getline(path, folder, ':');) {
-    const fs::path candidate = fs::path(folder) / "mpirun";
-    if (::access(candidate.c_str(), X_OK) == 0) found = candidate;
-  }
+  const std::string found = find_program("mpirun");
   if (found.empty()) {
     report.note("mpi", "no mpirun in PATH: several ranks need Open MPI (apt-get install openmpi-bin)");
     return;
   }
-  std::string text = fmt::format("{}: mpirun -n N strata train RECIPE.toml", found.string());
+  std::string text = fmt::format("{}: mpirun -n N strata train RECIPE.toml", found);
   if (::geteuid() == 0 && !std::getenv("OMPI_ALLOW_RUN_AS_ROOT")) {
     text += "; as root with --allow-run-as-root (or OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)";
   }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
+#include "launcher/median.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
@@ -88,8 +90,7 @@ std::optional<double> median_spread(const std::vector<Figure>& figures) {
   std::vector<double> spreads;
   spreads.reserve(figures.size());
   for (const Figure& figure : figures) spreads.push_back(figure.spread);
-  std::sort(spreads.begin(), spreads.end());
-  return spreads[spreads.size() / 2];
+  return median_of(std::move(spreads));
 }
 
 std::string wide_spreads(const std::vector<Figure>& figures) {

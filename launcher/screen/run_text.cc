@@ -20,6 +20,7 @@
 #include "runtime/data/data_facts.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
 namespace {

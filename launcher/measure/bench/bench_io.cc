@@ -10,7 +10,7 @@
 #include "base/json/json_writer.h"
 #include "device/memory.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_lane.h"
+#include "launcher/measure/calibrate.h"
 #include "launcher/median.h"
 #include "offload/swap.h"
 #include "runtime/recipe/load_recipe.h"
@@ -33,10 +33,7 @@ double speed(std::uint64_t bytes, F&& f) {
 }
 
 offload::IoOptions io_options(const BenchOptions& options) {
-  // The benchmark needs no model, but a recipe may force a method of I/O and name the folders.
-  std::vector<std::string> sets = options.sets;
-  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
-  offload::IoOptions io = runtime::load_recipe(options.recipe, sets).io_options();
+  offload::IoOptions io = runtime::load_recipe(options.recipe, sets_with_model(options)).io_options();
   if (!options.dirs.empty()) io.folders = options.dirs;
   if (io.folders.empty()) fail(Exit::usage, "strata bench io needs --dir DIR: a folder on the drive to measure");
   return io;
