@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/protobuf.h"
+#include "base/words.h"
 #include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/pipeline.h"
@@ -33,19 +35,19 @@ struct PieceSpec {
   int pieces = 0;
 
   explicit PieceSpec(std::string_view model) {
-    each_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
+    each_protobuf_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
       if (number == 1)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
           if (field == 3 && value == 4) of_user.push_back(pieces);
         });
       pieces += number == 1 ? 1 : 0;
       if (number == 2)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
           if (field == 3) unigrams = value == 1, pairs = value == 2;
           if (field == 24) space_as_suffix = value != 0;
         });
       if (number == 3)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view text) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view text) {
           if (field == 1) known_rules = is_known(text);
           if (field == 3) dummy_prefix = value != 0;
           if (field == 4) removes_spaces = value != 0;
