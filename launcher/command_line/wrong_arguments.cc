@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"

@@ -11,7 +11,6 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <system_error>
 #include <thread>

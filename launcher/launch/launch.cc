@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"

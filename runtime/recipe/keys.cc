@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "runtime/recipe/keys/key.h"

@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "text/template/builtins.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "base/quote.h"

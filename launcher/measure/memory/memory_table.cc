@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/measure/memory/memory.h"

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "base/json/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key.h"

@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,7 +1,5 @@
 #include "text/template/values/arguments.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace strata::text::jinja {

@@ -1,7 +1,5 @@
 #include "text/template/values/meter.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
 namespace strata::text::jinja {
