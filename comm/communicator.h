@@ -6,12 +6,10 @@
 // ranks that is printed once. same_files.h checks that all ranks read the same files. The order in which gradients are
 // added is not decided here: an all-to-all delivers the pieces, and device/ops/step/gradient_sum.h adds them.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,7 @@
 
 #include <cctype>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -39,23 +39,9 @@ std::optional<std::string> from_hex(std::string_view hex) {
 }
 
 const char* word(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::none:
-      return "";
-    case Epilogue::gelu_tanh:
-      return " gelu_tanh";
-    case Epilogue::gelu_tanh_gradient:
-      return " gelu_tanh_gradient";
-    case Epilogue::gelu_erf:
-      return " gelu_erf";
-    case Epilogue::gelu_erf_gradient:
-      return " gelu_erf_gradient";
-    case Epilogue::sums_a:
-      return " sums_a";
-    case Epilogue::sums_b:
-      return " sums_b";
-  }
-  return "";
+  constexpr const char* kWords[] = {"",        " gelu_tanh", " gelu_tanh_gradient", " gelu_erf", " gelu_erf_gradient",
+                                    " sums_a", " sums_b"};
+  return kWords[static_cast<std::size_t>(epilogue)];
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ struct Setting {
 
 std::string schedule_name(runtime::Recipe recipe, runtime::Schedule schedule) {
   recipe.parallel.schedule = schedule;
-  std::string text =
-      std::ranges::find(runtime::recipe_keys(), "parallel.schedule", &runtime::RecipeKey::name)->text(recipe);
+  std::string text = runtime::find_key("parallel.schedule")->text(recipe);
   std::erase(text, '"');
   return text;
 }

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -63,23 +61,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("strata ") + STRATA_VERSION);
   int status = 0;
 
-  strata::launcher::add_train(app, status);
-  strata::launcher::add_launch(app, status, after_dashes(argc, argv));
-  strata::launcher::add_node_agent(app, status);
-  strata::launcher::add_plan(app, status);
-  strata::launcher::add_eval(app, status);
-  strata::launcher::add_generate(app, status);
-  strata::launcher::add_predict(app, status);
-  strata::launcher::add_export(app, status);
-  strata::launcher::add_tokenize(app, status);
-  strata::launcher::add_inspect(app, status);
-  strata::launcher::add_doctor(app, status);
-  strata::launcher::add_report(app, status);
-  strata::launcher::add_keys(app);
-  strata::launcher::add_ctl(app, status);
-  strata::launcher::add_top(app, status);
-  strata::launcher::add_calibrate(app, status);
-  strata::launcher::add_bench(app, status);
+  using namespace strata::launcher;
+  add_train(app, status);
+  add_launch(app, status, after_dashes(argc, argv));
+  for (const auto add : {add_node_agent, add_plan, add_eval, add_generate, add_predict, add_export, add_tokenize,
+                         add_inspect, add_doctor, add_report})
+    add(app, status);
+  add_keys(app);
+  for (const auto add : {add_ctl, add_top, add_calibrate, add_bench}) add(app, status);
   app.footer("strata help COMMAND (or COMMAND --help) lists a command's options.");
 
   refuse_empty_names(app);
@@ -87,23 +76,23 @@ int run(int argc, char** argv) {
   const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-      return strata::launcher::refuse_as_rank({Exit::usage, strata::launcher::unknown_command(argv[1], commands)});
+      return refuse_as_rank({Exit::usage, unknown_command(argv[1], commands)});
     const bool launches = argc > 1 && argv[1] == std::string_view("launch");
     app.parse(launches ? argc - static_cast<int>(after_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
     const auto command = std::find_if(commands.begin(), commands.end(), named);
     if (command == commands.end())
-      return strata::launcher::refuse_as_rank(
-          {Exit::usage, argc > 1 ? strata::launcher::unknown_option(app, argv[1])
+      return refuse_as_rank(
+          {Exit::usage, argc > 1 ? unknown_option(app, argv[1])
                                  : "strata needs a command, such as strata train RECIPE (see strata --help)"});
     const std::vector<std::string> words(argv + 2, argv + argc);
-    std::string what = strata::launcher::wrong_arguments(**command, error, words);
+    std::string what = wrong_arguments(**command, error, words);
     if (argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())
       what += "; the command of the ranks follows two dashes: launch ... -- train RECIPE";
     const strata::Error wrong(Exit::usage, what);
     if (is_of_one_process(argv[1])) throw wrong;
-    return strata::launcher::refuse_as_rank(wrong);
+    return refuse_as_rank(wrong);
   }
   std::cout.flush();
   if (!std::cout) strata::fail(Exit::failed, "standard output cannot be written");

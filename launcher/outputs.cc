@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "launcher/control/service/service_address.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
@@ -38,12 +39,12 @@ bool same_file(const fs::path& a, const fs::path& b) {
 }
 
 bool belongs_to_a_model(const fs::path& path) {
-  static constexpr std::array<std::string_view, 8> kNames = {
-      "config.json",       "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
-      "added_tokens.json", "special_tokens_map.json", "vocab.json",     "merges.txt"};
+  constexpr std::string_view kNames =
+      "config.json generation_config.json tokenizer.json tokenizer_config.json added_tokens.json "
+      "special_tokens_map.json vocab.json merges.txt";
   const std::string name = path.filename().string();
   return path.extension() == ".safetensors" || path.extension() == ".model" || name == runtime::kManifestName ||
-         name.ends_with(".safetensors.index.json") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+         name.ends_with(".safetensors.index.json") || has_word(kNames, name);
 }
 
 // Adds the files of a model in a folder, at its top or in its checkpoints.

@@ -1,6 +1,5 @@
 #include <simdjson.h>
 
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <optional>

@@ -38,8 +38,7 @@ void describe(const text::LabelSummary& labels) {
   for (std::size_t i = 0; i < std::min(labels.names.size(), kShown); ++i)
     list += fmt::format("{}{} ({})", i > 0 ? ", " : "", excerpt(labels.names[i], kLetters), labels.counts[i]);
   if (labels.names.size() > kShown) list += ", ...";
-  say("labels: {} ({}): {}", labels.names.size() == 1 ? "1 class" : fmt::format("{} classes", labels.names.size()),
-      labels.problem, list);
+  say("labels: {} ({}): {}", counted(labels.names.size(), "class", "classes"), labels.problem, list);
   if (labels.vectors) note("each list is read as a vector: a 0 or 1 for each class, LABEL_0, LABEL_1 and so on");
   if (labels.one_per_word)
     note(

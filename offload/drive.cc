@@ -1,6 +1,5 @@
 #include "offload/drive.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
 

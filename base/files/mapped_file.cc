@@ -79,12 +79,6 @@ void MappedFile::require_whole() const {
          path_.string(), status.st_size, size_, status.st_size);
 }
 
-void MappedFile::advise(Access access) const {
-  if (!data_) return;
-  // This is only advice. Reads are correct even if the system ignores it.
-  (void)::madvise(const_cast<std::byte*>(data_), size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
-}
-
 void MappedFile::will_need(std::span<const std::byte> part) {
   const auto [first, bytes] = pages_around(part);
   if (bytes) (void)::madvise(first, bytes, MADV_WILLNEED);

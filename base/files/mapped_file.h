@@ -22,9 +22,6 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   // Throws Error{corrupt} if the file has shrunk since it was mapped. Reading past its end would raise SIGBUS.
   void require_whole() const;
-  // Tells the system whether reads will be sequential (once, from front to back) or random.
-  enum class Access { sequential, random };
-  void advise(Access access) const;
   // will_need() starts reading part of a mapping from the disk. release() frees the memory of a part, and the next
   // access reads it again. Both are advice.
   static void will_need(std::span<const std::byte> part);

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/words.h"
+
 namespace strata {
 
 std::string host_name() {
@@ -44,15 +46,6 @@ struct Mount {
   fs::path folder, group = "/";
 };
 
-bool has_word(std::string_view list, std::string_view word) {
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    if (list.substr(begin, end - begin) == word) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 // The mounts of cgroup version 2 (`unified`), or those of version 1 for the controller. Without mountinfo, the usual
 // mount points.
 std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
@@ -65,7 +58,8 @@ std::vector<Mount> mounts(std::string_view controller, const fs::path& root, boo
     std::string skipped, group, folder, type, options;
     if (!(before >> skipped >> skipped >> skipped >> group >> folder) || !(after >> type >> skipped >> options))
       continue;
-    if (unified ? type == "cgroup2" : type == "cgroup" && has_word(options, controller)) out.push_back({folder, group});
+    if (unified ? type == "cgroup2" : type == "cgroup" && has_word(options, controller, ','))
+      out.push_back({folder, group});
   }
   if (!out.empty()) return out;
   const fs::path usual = "/sys/fs/cgroup";
@@ -92,7 +86,7 @@ std::vector<ControlGroup> control_groups(std::string_view controller, const fs::
     if (second == std::string::npos) continue;
     const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
     const bool unified = controllers.empty();
-    if (!unified && !has_word(controllers, controller)) continue;
+    if (!unified && !has_word(controllers, controller, ',')) continue;
     for (const Mount& mount : mounts(controller, root, unified)) {
       const fs::path top = root / mount.folder.relative_path();
       for (fs::path group = below(mount, line.substr(second + 1));; group = group.parent_path()) {

@@ -3,25 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 namespace strata {
 namespace {
 
-std::string_view separator(JsonLayout layout, bool first) {
-  switch (layout) {
-    case JsonLayout::compact:
-      return first ? "" : ",";
-    case JsonLayout::spaced:
-      return first ? "" : ", ";
-    case JsonLayout::wrapped:
-      return first ? "" : ",\n";
-    case JsonLayout::lines:
-      return first ? "\n" : ",\n";
-    case JsonLayout::indented:
-      return first ? "\n  " : ",\n  ";
-  }
-  return "";
-}
+// What stands before the first member, and before the others, by JsonLayout.
+constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
+    {"", ","}, {"", ", "}, {"", ",\n"}, {"\n", ",\n"}, {"\n  ", ",\n  "}};
 
 }  // namespace
 
@@ -69,7 +58,8 @@ std::string text_of(std::string_view value) {
 }
 
 void append(std::string& text, JsonLayout layout, const std::string& next) {
-  text += separator(layout, text.empty());
+  const auto& [first, other] = kSeparators[static_cast<std::size_t>(layout)];
+  text += text.empty() ? first : other;
   if (layout != JsonLayout::indented) {
     text += next;
     return;

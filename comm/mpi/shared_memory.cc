@@ -1,7 +1,6 @@
 #include "comm/shared_memory.h"
 
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 

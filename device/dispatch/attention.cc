@@ -2,7 +2,6 @@
 
 #include "device/backend.h"
 #include "device/operations.h"
-#include "device/ops/attention/attention.h"
 
 namespace strata::device {
 namespace {

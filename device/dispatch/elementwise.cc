@@ -7,7 +7,6 @@
 #include "device/numeric/row_blocks.h"
 #include "device/operations.h"
 #include "device/ops/activation.h"
-#include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
 
 namespace strata::device {

@@ -111,19 +111,17 @@ void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
     case Epilogue::none:
       return;
     case Epilogue::gelu_tanh:
-    case Epilogue::gelu_erf: {
-      const Activation gelu = shape.epilogue == Epilogue::gelu_erf ? Activation::gelu_erf : Activation::gelu_tanh;
-      for (std::size_t i = 0; i < parts; ++i)
-        activation_forward(lane, gelu, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
-      return;
-    }
+    case Epilogue::gelu_erf:
     case Epilogue::gelu_tanh_gradient:
     case Epilogue::gelu_erf_gradient: {
-      const Activation gelu =
-          shape.epilogue == Epilogue::gelu_erf_gradient ? Activation::gelu_erf : Activation::gelu_tanh;
+      const bool erf = shape.epilogue == Epilogue::gelu_erf || shape.epilogue == Epilogue::gelu_erf_gradient;
+      const Activation gelu = erf ? Activation::gelu_erf : Activation::gelu_tanh;
       for (std::size_t i = 0; i < parts; ++i) {
         const View c = x.c.sub(i * stride, size);
-        activation_backward(lane, gelu, c, x.epilogue_in.sub(i * stride, size), c);
+        if (is_gelu_gradient(shape.epilogue))
+          activation_backward(lane, gelu, c, x.epilogue_in.sub(i * stride, size), c);
+        else
+          activation_forward(lane, gelu, c, x.epilogue_out.sub(i * stride, size));
       }
       return;
     }

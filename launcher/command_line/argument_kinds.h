@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,16 @@
 #include "base/json/json_writer.h"
 
 namespace strata::launcher {
+
+// Adds a command that calls run(options); its result is the program's status.
+template <typename Options>
+std::pair<CLI::App*, std::shared_ptr<Options>> add_command(CLI::App& app, int& status, std::string name,
+                                                           std::string meaning, int (*run)(const Options&)) {
+  CLI::App* command = app.add_subcommand(std::move(name), std::move(meaning));
+  auto options = std::make_shared<Options>();
+  command->callback([options, run, &status] { status = run(*options); });
+  return {command, std::move(options)};
+}
 
 // An integer in [least, most], written in decimal digits. Every integer option has this check, because CLI11's own
 // conversion reads 010 as 8, accepts 0x2, and truncates numbers that are too large.
@@ -21,6 +32,12 @@ CLI::Validator as_path();
 // Lets an option be given several times, with one value each time. The word after the value is not another value.
 inline CLI::Option* given_repeatedly(CLI::Option* option) {
   return option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+}
+
+// Adds an option whose value must pass `check`.
+template <typename T>
+CLI::Option* add_checked(CLI::App* command, std::string name, T& value, CLI::Validator check, std::string meaning) {
+  return command->add_option(std::move(name), value, std::move(meaning))->check(std::move(check));
 }
 
 // Adds an option that names a file or folder, or several.

@@ -36,12 +36,10 @@ void add_doctor(CLI::App& app, int& status) {
 }
 
 void add_report(CLI::App& app, int& status) {
-  const auto options = std::make_shared<ReportOptions>();
-  auto* command = app.add_subcommand("report", "make one HTML page of a run's report");
+  const auto [command, options] = add_command(app, status, "report", "make one HTML page of a run's report", report);
   add_path(command, "RUN", options->from, "report.dir of a run, or its report.jsonl")->required();
   add_path(command, "-o,--out", options->out, "HTML file to write")->required();
   add_force(command, *options);
-  command->callback([options, &status] { status = report(*options); });
 }
 
 void add_ctl(CLI::App& app, int& status) {
@@ -58,48 +56,41 @@ void add_ctl(CLI::App& app, int& status) {
 }
 
 void add_top(CLI::App& app, int& status) {
-  const auto options = std::make_shared<control::CtlOptions>();
-  auto* command =
-      app.add_subcommand("top", "show a live view of a run: progress, loss, ranks, memory, events; q quits");
+  const auto [command, options] = add_command(
+      app, status, "top", "show a live view of a run: progress, loss, ranks, memory, events; q quits", control::top);
   add_target(command, *options);
-  command->callback([options, &status] { status = control::top(*options); });
 }
 
 void add_calibrate(CLI::App& app, int& status) {
-  const auto options = std::make_shared<CalibrateOptions>();
-  auto* command = app.add_subcommand(
-      "calibrate", "measure this machine for plan --machine; mpirun -n N strata calibrate ... for N ranks");
+  const auto [command, options] =
+      add_command(app, status, "calibrate",
+                  "measure this machine for plan --machine; mpirun -n N strata calibrate ... for N ranks", calibrate);
   add_path(command, "-o,--out", options->out, "machine file to write (TOML)")->required();
   add_path(command, "--dir", options->dirs, "folder of the nvme tier, one per drive, to measure that drive too");
   add_force(command, *options);
-  command->callback([options, &status] { status = calibrate(*options); });
 }
 
 void add_bench(CLI::App& app, int& status) {
-  const auto options = std::make_shared<BenchOptions>();
-  auto* command = app.add_subcommand(
-      "bench", "benchmark one component against the hardware limit, or compare memory-saving settings (memory)");
+  const auto [command, options] = add_command(
+      app, status, "bench",
+      "benchmark one component against the hardware limit, or compare memory-saving settings (memory)", bench);
   command->add_option("PART", options->part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, *options);
-  command->add_option("--n", options->parameters, "adam: parameters")->check(integer(4096, 1 << 30));
-  command
-      ->add_option("--steps", options->steps,
-                   "step: measured steps, after two warmup steps; memory: steps of each run, at least 3")
-      ->check(integer(1, 1000));
-  command->add_option("--threads", options->threads, "adam, kernels: threads (default: all cores)")
-      ->check(integer(1, 1024));
+  add_checked(command, "--n", options->parameters, integer(4096, 1 << 30), "adam: parameters");
+  add_checked(command, "--steps", options->steps, integer(1, 1000),
+              "step: measured steps, after two warmup steps; memory: steps of each run, at least 3");
+  add_checked(command, "--threads", options->threads, integer(1, 1024), "adam, kernels: threads (default: all cores)");
   add_path(command, "--dir", options->dirs,
            "io: folder on the drive to measure; given several times: striped over them");
   command->add_option("--size", options->size, "io: bytes per pass; kernels: bytes that one pass moves")
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "io: passes")->check(integer(1, 1000))->capture_default_str();
+  add_checked(command, "--rounds", options->rounds, integer(1, 1000), "io: passes")->capture_default_str();
   given_repeatedly(command->add_option(
       "--only", options->only,
       "memory: only these settings, KEY=A,B; KEY is precision, recompute, accumulation or optimizer"));
   add_path(command, "--json", options->json, "write the figures as JSON");
   add_path(command, "--svg", options->svg, "memory: write a chart of memory against time");
   add_force(command, *options);
-  command->callback([options, &status] { status = bench(*options); });
 }
 
 }  // namespace strata::launcher

@@ -80,20 +80,16 @@ void add_generate(CLI::App& app, int& status) {
            "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
-  command->add_option("--max-new-tokens", options->max_new_tokens, "maximum number of tokens to write (default: 128)")
-      ->check(integer(1, std::int64_t{1} << 20));
-  command
-      ->add_option("--temperature", options->temperature,
-                   "sampling temperature; 0 (default) takes the most likely token")
-      ->check(within(0, 1e6));
-  command
-      ->add_option("--top-p", options->top_p,
-                   "sample from the most likely tokens whose probabilities add up to this (default: 1, all of them)")
-      ->check(within(1e-9, 1));
-  command->add_option("--seed", options->seed, "random seed for sampling (default: 0)")
-      ->check(integer(0, std::numeric_limits<std::int64_t>::max()));
-  command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_checked(command, "--max-new-tokens", options->max_new_tokens, integer(1, std::int64_t{1} << 20),
+              "maximum number of tokens to write (default: 128)");
+  add_checked(command, "--temperature", options->temperature, within(0, 1e6),
+              "sampling temperature; 0 (default) takes the most likely token");
+  add_checked(command, "--top-p", options->top_p, within(1e-9, 1),
+              "sample from the most likely tokens whose probabilities add up to this (default: 1, all of them)");
+  add_checked(command, "--seed", options->seed, integer(0, std::numeric_limits<std::int64_t>::max()),
+              "random seed for sampling (default: 0)");
+  add_checked(command, "--precision", options->precision, CLI::IsMember({"fp32", "bf16", "fp16"}),
+              "fp32, bf16 or fp16; default: as the weights are stored");
   add_sets(command, *options);
   add_path(command, "--json", options->json, "write tokens and speed as JSON");
   add_force(command, *options);
@@ -104,19 +100,17 @@ void add_generate(CLI::App& app, int& status) {
 }
 
 void add_truncation(CLI::App* command, std::optional<std::string>& truncation, std::string_view otherwise) {
-  command
-      ->add_option(
-          "--truncation", truncation,
-          fmt::format("which of two texts is truncated: longest_first, only_first, only_second, do_not_truncate "
-                      "(default: {})",
-                      otherwise))
-      ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
+  add_checked(command, "--truncation", truncation,
+              CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}),
+              fmt::format("which of two texts is truncated: longest_first, only_first, only_second, do_not_truncate "
+                          "(default: {})",
+                          otherwise));
 }
 
 void add_predict(CLI::App& app, int& status) {
-  const auto options = std::make_shared<PredictOptions>();
-  auto* command = app.add_subcommand(
-      "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
+  const auto [command, options] =
+      add_command(app, status, "predict",
+                  "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks", predict);
   add_path(command, "MODEL", options->model,
            "Hugging Face directory, checkpoint, folder of checkpoints, or peft folder")
       ->required();
@@ -126,35 +120,28 @@ void add_predict(CLI::App& app, int& status) {
       ->required();
   add_path(command, "-o,--out", options->out, "JSONL to write: a line for each text, in the order of the input")
       ->required();
-  command
-      ->add_option("--threshold", options->threshold,
-                   "multi-label: minimum probability to assign a class (default: 0.5)")
-      ->check(within(0, 1));
+  add_checked(command, "--threshold", options->threshold, within(0, 1),
+              "multi-label: minimum probability to assign a class (default: 0.5)");
   command->add_option("--field", options->field, "record field that holds the text (default: text)");
   command->add_option("--pair", options->pair, "record field that holds the second text");
-  command
-      ->add_option(
-          "--max-length", options->max_length,
-          "maximum number of tokens per text (default: that of training, otherwise 512 or the model's positions)")
-      ->check(integer(1, std::int64_t{1} << 24));
+  add_checked(command, "--max-length", options->max_length, integer(1, std::int64_t{1} << 24),
+              "maximum number of tokens per text (default: that of training, otherwise 512 or the model's positions)");
   add_truncation(command, options->truncation, "that of training, otherwise longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
-  command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_checked(command, "--precision", options->precision, CLI::IsMember({"fp32", "bf16", "fp16"}),
+              "fp32, bf16 or fp16; default: as the weights are stored");
   add_sets(command, *options);
   add_force(command, *options);
-  command->callback([options, &status] { status = predict(*options); });
 }
 
 void add_export(CLI::App& app, int& status) {
-  const auto options = std::make_shared<ExportOptions>();
-  auto* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face directory");
+  const auto [command, options] =
+      add_command(app, status, "export", "write a checkpoint as a Hugging Face directory", export_model);
   add_path(command, "CHECKPOINT", options->from,
            "a checkpoint, a folder of them (the newest complete one), a peft folder, or a model")
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
-  auto* dtype =
-      command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
+  auto* dtype = add_checked(command, "--dtype", options->dtype, CLI::IsMember({"fp32", "bf16"}), "fp32 or bf16 (fp32)");
   auto* merge = command->add_flag("--merge", options->merge, "an adapter is merged into its model (it always is)");
   command->add_flag("--adapter", options->adapter, "the adapter alone, as a peft folder")
       ->excludes(dtype)
@@ -164,12 +151,11 @@ void add_export(CLI::App& app, int& status) {
                  "write what is stored in 4 bits (model.frozen_format) as bitsandbytes does, for transformers")
       ->excludes("--adapter")
       ->excludes(merge);
-  command->callback([options, &status] { status = export_model(*options); });
 }
 
 void add_tokenize(CLI::App& app, int& status) {
-  const auto options = std::make_shared<TokenizeOptions>();
-  auto* command = app.add_subcommand("tokenize", "turn text, JSONL, tables or conversations into a token file");
+  const auto [command, options] =
+      add_command(app, status, "tokenize", "turn text, JSONL, tables or conversations into a token file", tokenize);
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", options->out,
@@ -180,36 +166,28 @@ void add_tokenize(CLI::App& app, int& status) {
       ->required();
   command->add_option("--field", options->field,
                       "record field that holds the text (default: text); also reads standard input (-) as JSONL");
-  command
-      ->add_option(
-          "--format", options->format,
-          "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
-          "names and the first record)")
-      ->check(records_or_table());
+  add_checked(command, "--format", options->format, records_or_table(),
+              "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
+              "names and the first record)");
   add_path(command, "--chat-template", options->chat_template,
            "Jinja template of conversations: a file, or the name of one of the tokenizer folder's (default: the "
            "folder's)");
-  command
-      ->add_option("--train-on", options->train_on,
-                   "what is trained on: assistant, last (its last turn), completion, all (default: assistant for chat "
-                   "and sharegpt, completion for prompt/completion and alpaca, all for text)")
-      ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
+  add_checked(command, "--train-on", options->train_on, CLI::IsMember({"assistant", "last", "completion", "all"}),
+              "what is trained on: assistant, last (its last turn), completion, all (default: assistant for chat "
+              "and sharegpt, completion for prompt/completion and alpaca, all for text)");
   given_repeatedly(command->add_option("--labels", options->labels,
                                        "field(s) with the class label; also adds the tokenizer's special tokens"))
       ->delimiter(',');
   command->add_option("--pair", options->pair, "record field that holds the second text");
-  command
-      ->add_option("--max-length", options->max_length,
-                   "maximum number of tokens per text, including those of the template")
-      ->check(integer(1, std::int64_t{1} << 24));
+  add_checked(command, "--max-length", options->max_length, integer(1, std::int64_t{1} << 24),
+              "maximum number of tokens per text, including those of the template");
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", options->no_eot, "nothing between documents");
   command->add_flag("--add-special", options->add_special, "add the tokenizer's special tokens around each document");
-  command->add_option("--threads", options->threads, "threads (default: all cores)")->check(integer(1, 1024));
+  add_checked(command, "--threads", options->threads, integer(1, 1024), "threads (default: all cores)");
   add_force(command, *options);
-  command->callback([options, &status] { status = tokenize(*options); });
 }
 
 void add_inspect(CLI::App& app, int& status) {
@@ -229,10 +207,8 @@ void add_inspect(CLI::App& app, int& status) {
           "--tensors", asked->every_tensor,
           "show mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
-  command
-      ->add_option("--show", asked->shown,
-                   "show the first N documents of a token file as text; labels in colour, or in brackets")
-      ->check(integer(std::int64_t{1}, std::uint64_t{1} << 32))
+  add_checked(command, "--show", asked->shown, integer(std::int64_t{1}, std::uint64_t{1} << 32),
+              "show the first N documents of a token file as text; labels in colour, or in brackets")
       ->excludes(other);
   add_path(command, "--tokenizer", asked->tokenizer, "for --show: byte, or a Hugging Face directory");
   command->callback([asked, &status] {

@@ -18,12 +18,10 @@
 namespace strata::launcher {
 
 void add_train(CLI::App& app, int& status) {
-  const auto options = std::make_shared<TrainOptions>();
-  auto* command =
-      app.add_subcommand("train", "run one rank of a training run; mpirun -n N strata train ... for N ranks");
+  const auto [command, options] = add_command(
+      app, status, "train", "run one rank of a training run; mpirun -n N strata train ... for N ranks", train);
   add_recipe(command, *options);
   add_force(command, *options);
-  command->callback([options, &status] { status = train(*options); });
 }
 
 void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_command) {
@@ -33,18 +31,12 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
   command->footer("After --, give the command that every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
   command->add_option("--hosts", options->hosts,
                       "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
-  command
-      ->add_option("--ranks-per-node", options->ranks_per_node,
-                   "ranks on each node (default: its slots, otherwise its GPUs, otherwise 1)")
-      ->check(integer(1, 4096));
-  command
-      ->add_option("--max-restarts", options->max_restarts,
-                   "maximum number of restarts after failures (default: 3 with checkpoint.dir, otherwise 0)")
-      ->check(integer(0, 1 << 20));
-  command
-      ->add_option("--min-nodes", options->min_nodes,
-                   "minimum number of nodes to start and to continue with (default: all to start, 1 to continue)")
-      ->check(integer(1, 1 << 20));
+  add_checked(command, "--ranks-per-node", options->ranks_per_node, integer(1, 4096),
+              "ranks on each node (default: its slots, otherwise its GPUs, otherwise 1)");
+  add_checked(command, "--max-restarts", options->max_restarts, integer(0, 1 << 20),
+              "maximum number of restarts after failures (default: 3 with checkpoint.dir, otherwise 0)");
+  add_checked(command, "--min-nodes", options->min_nodes, integer(1, 1 << 20),
+              "minimum number of nodes to start and to continue with (default: all to start, 1 to continue)");
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
   given_repeatedly(command->add_option(
       "--env", options->env, "NAME or NAME=VALUE to pass to every rank, in addition to STRATA_*, OMPI_*, NCCL_*"));
@@ -59,29 +51,25 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
 }
 
 void add_node_agent(CLI::App& app, int& status) {
-  const auto options = std::make_shared<AgentOptions>();
-  auto* command = app.add_subcommand("node-agent", "the process that launch runs on every node")->group("");
+  const auto [command, options] =
+      add_command(app, status, "node-agent", "the process that launch runs on every node", node_agent);
+  command->group("");
   command->add_option("--run", options->run)->required();
   command->add_option("--host", options->host)->required();
   command->add_option("--timeout", options->timeout)->check(within(0, 1e9));
   given_repeatedly(command->add_option("--dir", options->folders));
-  command->callback([options, &status] { status = node_agent(*options); });
 }
 
 void add_plan(CLI::App& app, int& status) {
-  const auto options = std::make_shared<PlanOptions>();
-  auto* command = app.add_subcommand("plan", "show what a run would do and need, without running it");
+  const auto [command, options] =
+      add_command(app, status, "plan", "show what a run would do and need, without running it", plan);
   add_recipe(command, *options);
-  command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, otherwise 1)")
-      ->check(integer(1, 1 << 20));
-  command
-      ->add_option("--rank", options->rank,
-                   "plan this rank, of the pipeline's stages (default: a rank of the stage with the largest peak)")
-      ->check(integer(0, (1 << 20) - 1));
-  command
-      ->add_option("--ranks-per-node", options->ranks_per_node,
-                   "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
-      ->check(integer(1, 1 << 20));
+  add_checked(command, "--ranks", options->ranks, integer(1, 1 << 20),
+              "ranks of the run (default: as many as mpirun starts, otherwise 1)");
+  add_checked(command, "--rank", options->rank, integer(0, (1 << 20) - 1),
+              "plan this rank, of the pipeline's stages (default: a rank of the stage with the largest peak)");
+  add_checked(command, "--ranks-per-node", options->ranks_per_node, integer(1, 1 << 20),
+              "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)");
   add_path(command, "--json", options->json, "write the plan as JSON");
   add_path(command, "--trace", options->trace, "write the timeline, for Perfetto");
   add_path(command, "--machine", options->machine,
@@ -94,18 +82,16 @@ void add_plan(CLI::App& app, int& status) {
                     "plan the largest micro-batch that fits; with --machine also find the fastest one");
   command->add_flag("--verbose", options->verbose, "also count the tasks of each kind in a step");
   add_force(command, *options);
-  command->callback([options, &status] { status = plan(*options); });
 }
 
 void add_eval(CLI::App& app, int& status) {
-  const auto options = std::make_shared<EvalOptions>();
-  auto* command = app.add_subcommand(
-      "eval", "compute loss and metrics on data.validation; mpirun -n N strata eval ... for N ranks");
+  const auto [command, options] =
+      add_command(app, status, "eval",
+                  "compute loss and metrics on data.validation; mpirun -n N strata eval ... for N ranks", eval);
   add_recipe(command, *options);
   add_adapter(command, *options, "a peft folder with an adapter of model.path");
   add_path(command, "--json", options->json, "write the result as JSON");
   add_force(command, *options);
-  command->callback([options, &status] { status = eval(*options); });
 }
 
 void add_keys(CLI::App& app) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
@@ -19,15 +18,8 @@ std::string_view name_in(std::string_view word) {
 
 // The key with this full name, otherwise the only key whose last part it is; null if there is none.
 const runtime::RecipeKey* key_called(std::string_view name) {
-  const runtime::RecipeKey* found = nullptr;
-  for (const runtime::RecipeKey& key : runtime::recipe_keys()) {
-    if (key.name == name) return &key;
-    const std::string_view whole = key.name;
-    if (whole.substr(whole.rfind('.') + 1) != name) continue;
-    if (found) return nullptr;
-    found = &key;
-  }
-  return found;
+  const runtime::RecipeKey* const key = runtime::find_key(name);
+  return key ? key : runtime::key_in_any_section(name);
 }
 
 // The command's option whose name is the fewest edits away from `name`, with at most one edit per `per_edit` letters;

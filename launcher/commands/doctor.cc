@@ -26,6 +26,7 @@
 #include "device/cpu/isa.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
+#include "launcher/launch/ranks/child.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "offload/swap.h"
@@ -88,21 +89,17 @@ void processor(Report& report) {
   }
 }
 
-std::string number(int n, std::string_view of) {
-  return counted(static_cast<std::uint64_t>(n), of);
-}
-
 void cores(Report& report) {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
   const unsigned all = std::thread::hardware_concurrency();
-  std::string text = fmt::format("{} usable by this process", number(usable, "processor"));
+  std::string text = fmt::format("{} usable by this process", counted(usable, "processor"));
   if (const auto quota = cpu_quota()) {
     text += fmt::format(", a quota of the control group allows the time of {:.4g}", *quota);
     if (threads_within(*quota) < usable) {
       report.note("cores", fmt::format("{}: unless device.threads is set, all ranks together start {}, or one each",
-                                       text, number(threads_within(*quota), "thread")));
+                                       text, counted(threads_within(*quota), "thread")));
       return;
     }
   }
@@ -145,9 +142,9 @@ void topology(Report& report) {
     return;
   }
   const auto count = [&](hwloc_obj_type_t type) { return std::max(0, hwloc_get_nbobjs_by_type(topology, type)); };
-  std::string text = fmt::format("{}, {}, {}, {}", number(count(HWLOC_OBJ_PACKAGE), "package"),
-                                 number(count(HWLOC_OBJ_NUMANODE), "NUMA node"), number(count(HWLOC_OBJ_CORE), "core"),
-                                 number(count(HWLOC_OBJ_PU), "hardware thread"));
+  std::string text = fmt::format(
+      "{}, {}, {}, {}", counted(count(HWLOC_OBJ_PACKAGE), "package"), counted(count(HWLOC_OBJ_NUMANODE), "NUMA node"),
+      counted(count(HWLOC_OBJ_CORE), "core"), counted(count(HWLOC_OBJ_PU), "hardware thread"));
   if (const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0); cache && cache->attr) {
     text += fmt::format(", {} x {:.0f} MiB of L3", count(HWLOC_OBJ_L3CACHE),
                         static_cast<double>(cache->attr->cache.size) / 0x1p20);
@@ -161,17 +158,12 @@ void topology(Report& report) {
 }
 
 void mpi(Report& report) {
-  fs::path found;
-  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
-  for (std::string folder; found.empty() && std::getline(path, folder, ':');) {
-    const fs::path candidate = fs::path(folder) / "mpirun";
-    if (::access(candidate.c_str(), X_OK) == 0) found = candidate;
-  }
+  const std::string found = find_program("mpirun");
   if (found.empty()) {
     report.note("mpi", "no mpirun in PATH: several ranks need Open MPI (apt-get install openmpi-bin)");
     return;
   }
-  std::string text = fmt::format("{}: mpirun -n N strata train RECIPE.toml", found.string());
+  std::string text = fmt::format("{}: mpirun -n N strata train RECIPE.toml", found);
   if (::geteuid() == 0 && !std::getenv("OMPI_ALLOW_RUN_AS_ROOT")) {
     text += "; as root with --allow-run-as-root (or OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)";
   }

@@ -6,7 +6,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "base/files/mapped_file.h"
 #include "base/quantity.h"
 #include "base/quote.h"
+#include "base/words.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "models/files/config.h"
@@ -61,8 +61,8 @@ std::string dtypes_text(const models::Safetensors& file) {
   }
   std::string out;
   for (const auto& [dtype, counts] : of)
-    out += fmt::format("{}{} of {} ({} element{})", out.empty() ? "" : ", ", counts.first, dtype, counts.second,
-                       counts.second == 1 ? "" : "s");
+    out +=
+        fmt::format("{}{} of {} ({})", out.empty() ? "" : ", ", counts.first, dtype, counted(counts.second, "element"));
   return out;
 }
 
@@ -227,15 +227,14 @@ std::string kind_of_lines(const simdjson::dom::element& line) {
 }
 
 std::string kind_of_object(const fs::path& path, const simdjson::dom::element& root) {
-  static constexpr std::array<std::string_view, 8> kOfModels = {
-      "config.json",       "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
-      "added_tokens.json", "special_tokens_map.json", "vocab.json",     "preprocessor_config.json"};
+  constexpr std::string_view kOfModels =
+      "config.json generation_config.json tokenizer.json tokenizer_config.json added_tokens.json "
+      "special_tokens_map.json vocab.json preprocessor_config.json";
   const std::string name = path.filename().string();
   const std::string folder = path.has_parent_path() ? shell_word(path.parent_path().string()) : ".";
   if (name == runtime::kManifestName)
     return fmt::format("is the manifest of a checkpoint: strata inspect {} shows all of it", folder);
-  if (std::find(kOfModels.begin(), kOfModels.end(), name) != kOfModels.end())
-    return fmt::format("belongs to a model: strata inspect {} shows its weights", folder);
+  if (has_word(kOfModels, name)) return fmt::format("belongs to a model: strata inspect {} shows its weights", folder);
   if (has(root, "width") && has(root, "vocab_size") && has(root, "count"))
     return fmt::format("is the sidecar of a token file: strata inspect {} shows both",
                        shell_word((path.parent_path() / path.stem()).string()));

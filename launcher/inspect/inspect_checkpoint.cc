@@ -292,8 +292,8 @@ void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostr
              printable(checkpoint.path().string()), m.progress.step, counted(m.progress.updates, "update"),
              counted(m.progress.tokens, "token"), m.progress.next_micro_batch, m.micro_batches_per_step,
              m.progress.loss_scale.scale, printable(m.family), counted(parameters, "parameter"),
-             counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"),
-             counted(static_cast<std::uint64_t>(m.ranks), "rank"), bytes_text(checkpoint.bytes()),
+             counted(m.tensors.size(), "tensor"), counted(m.files.size(), "file"), counted(m.ranks, "rank"),
+             bytes_text(checkpoint.bytes()),
              static_cast<double>(checkpoint.bytes()) / static_cast<double>(std::max<std::uint64_t>(parameters, 1)));
   out << classes_line(models::Config::parse(m.config, (checkpoint.path() / runtime::kManifestName).string()));
   if (m.progress.best) out << best_text(checkpoint) << '\n';

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -85,14 +84,8 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     auto owned = std::make_unique<Agent>();
     Agent& agent = *owned;
     agent.host = host.name;
-    std::vector<std::string> words = {own_program().string(),
-                                      "node-agent",
-                                      "--run",
-                                      run_,
-                                      "--host",
-                                      host.name,
-                                      "--timeout",
-                                      fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)};
+    std::vector<std::string> words = {own_program().string(), "node-agent", "--run", run_, "--host", host.name};
+    words.insert(words.end(), {"--timeout", fmt::format("{}", std::isinf(timeout_) ? 0 : timeout_)});
     for (const auto& folder : folders_) words.insert(words.end(), {"--dir", folder.string()});
     agent.child = std::make_unique<Child>(
         on_node(allocation_, host.name, words, agent_environment(), true),

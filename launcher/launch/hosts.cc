@@ -11,7 +11,6 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "base/files/input_file.h"
 #include "base/host/host.h"
 #include "base/quantity.h"
+#include "base/words.h"
 #include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {
@@ -142,10 +142,7 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
   int number = 0;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string_view line : words_of(text, '\n')) {
     ++number;
     const auto is_text = [](char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\t' || c == '\r'; };
     if (const auto at = std::find_if_not(line.begin(), line.end(), is_text); at != line.end())

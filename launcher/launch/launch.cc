@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -145,7 +144,7 @@ class Launch {
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
       screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
-                  ranks_text(total(shares)), describe(shares));
+                  counted(total(shares), "rank"), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
       wait(seconds);
     }
@@ -154,7 +153,6 @@ class Launch {
   runtime::Mesh mesh_of(const std::vector<Share>& shares) const {
     return {total(shares), {}, 0, recipe_.parallel.tensor, recipe_.parallel.stages};
   }
-  static std::string ranks_text(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
@@ -172,15 +170,14 @@ class Launch {
     if (options_.ranks_per_node)
       for (Host& host : allocation_.hosts) {
         if (host.slots && *host.slots < *options_.ranks_per_node)
-          fail(Exit::usage, "--ranks-per-node {} is more than {} has room for: {} gives it {} {}",
-               *options_.ranks_per_node, host.name, allocation_.origin, *host.slots,
-               *host.slots == 1 ? "slot" : "slots");
+          fail(Exit::usage, "--ranks-per-node {} is more than {} has room for: {} gives it {}",
+               *options_.ranks_per_node, host.name, allocation_.origin, counted(*host.slots, "slot"));
         host.slots = options_.ranks_per_node;
         host.processors = false;
       }
     if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
-      fail(Exit::usage, "--min-nodes is {}, and {} has {} {}", *options_.min_nodes, allocation_.origin,
-           allocation_.hosts.size(), allocation_.hosts.size() == 1 ? "node" : "nodes");
+      fail(Exit::usage, "--min-nodes is {}, and {} has {}", *options_.min_nodes, allocation_.origin,
+           counted(allocation_.hosts.size(), "node"));
     agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
     count_slots();
@@ -190,7 +187,7 @@ class Launch {
       fail(Exit::usage,
            "{} was requested with {}, but --ranks-per-node {} makes {}: leave it out, or request as many "
            "(sbatch --ntasks-per-node={})",
-           allocation_.origin, ranks_text(*allocation_.ranks), options_.ranks_per_node.value_or(1), ranks,
+           allocation_.origin, counted(*allocation_.ranks, "rank"), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
     return spread(allocation_.hosts, ranks, 1);
   }
@@ -225,8 +222,8 @@ class Launch {
   }
 
   void announce(const std::vector<Share>& shares) {
-    screen_.say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
-                program_of(allocation_.starter),
+    screen_.say("{} on {}, of {}, started by {}{}", counted(total(shares), "rank"), describe(shares),
+                allocation_.origin, program_of(allocation_.starter),
                 allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
   }
 

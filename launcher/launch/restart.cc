@@ -39,10 +39,6 @@ std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, 
   return shares;
 }
 
-std::string counted_ranks(int ranks) {
-  return counted(static_cast<std::uint64_t>(ranks), "rank");
-}
-
 // "one replica (parallel.tensor = 2, parallel.stages = 4)"
 std::string replica_text(const runtime::Recipe::Parallel& parallel) {
   std::vector<std::string> keys;
@@ -134,8 +130,8 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int default_slots, cons
     return fmt::format(
         "the {} {} room for {}, and {} needs {}: start again with as many ranks, or with other parallel.* keys, which "
         "its checkpoints allow",
-        nodes, for_count(hosts.size(), "has", "have"), counted_ranks(ranks), replica_text(recipe.parallel),
-        counted_ranks(recipe.parallel.replica()));
+        nodes, for_count(hosts.size(), "has", "have"), counted(ranks, "rank"), replica_text(recipe.parallel),
+        counted(recipe.parallel.replica(), "rank"));
   return fmt::format("on the {}, no number of {} that divides a step of {} sequences fits", nodes,
                      recipe.parallel.replica() > 1 ? "replicas" : "ranks", batch);
 }
@@ -155,8 +151,8 @@ std::string idle_text(const std::vector<Host>& hosts, int default_slots, const s
   const bool grouped = zero.parameters_group != runtime::kAllRanks || zero.gradients_group != runtime::kAllRanks ||
                        zero.optimizer_group != runtime::kAllRanks;
   return fmt::format("{} {} idle, on {}: a run has as many {} as divide a step of {} sequences{} and fit",
-                     counted_ranks(ranks), for_count(ranks, "stays", "stay"), describe(idle),
-                     replica > 1 ? fmt::format("whole replicas of {}", counted_ranks(replica)) : "ranks", batch,
+                     counted(ranks, "rank"), for_count(ranks, "stays", "stay"), describe(idle),
+                     replica > 1 ? fmt::format("whole replicas of {}", counted(replica, "rank")) : "ranks", batch,
                      grouped ? ", make whole groups (zero.*_group)" : "");
 }
 

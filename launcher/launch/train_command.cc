@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "base/error.h"
 #include "base/quote.h"

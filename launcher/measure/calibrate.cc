@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
+#include "launcher/median.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
@@ -34,7 +35,7 @@ void warn_if_busy() {
     note_folded(
         fmt::format("this machine is busy, or was in the last minute (a load of {:.1f} on {}): other programs lower "
                     "the figures; stop them, and calibrate again",
-                    load, counted(static_cast<std::uint64_t>(cores_here()), "core")));
+                    load, counted(cores_here(), "core")));
 }
 
 void print_figures(const std::vector<Figure>& figures) {
@@ -75,8 +76,7 @@ int calibrate(const CalibrateOptions& options) {
       print_figures(figures);
       const double seconds = seconds_since(start);
       fmt::print("\n{}\n", folded(fmt::format("{}: {}, {} each; written to {} after {:.0f} s", machine.processor,
-                                              counted(static_cast<std::uint64_t>(machine.ranks), "rank"),
-                                              counted(static_cast<std::uint64_t>(machine.threads), "thread"),
+                                              counted(machine.ranks, "rank"), counted(machine.threads, "thread"),
                                               options.out.string(), seconds),
                                   2));
     }
@@ -89,8 +89,7 @@ std::optional<double> median_spread(const std::vector<Figure>& figures) {
   std::vector<double> spreads;
   spreads.reserve(figures.size());
   for (const Figure& figure : figures) spreads.push_back(figure.spread);
-  std::sort(spreads.begin(), spreads.end());
-  return spreads[spreads.size() / 2];
+  return median_of(std::move(spreads));
 }
 
 std::string wide_spreads(const std::vector<Figure>& figures) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/memory.h"
 #include "launcher/measure/call_timer.h"
 #include "offload/swap.h"
 #include "runtime/forecast/machine.h"
@@ -34,6 +35,9 @@ runtime::Machine measure(const CalibrationScope& scope, comm::World& world, int 
 
 // A swap of this many bytes in `folders`, one per drive. Throws Error{failed} if a drive refuses.
 offload::Swap open_drives(const std::vector<std::filesystem::path>& folders, comm::World& world, std::size_t bytes);
+
+// Fills memory for a measurement of drives: some drives and virtual machines store pages of zeros at no cost.
+void fill_pages(const device::Arena& pages);
 
 struct CalibrateOptions : CalibrationScope {
   std::filesystem::path out;

@@ -181,11 +181,7 @@ class Calibration {
     const std::size_t all = std::max(2 * kCall, scope_.bytes / (2 * kCall) * (2 * kCall));
     device::Arena staging(2 * kCall);  // outlives the swap
     const std::span<std::byte> out{staging.data(), kCall}, in{staging.at(kCall), kCall};
-    std::uint64_t state = 1;  // avoids pages of zeros, which some drives and virtual machines store at no cost
-    for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
-    }
+    fill_pages(staging);
     offload::Swap swap = open_drives(scope_.dirs, world_, all);
     swap.register_memory({staging.data(), staging.size()});
     const auto pass = [&](auto&& transfer) {
@@ -326,6 +322,14 @@ runtime::Machine measure(const CalibrationScope& scope, comm::World& world, int 
   runtime::Machine machine = calibration.run();
   if (figures) *figures = calibration.take_figures();
   return machine;
+}
+
+void fill_pages(const device::Arena& pages) {
+  std::uint64_t state = 1;
+  for (std::size_t at = 0; at < pages.size(); at += sizeof(state)) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), pages.at(at));
+  }
 }
 
 offload::Swap open_drives(const std::vector<std::filesystem::path>& folders, comm::World& world, std::size_t bytes) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/quantity.h"
+#include "base/words.h"
 
 namespace strata::launcher {
 namespace {
@@ -41,7 +41,6 @@ class Topology {
 
 // The ancestor process that starts ranks: mpirun, its daemon on this node, or Slurm's; 0 if there is none.
 pid_t starter_above() {
-  constexpr std::string_view kNames[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "slurmstepd"};
   constexpr int kMaxLevels = 32;
   pid_t pid = ::getpid();
   for (int level = 0; level < kMaxLevels && pid > 1; ++level) {
@@ -50,8 +49,8 @@ pid_t starter_above() {
     std::getline(file, line);
     const std::size_t begin = line.find('('), end = line.rfind(')');
     if (begin == std::string::npos || end == std::string::npos) return 0;
-    if (std::ranges::find(kNames, std::string_view(line).substr(begin + 1, end - begin - 1)) != std::end(kNames))
-      return pid;
+    const auto name = std::string_view(line).substr(begin + 1, end - begin - 1);
+    if (has_word("mpirun mpiexec orterun orted prterun prted slurmstepd", name)) return pid;
     if (std::sscanf(line.c_str() + end + 1, " %*c %d", &pid) != 1) return 0;
   }
   return 0;
@@ -80,8 +79,7 @@ CoreShare bind_share(int node_rank, int node_size) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     const int usable = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    return {std::max(1, usable),
-            counted(static_cast<std::uint64_t>(std::max(1, usable)), "core") + " that this process may use"};
+    return {std::max(1, usable), counted(std::max(1, usable), "core") + " that this process may use"};
   }
   const Topology topology;
   const std::vector<hwloc_obj_t> usable = usable_cores(topology);
@@ -95,12 +93,9 @@ CoreShare bind_share(int node_rank, int node_size) {
   hwloc_bitmap_free(set);
   const int share = node_size > cores ? 1 : last - first;
   if (!bound) return {share, "cores not bound: the system refused"};
-  if (node_size > cores)
-    return {share,
-            fmt::format("{} ranks share {}, not bound", node_size, counted(static_cast<std::uint64_t>(cores), "core"))};
-  if (share != cores) return {share, counted(static_cast<std::uint64_t>(share), "core") + " each"};
-  if (cores != topology.cores())
-    return {share, counted(static_cast<std::uint64_t>(cores), "core") + " that its starter may use"};
+  if (node_size > cores) return {share, fmt::format("{} ranks share {}, not bound", node_size, counted(cores, "core"))};
+  if (share != cores) return {share, counted(share, "core") + " each"};
+  if (cores != topology.cores()) return {share, counted(cores, "core") + " that its starter may use"};
   return {share, cores == 1 ? "the only core" : fmt::format("all {} cores", cores)};
 }
 

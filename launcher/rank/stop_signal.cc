@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <initializer_list>
 #include <string>
 
 namespace strata::launcher {

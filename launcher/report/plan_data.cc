@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <string_view>
 #include <vector>
 
 #include "base/json/json_writer.h"

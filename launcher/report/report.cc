@@ -1,7 +1,5 @@
 #include "launcher/report/report.h"
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/quantity.h"

@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -20,6 +20,7 @@
 #include "runtime/data/data_facts.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/keys.h"
 
 namespace strata::launcher {
 namespace {
@@ -35,16 +36,11 @@ std::string plural(std::uint64_t n, const char* one, const char* many) {
 }
 
 std::string schedule_text(const runtime::Recipe& recipe) {
-  constexpr std::pair<runtime::Decay, const char*> kNames[] = {{runtime::Decay::constant, "constant"},
-                                                               {runtime::Decay::linear, "linear"},
-                                                               {runtime::Decay::cosine, "cosine"},
-                                                               {runtime::Decay::wsd, "wsd"}};
-  const auto name = std::find_if(std::begin(kNames), std::end(kNames),
-                                 [&](const auto& pair) { return pair.first == recipe.scheduler.name; });
-  std::string text = fmt::format("learning rate {:g}, {}", recipe.optimizer.learning_rate, name->second);
+  std::string name = runtime::find_key("scheduler.name")->text(recipe);
+  std::erase(name, '"');
+  std::string text = fmt::format("learning rate {:g}, {}", recipe.optimizer.learning_rate, name);
   if (recipe.scheduler.warmup_steps > 0)
-    text += fmt::format(" after {}", plural(static_cast<std::uint64_t>(recipe.scheduler.warmup_steps),
-                                            "step of warm-up", "steps of warm-up"));
+    text += fmt::format(" after {}", plural(recipe.scheduler.warmup_steps, "step of warm-up", "steps of warm-up"));
   return text;
 }
 
@@ -181,16 +177,14 @@ std::vector<std::string> stages_text(const runtime::Job& job) {
     units.push_back(runtime::units_of_stage(job.plan.pieces, mesh.stages, stage).all().size());
   const std::string last = plural(units.back(), "unit", "units");
   units.pop_back();
-  return {fmt::format("{} of {} each", mesh.stages,
-                      plural(static_cast<std::uint64_t>(mesh.ranks_per_stage()), "rank", "ranks")),
+  return {fmt::format("{} of {} each", mesh.stages, plural(mesh.ranks_per_stage(), "rank", "ranks")),
           schedule_text(job.recipe.parallel), fmt::format("{} and {}", fmt::join(units, ", "), last)};
 }
 
 // "2 ranks share each", "4 virtual shards", "rows divided".
 std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel, std::size_t shards) {
-  std::vector<std::string> parts = {
-      fmt::format("{} share each", plural(static_cast<std::uint64_t>(parallel.tensor), "rank", "ranks")),
-      plural(shards, "virtual shard", "virtual shards")};
+  std::vector<std::string> parts = {fmt::format("{} share each", plural(parallel.tensor, "rank", "ranks")),
+                                    plural(shards, "virtual shard", "virtual shards")};
   if (parallel.sequence) parts.emplace_back("rows divided between them");
   return parts;
 }
@@ -210,8 +204,7 @@ std::string trained_text(const runtime::Job& job) {
 }  // namespace
 
 std::string zero_text(std::uint64_t stage, int data_ranks, int ranks) {
-  return fmt::format("ZeRO-{} over {}", stage,
-                     counted(static_cast<std::uint64_t>(data_ranks), data_ranks < ranks ? "data rank" : "rank"));
+  return fmt::format("ZeRO-{} over {}", stage, counted(data_ranks, data_ranks < ranks ? "data rank" : "rank"));
 }
 
 void describe_run(const runtime::Job& job, std::span<const std::string> notes_of_recipe,
@@ -226,14 +219,12 @@ void describe_run(const runtime::Job& job, std::span<const std::string> notes_of
                         zero_text(static_cast<std::uint64_t>(recipe.zero.stage), plan.mesh().data(), plan.ranks())});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
-               fmt::format("{} of {} per rank",
-                           plural(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
+               fmt::format("{} of {} per rank", plural(plan.accumulation, "micro-batch", "micro-batches"),
                            recipe.training.micro_batch_size),
                plan.vertical ? "vertical order" : "horizontal order",
                plan.fast ? "reduced once per step" : "reduced in order"});
   if (recipe.training.max_steps.value_or(0) > 0)
-    say_wrapped("schedule", {plural(static_cast<std::uint64_t>(*recipe.training.max_steps), "step", "steps"),
-                             schedule_text(recipe)});
+    say_wrapped("schedule", {plural(*recipe.training.max_steps, "step", "steps"), schedule_text(recipe)});
   const bool staged = plan.mesh().stages > 1;
   if (staged) say_wrapped("stages", stages_text(job));
   if (plan.mesh().tensor > 1) say_wrapped("layers", tensor_text(recipe.parallel, job.shards()));
@@ -282,8 +273,7 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
         "an epoch is {}",
         plural(static_cast<std::uint64_t>(std::ceil(1 / batches->epochs_before(per_step))), "step", "steps")));
   else
-    parts.push_back(
-        fmt::format("{:.2f} epochs in {}", epochs, plural(static_cast<std::uint64_t>(steps), "step", "steps")));
+    parts.push_back(fmt::format("{:.2f} epochs in {}", epochs, plural(steps, "step", "steps")));
   say_wrapped("data", parts);
   if (one || steps == 0) return;
   const auto micro_batches = static_cast<std::uint64_t>(steps) * per_step;
@@ -305,7 +295,7 @@ std::string skipped_as(const SkippedSteps& skipped) {
              ? "skipped, because gradients overflowed in fp16"
              : fmt::format(
                    "skipped in fp16, {} because the forward was not finite, the others because gradients overflowed",
-                   grouped(static_cast<std::uint64_t>(skipped.forwards)));
+                   grouped(skipped.forwards));
 }
 constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or lower optimizer.learning_rate";
 }  // namespace
@@ -313,9 +303,9 @@ constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or 
 std::string skipped_text(const SkippedSteps& skipped, float scale) {
   // Up to this share, skipped steps are the normal price for trying larger loss scales.
   constexpr double kFew = 0.02;
-  const std::string what = fmt::format("{} of {} {} {}", grouped(static_cast<std::uint64_t>(skipped.skipped)),
-                                       plural(static_cast<std::uint64_t>(skipped.steps), "step", "steps"),
-                                       for_count(skipped.skipped, "was", "were"), skipped_as(skipped));
+  const std::string what =
+      fmt::format("{} of {} {} {}", grouped(skipped.skipped), plural(skipped.steps, "step", "steps"),
+                  for_count(skipped.skipped, "was", "were"), skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
   if (static_cast<double>(skipped.skipped) <= kFew * static_cast<double>(skipped.steps))
     return what + ": a few are normal while the loss scale adapts";
@@ -324,11 +314,10 @@ std::string skipped_text(const SkippedSteps& skipped, float scale) {
 }
 
 std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSteps& skipped, float scale) {
-  const std::string what = fmt::format(
-      "nothing was trained: {} {}",
-      skipped.steps == 1 ? "the only step was"
-                         : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(skipped.steps))),
-      skipped_as(skipped));
+  const std::string what =
+      fmt::format("nothing was trained: {} {}",
+                  skipped.steps == 1 ? "the only step was" : fmt::format("all {} steps were", grouped(skipped.steps)),
+                  skipped_as(skipped));
   if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
   // A scale above the default may need many more steps to fall to a value at which gradients are finite.
   const double advised = std::min<double>(scale, runtime::Recipe{}.fp16.initial_scale);
@@ -346,10 +335,9 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   else
     say_wrapped("loss", {fmt::format("{} in step {}", value_text(end.first.loss, 4), end.first.step),
                          fmt::format("{} in step {}", value_text(end.last.loss, 4), end.last.step)});
-  say_wrapped("speed",
-              {tokens_rate_text(summary.tokens_per_s), step_time_text(end.median_ms) + " per step (medians)",
-               fmt::format("{} for {}", duration_text(end.seconds),
-                           plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
+  say_wrapped("speed", {tokens_rate_text(summary.tokens_per_s), step_time_text(end.median_ms) + " per step (medians)",
+                        fmt::format("{} for {}", duration_text(end.seconds),
+                                    plural(end.last.step - end.first.step + 1, "step", "steps"))});
   describe_step(job, summary, machine, ranks_per_node);
   std::vector<std::string> memory;
   const runtime::StageFigures& largest = runtime::largest_of(summary.stages);

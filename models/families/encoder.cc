@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
 #include "models/classes.h"

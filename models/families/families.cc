@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/words.h"
 #include "models/files/quantisation.h"
 #include "models/parameter.h"
 
@@ -53,55 +54,15 @@ const Family& family_of(const Config& config) {
 // Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
 void ignore_what_does_not_compute(const Config& config) {
   (void)config.integers("eos_token_id");  // generate reads it; this refuses a malformed value in every command
-  config.ignore({"architectures",
-                 "torch_dtype",
-                 "dtype",
-                 "transformers_version",
-                 "use_cache",
-                 "bos_token_id",
-                 "eos_token_id",
-                 "pad_token_id",
-                 "sep_token_id",
-                 "unk_token_id",
-                 "decoder_start_token_id",
-                 "n_ctx",
-                 "return_dict",
-                 "output_hidden_states",
-                 "output_attentions",
-                 "torchscript",
-                 "use_bfloat16",
-                 "id2label",
-                 "label2id",
-                 "num_labels",
-                 "problem_type",
-                 "finetuning_task",
-                 "tokenizer_class",
-                 "prefix",
-                 "task_specific_params",
-                 "gradient_checkpointing",
-                 "chunk_size_feed_forward",
-                 "is_decoder",
-                 "tie_encoder_decoder",
-                 "tf_legacy_loss",
-                 "pretraining_tp",
-                 "reorder_and_upcast_attn",
-                 "attn_implementation",
-                 "initializer_range",
-                 "max_position_embeddings",
-                 "n_positions",
-                 "vocab_size",
-                 "temperature",
-                 "top_k",
-                 "top_p",
-                 "max_length",
-                 "min_length",
-                 "do_sample",
-                 "num_beams",
-                 "repetition_penalty",
-                 "length_penalty",
-                 "max_new_tokens",
-                 "auto_map",
-                 "is_llama_config"});
+  constexpr std::string_view kKeys =
+      "architectures torch_dtype dtype transformers_version use_cache bos_token_id eos_token_id pad_token_id "
+      "sep_token_id unk_token_id decoder_start_token_id n_ctx return_dict output_hidden_states output_attentions "
+      "torchscript use_bfloat16 id2label label2id num_labels problem_type finetuning_task tokenizer_class prefix "
+      "task_specific_params gradient_checkpointing chunk_size_feed_forward is_decoder tie_encoder_decoder "
+      "tf_legacy_loss pretraining_tp reorder_and_upcast_attn attn_implementation initializer_range "
+      "max_position_embeddings n_positions vocab_size temperature top_k top_p max_length min_length do_sample "
+      "num_beams repetition_penalty length_penalty max_new_tokens auto_map is_llama_config";
+  for (const std::string_view key : words_of(kKeys)) config.ignore({key});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
         key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params."))
@@ -222,9 +183,8 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
                     std::string_view otherwise) {
   const std::string value = config.text_or(key, otherwise);
   if (std::find(built.begin(), built.end(), value) != built.end()) return;
-  std::string list;
-  for (std::string_view b : built) list += (list.empty() ? "" : ", ") + std::string(b);
-  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe(key), value, list);
+  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe(key), value,
+       fmt::join(built, ", "));
 }
 
 void require_gelu(const Config& config, std::string_view key) {

@@ -2,7 +2,6 @@
 // document, and the others to a window; LayerNorm without biases before attention and MLP; GeGLU.
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "models/families/families.h"
 #include "models/files/quantisation.h"
 
@@ -117,8 +117,8 @@ constexpr Inert kManyHeads = [](const std::string& json, const Facts&) {
   return json == "null" || json == "\"multihead\"" || json == "\"multi_head\"" || json == "\"mha\"";
 };
 
-struct UnsupportedKey {
-  std::string_view key;
+struct UnsupportedKeys {
+  std::string_view keys;  // words
   Inert inert;
   std::string_view what;
 };
@@ -150,136 +150,60 @@ constexpr std::string_view kState = "state-space layers (Mamba) are not supporte
 constexpr std::string_view kWindows = "attention in windows of this kind is not supported";
 constexpr std::string_view kPerLayer = "layers of different shapes are not supported";
 
-constexpr UnsupportedKey kForeign[] = {
-    {"num_experts_per_tok", kAtMostOne, kExperts},
-    {"num_experts_per_token", kAtMostOne, kExperts},
-    {"num_local_experts", kAtMostOne, kExperts},
-    {"num_experts", kAtMostOne, kExperts},
-    {"n_routed_experts", kAtMostOne, kExperts},
-    {"num_routed_experts", kAtMostOne, kExperts},
-    {"moe_num_experts", kAtMostOne, kExperts},
-    {"num_moe_experts", kAtMostOne, kExperts},
-    {"n_experts", kAtMostOne, kExperts},
-    {"moe_top_k", kAtMostOne, kExperts},
-    {"moe_topk", kAtMostOne, kExperts},
-    {"moe_k", kAtMostOne, kExperts},
-    {"top_k_experts", kAtMostOne, kExperts},
-    {"logit_scale", kOne, kScaled},
-    {"logits_scaling", kOne, kScaled},
-    {"logits_scale", kOne, kScaled},
-    {"output_multiplier_scale", kOne, kScaled},
-    {"lm_head_multiplier", kOne, kScaled},
-    {"embedding_multiplier", kOne, kScaled},
-    {"embedding_multiplier_scale", kOne, kScaled},
-    {"embedding_scale", kOne, kScaled},
-    {"emb_scale", kOne, kScaled},
-    {"scale_emb", kOne, kScaled},
-    {"scale_embedding", kOff, kScaled},
-    {"scale_embeddings", kOff, kScaled},
-    {"normalize_embedding", kOff, kScaled},
-    {"residual_multiplier", kOne, kScaled},
-    {"residual_scale", kOne, kScaled},
-    {"key_multiplier", kOne, kScaled},
-    {"attention_in_multiplier", kOne, kScaled},
-    {"attention_out_multiplier", kOne, kScaled},
+constexpr UnsupportedKeys kForeign[] = {
+    {"num_experts_per_tok num_experts_per_token num_local_experts num_experts n_routed_experts num_routed_experts "
+     "moe_num_experts num_moe_experts n_experts moe_top_k moe_topk moe_k top_k_experts",
+     kAtMostOne, kExperts},
+    {"logit_scale logits_scaling logits_scale output_multiplier_scale lm_head_multiplier embedding_multiplier "
+     "embedding_multiplier_scale embedding_scale emb_scale scale_emb residual_multiplier residual_scale "
+     "key_multiplier attention_in_multiplier attention_out_multiplier mup_scale_factor mup_embeddings_scale "
+     "mup_output_alpha mup_width_scale width_scale",
+     kOne, kScaled},
+    {"scale_embedding scale_embeddings normalize_embedding", kOff, kScaled},
     {"mlp_multipliers", kAllOne, kScaled},
     {"scale_depth", kRootOfLayers,
      "scaled residual sums are not supported; only the square root of the number of layers changes "
      "nothing"},
     {"dim_model_base", kHidden, "scaled logits are not supported; only hidden_size changes nothing"},
-    {"mup_scale_factor", kOne, kScaled},
-    {"mup_embeddings_scale", kOne, kScaled},
-    {"mup_output_alpha", kOne, kScaled},
-    {"mup_width_scale", kOne, kScaled},
-    {"width_scale", kOne, kScaled},
-    {"attention_multiplier", kSoftmaxScale, kScores},
-    {"attention_scale", kSoftmaxScale, kScores},
-    {"softmax_scale", kSoftmaxScale, kScores},
+    {"attention_multiplier attention_scale softmax_scale", kSoftmaxScale, kScores},
     {"query_pre_attn_scalar", kHeadDim, kScores},
     {"scale_attn_by_inverse_layer_idx", kOff, "attention scaled by the layer's number is not supported"},
     {"scale_attn_weights", kOn, kScores},
     {"attn_temperature_tuning", kOff, kScores},
-    {"q_lora_rank", kOff, kLatent},
-    {"kv_lora_rank", kOff, kLatent},
-    {"qk_rope_head_dim", kOff, kLatent},
-    {"qk_nope_head_dim", kOff, kLatent},
+    {"q_lora_rank kv_lora_rank qk_rope_head_dim qk_nope_head_dim", kOff, kLatent},
     {"v_head_dim", kHeadDim, kLatent},
-    {"partial_rotary_factor", kRotaryShare, kPartial},
-    {"rotary_pct", kRotaryShare, kPartial},
-    {"rope_pct", kRotaryShare, kPartial},
-    {"rotary_percentage", kRotaryShare, kPartial},
-    {"rotary_emb_fraction", kRotaryShare, kPartial},
-    {"rotary_dim", kRotaryWidth, kPartial},
-    {"rotary_ndims", kRotaryWidth, kPartial},
-    {"rope_interleaved", kOff, kInterleaved},
-    {"rope_interleave", kOff, kInterleaved},
-    {"rotary_interleaved", kOff, kInterleaved},
-    {"rotary_emb_interleaved", kOff, kInterleaved},
+    {"partial_rotary_factor rotary_pct rope_pct rotary_percentage rotary_emb_fraction", kRotaryShare, kPartial},
+    {"rotary_dim rotary_ndims", kRotaryWidth, kPartial},
+    {"rope_interleaved rope_interleave rotary_interleaved rotary_emb_interleaved", kOff, kInterleaved},
     {"no_rope_layers", kAllOne, kNoPositions},
-    {"no_rope_layer_interval", kOff, kNoPositions},
-    {"nope_layer_interval", kOff, kNoPositions},
-    {"use_rope", kRotary, kOtherPositions},
-    {"rotary", kRotary, kOtherPositions},
-    {"use_rotary", kRotary, kOtherPositions},
-    {"use_rotary_embeddings", kRotary, kOtherPositions},
-    {"rotary_value", kOff, kOtherPositions},
+    {"no_rope_layer_interval nope_layer_interval", kOff, kNoPositions},
+    {"use_rope rotary use_rotary use_rotary_embeddings", kRotary, kOtherPositions},
+    {"rotary_value relative_attention relative_attention_num_buckets", kOff, kOtherPositions},
     {"use_mrope", kOff, "image positions are not supported"},
-    {"relative_attention", kOff, kOtherPositions},
-    {"relative_attention_num_buckets", kOff, kOtherPositions},
-    {"use_qk_norm", kNormOfHeads, kHeadNorm},
-    {"qk_norm", kNormOfHeads, kHeadNorm},
-    {"qk_layernorm", kNormOfHeads, kHeadNorm},
-    {"attn_qk_norm", kNormOfHeads, kHeadNorm},
+    {"use_qk_norm qk_norm qk_layernorm attn_qk_norm", kNormOfHeads, kHeadNorm},
     {"clip_qkv", kOff, "clipped queries, keys and values are not supported"},
-    {"use_parallel_residual", kOff, kParallel},
-    {"parallel_residual", kOff, kParallel},
-    {"parallel_attn", kOff, kParallel},
-    {"parallel_attention", kOff, kParallel},
-    {"use_qkv_bias", kQkvBias, kBiases},
-    {"qkv_bias", kQkvBias, kBiases},
-    {"add_qkv_bias", kQkvBias, kBiases},
-    {"use_bias", kBias, kBiases},
-    {"bias", kBias, kBiases},
-    {"add_bias_linear", kBias, kBiases},
-    {"multi_query", kOff, kOneKey},
-    {"multi_query_attention", kOff, kOneKey},
+    {"use_parallel_residual parallel_residual parallel_attn parallel_attention", kOff, kParallel},
+    {"use_qkv_bias qkv_bias add_qkv_bias", kQkvBias, kBiases},
+    {"use_bias bias add_bias_linear", kBias, kBiases},
+    {"multi_query multi_query_attention", kOff, kOneKey},
     {"attention_head_type", kManyHeads, kOneKey},
     {"is_causal", kCausal, kDirection},
-    {"add_cross_attention", kOff, kCross},
-    {"cross_attention_layers", kOff, kCross},
+    {"add_cross_attention cross_attention_layers", kOff, kCross},
     {"is_encoder_decoder", kOff, "encoder-decoder models are not supported"},
-    {"quantization", kOff, kQuantised},
-    {"quantization_config", kOff, kQuantised},
-    {"compression_config", kOff, kQuantised},
-    {"quant_config", kOff, kQuantised},
-    {"quant_method", kOff, kQuantised},
-    {"quantize", kOff, kQuantised},
-    {"load_in_4bit", kOff, kQuantised},
-    {"load_in_8bit", kOff, kQuantised},
-    {"dflash_config", kOff, kDraft},
-    {"num_target_layers", kOff, kDraft},
-    {"target_layer_ids", kOff, kDraft},
-    {"speculators_config", kOff, kDraft},
-    {"speculators_model_type", kOff, kDraft},
-    {"medusa_num_heads", kOff, kDraft},
-    {"medusa_num_layers", kOff, kDraft},
+    {"quantization quantization_config compression_config quant_config quant_method quantize load_in_4bit "
+     "load_in_8bit",
+     kOff, kQuantised},
+    {"dflash_config num_target_layers target_layer_ids speculators_config speculators_model_type medusa_num_heads "
+     "medusa_num_layers",
+     kOff, kDraft},
     {"num_nextn_predict_layers", kOff, kAhead},
     {"n_future_tokens", kAtMostOne, kAhead},
-    {"vision_config", kOff, kImages},
-    {"audio_config", kOff, kImages},
-    {"mm_vision_tower", kOff, kImages},
-    {"vision_tower", kOff, kImages},
-    {"mm_projector_type", kOff, kImages},
-    {"attention_window", kOff, kWindows},
-    {"attention_chunk_size", kOff, kWindows},
-    {"attention_layers", kOff, kWindows},
-    {"attention_types", kOff, kWindows},
+    {"vision_config audio_config mm_vision_tower vision_tower mm_projector_type", kOff, kImages},
+    {"attention_window attention_chunk_size attention_layers attention_types", kOff, kWindows},
     {"attn_layer_period", kOff, kState},
-    {"embedding_size", kHidden, "embedding tables of a width other than hidden_size are not supported"},
-    {"word_embed_proj_dim", kHidden, "embedding tables of a width other than hidden_size are not supported"},
-    {"per_layer_config", kOff, kPerLayer},
-    {"block_configs", kOff, kPerLayer},
-    {"pruned_heads", kOff, kPerLayer},
+    {"embedding_size word_embed_proj_dim", kHidden,
+     "embedding tables of a width other than hidden_size are not supported"},
+    {"per_layer_config block_configs pruned_heads", kOff, kPerLayer},
     {"num_hidden_groups", kOff, "layers that share their weights are not supported"},
 };
 // A word that occurs in any other key.
@@ -356,10 +280,10 @@ void refuse_unsupported_keys(const Config& config) {
     for (const std::string& part : inside) config.ignore({fmt::format("{}.{}", key, part)});
   };
   for (const std::string& key : config.root_keys()) {
-    const auto* const known = std::ranges::find(kForeign, key, &UnsupportedKey::key);
+    const auto* const known =
+        std::ranges::find_if(kForeign, [&](const UnsupportedKeys& row) { return has_word(row.keys, key); });
     if (known != std::end(kForeign)) {
-      const bool by_attention_bias = facts.llama &&
-                                     (key == "use_qkv_bias" || key == "qkv_bias" || key == "add_qkv_bias") &&
+      const bool by_attention_bias = facts.llama && has_word("use_qkv_bias qkv_bias add_qkv_bias", key) &&
                                      config.json("attention_bias") == config.json(key);
       judge(key, by_attention_bias ? kQkvBiasOfLlama : known->inert, known->what);
       continue;

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <iterator>
 
 #include "base/error.h"
@@ -182,19 +181,14 @@ std::span<const std::string_view> preset_names() {
 }
 
 std::string preset_config(std::string_view name) {
-  for (const Gpt2Preset& m : kGpt2) {
+  for (const Gpt2Preset& m : kGpt2)
     if (m.name == name) return json_of(m);
-  }
-  for (const LlamaPreset& m : kLlama) {
+  for (const LlamaPreset& m : kLlama)
     if (m.name == name) return json_of(m);
-  }
-  for (const EncoderPreset& m : kEncoders) {
+  for (const EncoderPreset& m : kEncoders)
     if (m.name == name) return json_of(m);
-  }
   if (name == kModernBert) return std::string(kModernBertConfig);
-  std::string names;
-  for (const std::string_view known : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
-  fail(Exit::usage, "model.preset = {}: there is no such preset; the presets are {}", name, names);
+  fail(Exit::usage, "model.preset = {}: there is no such preset; the presets are {}", name, fmt::join(kNames, ", "));
 }
 
 }  // namespace strata::models

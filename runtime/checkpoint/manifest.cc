@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "base/json/json_fault.h"

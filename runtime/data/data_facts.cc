@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <numeric>
-
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 

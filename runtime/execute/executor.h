@@ -3,13 +3,11 @@
 // has the queues that it fills, says how they behave between two steps, and records a step as one CUDA graph;
 // task_table.cc maps kinds of task to functions (runtime/tasks/).
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"

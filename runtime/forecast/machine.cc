@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
@@ -322,8 +321,7 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
     text = fmt::format(
         "speeds of {} on the machine, scaled to {}: cores, memory and drives are divided evenly; to measure "
         "them, run mpirun -n {} strata calibrate",
-        counted(static_cast<std::uint64_t>(m.ranks), "rank"),
-        counted(static_cast<std::uint64_t>(ranks_per_node), "rank"), ranks_per_node);
+        counted(m.ranks, "rank"), counted(ranks_per_node, "rank"), ranks_per_node);
   else if (m.gpu && m.ranks > ranks_per_node)
     text = fmt::format(
         "the run uses {} of the machine's {} GPUs: each rank has {:.3g} times the share of cores and drives that the "

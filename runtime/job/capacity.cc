@@ -6,7 +6,6 @@
 #include <fstream>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/host/host.h"

@@ -4,10 +4,8 @@
 // at the job; `train`, `eval` and `generate` run it.
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/job/capacity.h"

@@ -80,8 +80,7 @@ void require_stages(const Recipe& recipe, int ranks) {
          "the interleaved schedule takes as many micro-batches at a time as there are stages: a rank has {} per step "
          "(training.gradient_accumulation_steps or global_batch_size), and {} is no multiple of parallel.stages = {}: "
          "make it {}",
-         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), steps, stages,
-         (steps + stages - 1) / stages * stages);
+         counted(steps, "micro-batch", "micro-batches"), steps, stages, (steps + stages - 1) / stages * stages);
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, for which pipeline stages cannot "
@@ -166,8 +165,7 @@ void require_whole_runs(const Recipe& recipe, int ranks) {
   while (count % below != 0) --below;
   while (above < count && count % above != 0) ++above;
   fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
-       counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
-       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps,
+       counted(count, "micro-batch", "micro-batches"), counted(data, noun_of_data(data, ranks)), steps,
        above > count ? fmt::format("{}", below) : fmt::format("{} or {}", below, above));
 }
 

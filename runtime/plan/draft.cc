@@ -86,6 +86,16 @@ Task& Draft::add_task(TaskKind kind, LaneId lane, int unit, int micro_batch) {
   return task;
 }
 
+Task& Draft::add_task(TaskKind kind, LaneId lane, const UnitPart& which, const ElementRange& elements,
+                      int micro_batch) {
+  Task& task = add_task(kind, lane, which.unit, micro_batch);
+  task.part = which.part;
+  task.pool = which.pool;
+  task.begin = elements.begin;
+  task.end = elements.end;
+  return task;
+}
+
 void Draft::use(Task& task, int buffer, Role role, Access access) {
   use(task, Slice{buffer}, role, access);
 }

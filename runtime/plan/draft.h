@@ -81,6 +81,8 @@ class Draft {
 
   int add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle);
   Task& add_task(TaskKind kind, LaneId lane, int unit, int micro_batch = -1);
+  // A task on these elements of the part's pool.
+  Task& add_task(TaskKind kind, LaneId lane, const UnitPart& which, const ElementRange& elements, int micro_batch = -1);
   // Records that a task uses a buffer, which must exist (not -1).
   static void use(Task& task, int buffer, Role role, Access access);
   static void use(Task& task, const Slice& slice, Role role, Access access);

@@ -1,6 +1,5 @@
 #pragma once
 #include <initializer_list>
-#include <utility>
 #include <vector>
 
 #include "runtime/plan/draft.h"

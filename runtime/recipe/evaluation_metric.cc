@@ -9,43 +9,27 @@ namespace strata::runtime {
 namespace {
 
 constexpr EvaluationMetric kMetrics[] = {
-    // name, greater is better, for tokens, one class, many classes, numbers, entities
-    {"eval_loss", false, true, true, true, true, true},
-    {"eval_perplexity", false, true, false, false, false, false},
-    {"eval_accuracy", true, false, true, true, false, true},
-    {"eval_f1", true, false, true, true, false, true},
-    {"eval_precision", true, false, true, true, false, true},
-    {"eval_recall", true, false, true, true, false, true},
-    {"eval_f1_micro", true, false, true, true, false, true},
-    {"eval_precision_micro", true, false, true, true, false, true},
-    {"eval_recall_micro", true, false, true, true, false, true},
-    {"eval_matthews", true, false, true, false, false, true},
-    {"eval_roc_auc", true, false, true, true, false, true},
-    {"eval_mse", false, false, false, false, true, false},
-    {"eval_mae", false, false, false, false, true, false},
-    {"eval_pearson", true, false, false, false, true, false},
-    {"eval_overall_precision", true, false, false, false, false, true},
-    {"eval_overall_recall", true, false, false, false, false, true},
-    {"eval_overall_f1", true, false, false, false, false, true},
+    // name, greater is better, for tokens, one class, many classes, a number, entities
+    {"eval_loss", false, {true, true, true, true, true}},
+    {"eval_perplexity", false, {true, false, false, false, false}},
+    {"eval_accuracy", true, {false, true, true, false, true}},
+    {"eval_f1", true, {false, true, true, false, true}},
+    {"eval_precision", true, {false, true, true, false, true}},
+    {"eval_recall", true, {false, true, true, false, true}},
+    {"eval_f1_micro", true, {false, true, true, false, true}},
+    {"eval_precision_micro", true, {false, true, true, false, true}},
+    {"eval_recall_micro", true, {false, true, true, false, true}},
+    {"eval_matthews", true, {false, true, false, false, true}},
+    {"eval_roc_auc", true, {false, true, true, false, true}},
+    {"eval_mse", false, {false, false, false, true, false}},
+    {"eval_mae", false, {false, false, false, true, false}},
+    {"eval_pearson", true, {false, false, false, true, false}},
+    {"eval_overall_precision", true, {false, false, false, false, true}},
+    {"eval_overall_recall", true, {false, false, false, false, true}},
+    {"eval_overall_f1", true, {false, false, false, false, true}},
 };
 
 }  // namespace
-
-bool EvaluationMetric::is_of(PredictionKind predictions) const {
-  switch (predictions) {
-    case PredictionKind::tokens:
-      return of_tokens;
-    case PredictionKind::one_class:
-      return of_one_class;
-    case PredictionKind::entities:
-      return of_entities;
-    case PredictionKind::many_classes:
-      return of_many_classes;
-    case PredictionKind::number:
-      return of_numbers;
-  }
-  return false;
-}
 
 const EvaluationMetric& metric_named(std::string_view name) {
   const auto* found = std::ranges::find(kMetrics, name, &EvaluationMetric::name);

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -9,9 +11,9 @@ namespace strata::runtime {
 enum class PredictionKind : std::uint8_t {
   tokens,     // a model that predicts tokens
   one_class,  // one class for each text or word
-  entities,   // the same for words whose classes are entity tags
   many_classes,
-  number
+  number,
+  entities  // one_class for words whose classes are entity tags
 };
 
 // An evaluation result that evaluation.metric may name. Reports, checks and documentation of metrics all read this
@@ -19,9 +21,9 @@ enum class PredictionKind : std::uint8_t {
 struct EvaluationMetric {
   std::string_view name;
   bool greater_is_better;
-  bool of_tokens, of_one_class, of_many_classes, of_numbers, of_entities;
+  std::array<bool, 5> of;  // whether it is a metric of each PredictionKind
 
-  bool is_of(PredictionKind predictions) const;
+  bool is_of(PredictionKind predictions) const { return of[static_cast<std::size_t>(predictions)]; }
 };
 
 // Does not throw: the key's reader has already refused unknown names.

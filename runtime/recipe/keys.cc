@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "runtime/recipe/keys/key.h"
@@ -46,6 +45,12 @@ std::size_t distance_of(std::string_view text, std::string_view name) {
 std::span<const RecipeKey> recipe_keys() {
   static const std::vector<RecipeKey> keys = make_keys();
   return keys;
+}
+
+const RecipeKey* find_key(std::string_view name) {
+  const auto keys = recipe_keys();
+  const auto key = std::ranges::find(keys, name, &RecipeKey::name);
+  return key == keys.end() ? nullptr : &*key;
 }
 
 const RecipeKey* key_in_any_section(std::string_view name) {

@@ -9,6 +9,8 @@ namespace strata::runtime {
 
 // All keys except model.config.*, in the order of the documentation.
 std::span<const RecipeKey> recipe_keys();
+// Null if there is no key with this full name.
+const RecipeKey* find_key(std::string_view name);
 // The only key, in any section, that has this name in its section; null if there is none, or several.
 const RecipeKey* key_in_any_section(std::string_view name);
 // The known key, in any section, that `name` is a typo of (few edits away); null if there is none.

@@ -50,12 +50,6 @@ struct Unknown {
   std::string text;
 };
 
-const RecipeKey* find_key(const std::string& name) {
-  const auto keys = recipe_keys();
-  const auto key = std::ranges::find(keys, name, &RecipeKey::name);
-  return key == keys.end() ? nullptr : &*key;
-}
-
 bool is_config(const std::string& name) {
   return name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size();
 }

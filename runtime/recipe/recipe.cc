@@ -72,7 +72,7 @@ void Recipe::require_whole_replicas(int world_size) const {
   fail(Exit::usage,
        "{} cannot be divided into {}: use a multiple of {}{} (mpirun -n {}, launch --ranks-per-node {}, or --ranks {} "
        "for a plan)",
-       counted(static_cast<std::uint64_t>(world_size), "rank"), keys, ranks,
+       counted(world_size, "rank"), keys, ranks,
        group.ranks > 1 ? fmt::format(" because of {} = {}", group.key, group.ranks) : "", ranks, ranks, ranks);
 }
 
@@ -90,8 +90,7 @@ int Recipe::accumulation_steps(int world_size) const {
     fail(Exit::usage,
          "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
          "give a multiple of {}, another micro-batch size, or another number of ranks",
-         global, counted(static_cast<std::uint64_t>(ranks), parallel.replica() > 1 ? "data rank" : "rank"),
-         training.micro_batch_size, per_round);
+         global, counted(ranks, parallel.replica() > 1 ? "data rank" : "rank"), training.micro_batch_size, per_round);
   }
   return static_cast<int>(global / per_round);
 }

@@ -2,7 +2,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>

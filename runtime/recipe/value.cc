@@ -1,7 +1,5 @@
 #include "runtime/recipe/value.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cmath>
 #include <string_view>

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/words.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/toml_file.h"
 
@@ -19,8 +20,8 @@ namespace {
 
 // Values in other programs' configurations, in lower case and without -, _ and spaces.
 struct ValuesElsewhere {
-  std::string_view keys;    // separated by spaces
-  std::string_view values;  // separated by spaces
+  std::string_view keys;    // words
+  std::string_view values;  // words
   std::string_view meant;   // empty: none of ours, and the note says what to know
   std::string_view note;
 };
@@ -118,14 +119,6 @@ std::string plain(std::string_view text) {
   for (const char c : text.substr(0, 64))
     if (c != '-' && c != '_' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
-}
-
-bool has_word(std::string_view words, std::string_view word) {
-  for (std::size_t at = 0, end; at < words.size(); at = end + 1) {
-    end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == word) return true;
-  }
-  return false;
 }
 
 bool takes(const RecipeKey& key, const RecipeValue& value) {

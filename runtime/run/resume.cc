@@ -8,7 +8,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "base/quote.h"
+#include "base/words.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
 #include "models/files/python.h"
@@ -36,17 +36,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // A change of any of these keys would make a different run. Other keys may differ (rates, steps, placement, ranks).
-constexpr std::string_view kSameKeys[] = {"model.frozen_format",
-                                          "model.double_quant",
-                                          "data.long",
-                                          "data.order",
-                                          "data.packing",
-                                          "data.seq_len",
-                                          "training.seed",
-                                          "training.freeze",
-                                          "training.reduce_group",
-                                          "training.objective",
-                                          "training.mlm_probability"};
+constexpr std::string_view kSameKeys =
+    "model.frozen_format model.double_quant data.long data.order data.packing data.seq_len training.seed "
+    "training.freeze training.reduce_group training.objective training.mlm_probability";
 
 bool is_dropout(std::string_view key) {
   return key.ends_with("_pdrop") || key.ends_with("_dropout");
@@ -166,7 +158,7 @@ void require_same_optimizer(const Manifest& manifest, const fs::path& path, cons
   const Recipe was = stored_keys(manifest.recipe, stored);
   const auto text = [](std::string_view key, Recipe recipe) {
     recipe.optimizer.moments = recipe.optimizer.moment_format();
-    return std::ranges::find(recipe_keys(), key, &RecipeKey::name)->text(recipe);
+    return find_key(key)->text(recipe);
   };
   const bool same_rule = was.optimizer.algorithm() == now.optimizer.algorithm();
   for (const std::string_view key : {kName, kMoments})
@@ -190,7 +182,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   for (const RecipeKey& key : recipe_keys()) {
     const bool of_adapter = key.name.starts_with("adapter.");
     if (key.name == "adapter.path") continue;  // the run began there, and the checkpoint has continued from it
-    if (!of_adapter && std::ranges::find(kSameKeys, key.name) == std::end(kSameKeys)) continue;
+    if (!of_adapter && !has_word(kSameKeys, key.name)) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(recipe);
@@ -253,16 +245,9 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
 
 std::string other_settings(const Manifest& manifest, const Job& job, const std::string& data_hash) {
   // The schedule has its own sentence.
-  constexpr std::array<std::string_view, 10> kKeys = {"data.train",
-                                                      "training.precision",
-                                                      "training.micro_batch_size",
-                                                      "training.class_weights",
-                                                      "training.max_grad_norm",
-                                                      "training.reduce",
-                                                      "optimizer.betas",
-                                                      "optimizer.eps",
-                                                      "optimizer.momentum",
-                                                      "optimizer.weight_decay"};
+  constexpr std::string_view kKeys =
+      "data.train training.precision training.micro_batch_size training.class_weights training.max_grad_norm "
+      "training.reduce optimizer.betas optimizer.eps optimizer.momentum optimizer.weight_decay";
   constexpr std::size_t kLongest = 200;  // the length of a value in the message
   std::vector<std::string> changes;
   const auto compare = [&](std::string_view what, const std::string& was, const std::string& now) {
@@ -284,7 +269,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
         continue;
       }
     }
-    if (std::ranges::find(kKeys, key.name) != kKeys.end()) compare(key.name, stored->second, key.text(job.recipe));
+    if (has_word(kKeys, key.name)) compare(key.name, stored->second, key.text(job.recipe));
   }
   const auto config_was = keys_of(manifest.config), config_is = keys_of(job.config().to_json());
   for (const auto& [key, value] : config_is)

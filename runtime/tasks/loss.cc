@@ -82,11 +82,8 @@ void Loss::run(TaskContext& context, const Task& task, Lane& lane) {
 
 void TiledLoss::add(Draft& draft) const {
   const bool shared = gathered.unit != which.unit;
-  Task& task = draft.add_task(TaskKind::loss, LaneId::compute, which.unit, micro_batch);
+  Task& task = draft.add_task(TaskKind::loss, LaneId::compute, which, range, micro_batch);
   task.step = step;
-  task.part = which.part;
-  task.begin = range.begin;
-  task.end = range.end;
   const auto use_pool = [&](int buffer, const UnitPart& pool, Role role) {
     if (buffer < 0) return;
     const std::size_t bytes = gathered.part < 0 ? 0 : draft.bytes_of(draft.range_of(pool).size());

@@ -38,10 +38,7 @@ void UnitCall::use_control(const Draft& draft, Task& task) {
 
 Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   const ElementRange range = draft.range_of(which);
-  Task& task = draft.add_task(kind, LaneId::compute, which.unit, micro_batch);
-  task.part = which.part;
-  task.begin = range.begin;
-  task.end = range.end;
+  Task& task = draft.add_task(kind, LaneId::compute, which, range, micro_batch);
   const models::Unit& unit = draft.unit(which.unit);
   STRATA_CHECK_EQ(x >= 0, kind == TaskKind::backward ? unit.input_in_backward() : unit.ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());

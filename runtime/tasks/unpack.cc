@@ -7,11 +7,7 @@ namespace strata::runtime {
 
 void Unpack::add(Draft& draft) const {
   const ElementRange range = draft.range_of(which);
-  Task& task = draft.add_task(TaskKind::unpack, LaneId::compute, which.unit);
-  task.part = which.part;
-  task.pool = which.pool;
-  task.begin = range.begin;
-  task.end = range.end;
+  Task& task = draft.add_task(TaskKind::unpack, LaneId::compute, which, range);
   const std::size_t from = draft.bytes_of(which.pool, range.size()), to = draft.bytes_of(range.size());
   STRATA_CHECK_EQ(quantised.bytes, from);
   Draft::use(task, quantised, Role::quantised, Access::read);

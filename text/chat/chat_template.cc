@@ -42,7 +42,7 @@ std::vector<std::string> tokens_in(std::string_view source) {
 bool is_word(char c) {
   return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
-bool has_word(std::string_view text, std::string_view word) {
+bool mentions(std::string_view text, std::string_view word) {
   for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
     const std::size_t end = at + word.size();
     if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
@@ -199,7 +199,7 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
   tokenizer_ = known.name();
   if (known.name() == "byte") return;  // the byte tokenizer has no special tokens, so it encodes their bytes
   for (const auto& [key, token] : special_tokens_)
-    if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
+    if (mentions(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
       fail(Exit::usage,
            "{} writes {}, which is \"{}\", but the tokenizer {} has no such token: use the template and "
            "tokenizer of one model",
@@ -240,7 +240,7 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
 }
 
 bool ChatTemplate::names(std::string_view field) const {
-  return has_word(source_, field);
+  return mentions(source_, field);
 }
 
 std::string_view ChatTemplate::end_token() const {
@@ -255,8 +255,8 @@ bool ChatTemplate::leaves_out_tools(const Conversation& conversation) const {
     const Value* made = message.find("tool_calls");
     return made && !made->is(Kind::none);
   });
-  return (!conversation.tools.is(Kind::none) && !has_word(source_, "tools")) ||
-         (calls && !has_word(source_, "tool_calls"));
+  return (!conversation.tools.is(Kind::none) && !mentions(source_, "tools")) ||
+         (calls && !mentions(source_, "tool_calls"));
 }
 
 jinja::Rendered ChatTemplate::render(const Conversation& conversation, std::size_t turns,

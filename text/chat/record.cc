@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/quote.h"
+#include "base/words.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
@@ -147,18 +148,12 @@ void add_all(const Value& record, std::string_view key, Conversation& out, std::
 }
 
 void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& turns) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kRoles = {{{"human", "user"},
-                                                                                     {"user", "user"},
-                                                                                     {"gpt", "assistant"},
-                                                                                     {"assistant", "assistant"},
-                                                                                     {"chatgpt", "assistant"},
-                                                                                     {"bing", "assistant"},
-                                                                                     {"bard", "assistant"},
-                                                                                     {"model", "assistant"},
-                                                                                     {"system", "system"},
-                                                                                     {"tool", "tool"},
-                                                                                     {"observation", "tool"},
-                                                                                     {"function_response", "tool"}}};
+  // A role, and its names in ShareGPT's data sets.
+  constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+      {"user", "human user"},
+      {"assistant", "gpt assistant chatgpt bing bard model"},
+      {"system", "system"},
+      {"tool", "tool observation function_response"}};
   if (std::string system = text_or_empty(record, "system"); !system.empty())
     add(turn("system", std::move(system)), out, turns);
   const Value& conversations = *find(record, "conversations");
@@ -180,12 +175,11 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     if (from == "function_call") {
       fields = function_calls(text_or_empty(message, "value"), turns.size() + 1);
     } else {
-      const auto* known =
-          std::find_if(kRoles.begin(), kRoles.end(), [&](const auto& role) { return role.first == from; });
-      if (known == kRoles.end())
+      const auto* known = std::ranges::find_if(kRoles, [&](const auto& role) { return has_word(role.second, from); });
+      if (known == std::end(kRoles))
         wrong("turn {} is from \"{}\": expected human, gpt, system, tool, observation or function_call",
               turns.size() + 1, from);
-      fields = {{text_value("role"), text_value(known->second)},
+      fields = {{text_value("role"), text_value(known->first)},
                 {text_value("content"), Value(text_or_empty(message, "value"))}};
     }
     for (const auto& [key, value] : message.pairs()) {

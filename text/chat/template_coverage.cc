@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/words.h"
 #include "text/json/json_value.h"
 #include "text/template/values/json_text.h"
 
@@ -230,8 +231,7 @@ using jinja::Value;
 // Whether the value is a boolean, as JSON and tables write it.
 bool is_flag(const Value& value) {
   if (value.is_number()) return value.real() == 0 || value.real() == 1;
-  constexpr std::array<std::string_view, 8> kWords = {"true", "false", "True", "False", "TRUE", "FALSE", "0", "1"};
-  return value.is(Kind::text) && std::find(kWords.begin(), kWords.end(), value.text()) != kWords.end();
+  return value.is(Kind::text) && has_word("true false True False TRUE FALSE 0 1", value.text());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/words.h"
 #include "text/chat/record.h"
 #include "text/json/json_value.h"
 
@@ -12,20 +13,14 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
-constexpr std::array<std::string_view, 10> kFlags = {"train",  "training",  "trainable",   "train_on_turn",
-                                                     "loss",   "loss_mask", "loss_weight", "loss_scale",
-                                                     "weight", "masked"};
-constexpr std::array<std::string_view, 2> kDetails = {"train_detail", "training_detail"};
-
-template <std::size_t N>
-bool is_among(const std::array<std::string_view, N>& names, std::string_view field) {
-  return std::find(names.begin(), names.end(), field) != names.end();
-}
+constexpr std::string_view kFlags =
+    "train training trainable train_on_turn loss loss_mask loss_weight loss_scale weight masked";
+constexpr std::string_view kDetails = "train_detail training_detail";
 
 }  // namespace
 
 bool is_turn_mask(std::string_view field) {
-  return is_among(kFlags, field) || is_among(kDetails, field);
+  return has_word(kFlags, field) || has_word(kDetails, field);
 }
 
 std::optional<bool> trained(const Value& message, std::size_t turn) {
@@ -34,12 +29,12 @@ std::optional<bool> trained(const Value& message, std::size_t turn) {
   for (const auto& [key, value] : message.pairs()) {
     const std::string field = key.to_text();
     if (value.is(Kind::none)) continue;
-    if (is_among(kDetails, field) && !(value.is(Kind::list) && value.items().empty()))
+    if (has_word(kDetails, field) && !(value.is(Kind::list) && value.items().empty()))
       throw RecordFault{
           fmt::format("turn {} has \"{}\", a mask of parts of its text, but a turn is trained on completely or not at "
                       "all: leave the field out, and set \"train\" to true or false",
                       turn, field)};
-    if (!is_among(kFlags, field)) continue;
+    if (!has_word(kFlags, field)) continue;
     if (!value.is_number() || (value.real() != 0 && value.real() != 1))
       throw RecordFault{fmt::format("turn {}: expected true, false, 0 or 1 in \"{}\", found {}", turn, field,
                                     value.is_number() ? value.to_text() : std::string(kind_text(value)))};

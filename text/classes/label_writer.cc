@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "base/quote.h"
+#include "base/words.h"
 #include "text/template/values/json_text.h"
 
 namespace strata::text {
@@ -278,10 +279,7 @@ constexpr std::string_view kSpaces = " \t\r\n";
 
 std::vector<std::string> parts_of(std::string_view name, char separator) {
   std::vector<std::string> out;
-  for (std::size_t at = 0; at <= name.size();) {
-    const std::size_t end = std::min(name.find(separator, at), name.size());
-    std::string_view part = name.substr(at, end - at);
-    at = end + 1;
+  for (std::string_view part : words_of(name, separator)) {
     part.remove_prefix(std::min(part.find_first_not_of(kSpaces), part.size()));
     part = part.substr(0, part.find_last_not_of(kSpaces) + 1);
     if (!part.empty()) out.emplace_back(part);

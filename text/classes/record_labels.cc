@@ -183,7 +183,7 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
 }
 
 // The number of words that are separated by spaces.
-std::size_t words_of(std::string_view text) {
+std::size_t word_count(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   std::size_t words = 0;
   for (std::size_t at = 0; (at = text.find_first_not_of(kSpaces, at)) != text.npos; ++words)
@@ -216,8 +216,8 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
   if (out.has_words) return add_word_labels(found, name, out);
   if (!found.is(Kind::list)) {
     out.labels.values.emplace_back(value_of(found, name, rules.of_table));
-    const std::size_t words = found.is(Kind::text) ? words_of(found.text()) : 1;
-    out.labels.one_per_word = words == words_of(out.text);
+    const std::size_t words = found.is(Kind::text) ? word_count(found.text()) : 1;
+    out.labels.one_per_word = words == word_count(out.text);
     out.labels.several_words = words > 1;
     return;
   }
@@ -227,7 +227,7 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
   std::set<LabelValue> seen;  // a text has each class at most once
   for (const Value& label : found.items())
     if (LabelValue one = class_of(label, name); seen.insert(one).second) out.labels.values.emplace_back(std::move(one));
-  out.labels.one_per_word = !found.items().empty() && found.items().size() == words_of(out.text);
+  out.labels.one_per_word = !found.items().empty() && found.items().size() == word_count(out.text);
 }
 
 }  // namespace

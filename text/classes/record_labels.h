@@ -2,7 +2,6 @@
 // text/classes/ turns classification data sets into tokens and labels: the contents of a record (here), its tokens, for
 // single texts or pairs, truncated to a length (class_tokenizer.h), and the file of labels (label_writer.h).
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <system_error>
 
@@ -65,7 +64,7 @@ std::string merges_of(const fs::path& file) {
 }
 
 // The lines in order. If two lines are equal, the last one counts.
-std::string words_of(const fs::path& file, std::string_view text) {
+std::string ids_of_words(const fs::path& file, std::string_view text) {
   if (!is_valid_utf8(text)) fail(Exit::corrupt, "{}: expected text in UTF-8", file.string());
   std::map<std::string_view, std::size_t> ids;
   each_line(text, [&](std::string_view line, std::size_t number) {
@@ -105,7 +104,7 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
   JsonObject out;
   out.add("normalizer", JsonText{*made.normalizer}).add("pre_tokenizer", JsonText{*made.pre_tokenizer});
   if (words) {
-    const std::string unknown = settings.token_text("unk_token"), ids = words_of(file, vocabulary);
+    const std::string unknown = settings.token_text("unk_token"), ids = ids_of_words(file, vocabulary);
     if (fmt::format(",{}", ids).find(fmt::format(",{}:", json_quoted(unknown))) == std::string::npos)
       fail(Exit::corrupt,
            "{} has no \"{}\", which is the unk_token of the files next to it: set unk_token in tokenizer_config.json "

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <span>
 #include <utility>
 
 #include "base/error.h"

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/files/descriptor.h"
 #include "text/input/file_signature.h"

@@ -248,18 +248,9 @@ std::string_view kind_text(const jinja::Value& value) {
 }
 
 bool is_empty_value(const jinja::Value& value) {
-  switch (value.kind()) {
-    case jinja::Kind::none:
-      return true;
-    case jinja::Kind::text:
-      return value.text().empty();
-    case jinja::Kind::list:
-      return value.items().empty();
-    case jinja::Kind::dict:
-      return value.pairs().empty();
-    default:
-      return false;
-  }
+  using jinja::Kind;
+  const bool holds = value.is(Kind::text) || value.is(Kind::list) || value.is(Kind::dict);
+  return value.is(Kind::none) || (holds && !value.truthy());
 }
 
 }  // namespace strata::text

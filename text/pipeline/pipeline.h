@@ -3,7 +3,6 @@
 // name; it also makes the tokenizer `byte`. Pipeline runs the stages. The stages around the model are in
 // added_tokens.h, post_processor.cc and decoder.cc. sentence_piece.cc reads a tokenizer.model.
 
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>

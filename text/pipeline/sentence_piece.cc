@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/protobuf.h"
+#include "base/words.h"
 #include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/pipeline.h"
@@ -33,19 +35,19 @@ struct PieceSpec {
   int pieces = 0;
 
   explicit PieceSpec(std::string_view model) {
-    each_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
+    each_protobuf_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
       if (number == 1)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
           if (field == 3 && value == 4) of_user.push_back(pieces);
         });
       pieces += number == 1 ? 1 : 0;
       if (number == 2)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
           if (field == 3) unigrams = value == 1, pairs = value == 2;
           if (field == 24) space_as_suffix = value != 0;
         });
       if (number == 3)
-        each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view text) {
+        each_protobuf_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view text) {
           if (field == 1) known_rules = is_known(text);
           if (field == 3) dummy_prefix = value != 0;
           if (field == 4) removes_spaces = value != 0;
@@ -55,36 +57,7 @@ struct PieceSpec {
   }
 
  private:
-  static bool is_known(std::string_view rules) {
-    constexpr std::string_view kRules[] = {"identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"};
-    return std::find(std::begin(kRules), std::end(kRules), rules) != std::end(kRules);
-  }
-  // Calls use(number, value of a varint, bytes of a string or message) for each field of a protobuf message.
-  template <typename Use>
-  static void each_field(std::string_view message, Use&& use) {
-    const auto varint = [&] {
-      std::uint64_t value = 0;
-      for (unsigned shift = 0; shift < 64 && !message.empty(); shift += 7) {
-        const auto byte = static_cast<unsigned char>(message[0]);
-        message.remove_prefix(1);
-        value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-        if (byte < 0x80) break;
-      }
-      return value;
-    };
-    while (!message.empty()) {
-      const std::uint64_t key = varint(), number = key >> 3, type = key & 7;
-      if (type == 0) {
-        use(number, varint(), std::string_view());
-        continue;
-      }
-      if (type != 1 && type != 2 && type != 5) return;
-      const std::uint64_t size = type == 1 ? 8 : type == 5 ? 4 : varint();
-      if (size > message.size()) return;
-      if (type == 2) use(number, 0, message.substr(0, size));
-      message.remove_prefix(size);
-    }
-  }
+  static bool is_known(std::string_view rules) { return has_word("identity nfkc nmt_nfkc nfkc_cf nmt_nfkc_cf", rules); }
 };
 
 // How those of transformers' classes that renumber pieces change the file's numbers.

@@ -93,15 +93,8 @@ void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {
     case Behavior::isolated:
       return emit(begin, end);
     case Behavior::contiguous:
-      if (held_ && is_match == previous_) {
-        held_->end = end;
-      } else {
-        flush();
-        held_ = Match{begin, end};
-      }
-      break;
     case Behavior::merged_with_previous:
-      if (held_ && is_match && !previous_) {
+      if (held_ && (behavior_ == Behavior::contiguous ? is_match == previous_ : is_match && !previous_)) {
         held_->end = end;
       } else {
         flush();

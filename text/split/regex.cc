@@ -16,6 +16,8 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNoSpace =
     R"(\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Letters of escapes that mean something else in PCRE2, or nothing.
+constexpr std::string_view kUnsupported = "HRXKGgkbBCMcyYON";
 
 // Ranges of a general category ("L", "Nd") that PCRE2's tables lack, as members of a bracket.
 std::string later_members(std::string_view category) {
@@ -75,24 +77,6 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
           if (inside) unsupported = R"(\W inside a bracket)";
           out.append("[^").append(word_members()).append("]");
           break;
-        case 'H':
-        case 'R':
-        case 'X':
-        case 'K':
-        case 'G':
-        case 'g':
-        case 'k':
-        case 'b':
-        case 'B':
-        case 'C':
-        case 'M':
-        case 'c':
-        case 'y':
-        case 'Y':
-        case 'O':
-        case 'N':
-          unsupported = std::string("\\") + escaped;
-          break;
         case 'u':
           out.append("\\x{").append(pattern.substr(i + 1, 4)).append("}");
           i = std::min(i + 4, pattern.size() - 1);
@@ -117,6 +101,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
           break;
         }
         default:
+          if (kUnsupported.find(escaped) != std::string_view::npos) unsupported = std::string("\\") + escaped;
           out.append({'\\', escaped});
       }
       continue;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "text/subwords/model.h"
 #include "text/unicode/utf8.h"

@@ -1,7 +1,5 @@
 #include "text/template/builtins.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "base/quote.h"
@@ -34,8 +32,7 @@ Value range(Runtime& runtime, Arguments& arguments) {
   if (by == 0) throw Fault("range: the step is 0");
   std::vector<Value> out;
   for (std::int64_t i = begin; by > 0 ? i < end : i > end;) {
-    if (static_cast<std::int64_t>(out.size()) == kMaxRange)
-      throw Fault(fmt::format("a range has more than {} numbers", kMaxRange));
+    if (static_cast<std::int64_t>(out.size()) == kMaxRange) throw Fault("a range has more than {} numbers", kMaxRange);
     out.emplace_back(i);
     if (__builtin_add_overflow(i, by, &i)) break;
   }

@@ -29,7 +29,7 @@ std::size_t number_at(std::string_view text, std::size_t& at, std::size_t most) 
   std::size_t out = 0;
   for (; is_digit_at(text, at); ++at) {
     out = 10 * out + static_cast<std::size_t>(text[at] - '0');
-    if (out > most) throw Fault(fmt::format("a width or precision of a format is above {}", most));
+    if (out > most) throw Fault("a width or precision of a format is above {}", most);
   }
   return out;
 }
@@ -57,14 +57,14 @@ std::string number_text(const Value& value, const Spec& spec) {
   if (spec.precision) throw Fault("a number is formatted with a precision only by 'f'");
   if (spec.type == 0 && value.is(Kind::real)) return repr_of(value.real());
   if (spec.type == 's') throw Fault("there is no format 's' for a number");
-  if (value.is(Kind::real)) throw Fault(fmt::format("the format '{}' is for an int, not a float", spec.type));
+  if (value.is(Kind::real)) throw Fault("the format '{}' is for an int, not a float", spec.type);
   return spec.type == 'x' ? fmt::format("{:x}", value.integer()) : fmt::format("{}", value.integer());
 }
 
 std::string formatted(Runtime& runtime, const Value& value, const Spec& spec) {
   if (value.is_number() && !(value.is(Kind::boolean) && spec.type == 0))
     return padded(number_text(value, spec), spec, '>');
-  if (spec.type != 0 && spec.type != 's') throw Fault(fmt::format("the format '{}' is for a number", spec.type));
+  if (spec.type != 0 && spec.type != 's') throw Fault("the format '{}' is for a number", spec.type);
   if (spec.align == '=') throw Fault("a 0 before the width, or =, is for a number");
   std::string text = value.to_text(runtime);
   if (spec.precision) text.resize(byte_of(text, *spec.precision));
@@ -84,9 +84,8 @@ Spec percent_spec(std::string_view pattern, std::size_t& at) {
   read_end(pattern, at, out);
   if (out.type == 0) throw Fault("a format of % is not complete");
   if (std::string_view("sdfx%").find(out.type) == std::string_view::npos)
-    throw Fault(
-        fmt::format("the format %{} is not supported: only %s, %d, %f, %x and %%, with -, 0, a width and a precision",
-                    pattern.substr(begin, at - 1 - begin + character_length(out.type))));
+    throw Fault("the format %{} is not supported: only %s, %d, %f, %x and %%, with -, 0, a width and a precision",
+                pattern.substr(begin, at - 1 - begin + character_length(out.type)));
   return out;
 }
 
@@ -98,7 +97,7 @@ std::string percent_text(Runtime& runtime, const Value& value, Spec spec) {
     return formatted(runtime, text, spec);
   }
   if (value.is(Kind::undefined)) throw Fault(value.why());
-  if (!value.is_number()) throw Fault(fmt::format("%{} needs a number, not a {}", spec.type, value.type_name()));
+  if (!value.is_number()) throw Fault("%{} needs a number, not a {}", spec.type, value.type_name());
   if (spec.type != 'd' || !value.is(Kind::real)) return formatted(runtime, value, spec);
   if (!(value.real() > -9.2e18 && value.real() < 9.2e18)) throw Fault("%d: too large");
   return formatted(runtime, Value(static_cast<std::int64_t>(value.real())), spec);
@@ -122,9 +121,8 @@ Spec field_spec(std::string_view text) {
   read_end(text, at, out);
   if (at != text.size() || std::string_view("sdfx", 5).find(out.type) == std::string_view::npos)
     throw Fault(
-        fmt::format("the format '{}' of a field is not supported: only an alignment, 0, a width, a precision, and "
-                    "s, d, f or x",
-                    text));
+        "the format '{}' of a field is not supported: only an alignment, 0, a width, a precision, and s, d, f or x",
+        text);
   return out;
 }
 
@@ -133,14 +131,14 @@ const Value& field_value(std::string_view name, const Arguments& arguments, std:
   std::size_t at = 0;
   const std::size_t number = name.empty() ? next++ : number_at(name, at, kMaxWidth);
   if (at == name.size()) {
-    if (number >= arguments.positional.size()) throw Fault(fmt::format("format has no argument {}", number));
+    if (number >= arguments.positional.size()) throw Fault("format has no argument {}", number);
     return arguments.positional[number];
   }
   for (const auto& [known, value] : arguments.named)
     if (known == name) return value;
   if (name.find_first_of(".[!") != std::string_view::npos)
-    throw Fault(fmt::format("the field {{{}}} of a format is not supported: only {{}}, {{0}} and {{name}}", name));
-  throw Fault(fmt::format("format has no argument '{}'", name));
+    throw Fault("the field {{{}}} of a format is not supported: only {{}}, {{0}} and {{name}}", name);
+  throw Fault("format has no argument '{}'", name);
 }
 
 }  // namespace

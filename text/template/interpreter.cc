@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "text/template/builtins.h"
@@ -68,7 +67,7 @@ class Interpreter::Macro : public Object {
       const Parameter& parameter = parameters[i];
       const Value* named = take_named(parameter.name);
       if (named && i < arguments.positional.size())
-        throw Fault(fmt::format("the macro '{}' is given '{}' twice", shown_name(), parameter.name));
+        throw Fault("the macro '{}' is given '{}' twice", shown_name(), parameter.name);
       scope.set(parameter.name, named                             ? *named
                                 : i < arguments.positional.size() ? arguments.positional[i]
                                 : parameter.otherwise
@@ -85,14 +84,14 @@ class Interpreter::Macro : public Object {
       for (std::size_t i = known; i < given; ++i) more.push_back(arguments.positional[i]);
       scope.set("varargs", Value::tuple(std::move(more)));
     } else if (given > known) {
-      throw Fault(fmt::format("the macro '{}' takes at most {} arguments, not {}", shown_name(), known, given));
+      throw Fault("the macro '{}' takes at most {} arguments, not {}", shown_name(), known, given);
     }
     std::vector<std::pair<Value, Value>> more;
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (used[i]) continue;
       const auto& [name, value] = arguments.named[i];
       if (!statement_.uses_kwargs || name == "caller")
-        throw Fault(fmt::format("the macro '{}' has no parameter '{}'", shown_name(), name));
+        throw Fault("the macro '{}' has no parameter '{}'", shown_name(), name);
       more.emplace_back(Value(name), value);
     }
     if (statement_.uses_kwargs) scope.set("kwargs", Value::dict(std::move(more)));
@@ -244,8 +243,7 @@ void Interpreter::assign(const Target& target, Value value, Scope& scope) {
   if (!target.parts.empty()) {
     if (value.is(Kind::undefined)) throw Fault(value.why());
     const std::vector<Value> items = runtime_.items_of(value);
-    if (items.size() != target.parts.size())
-      throw Fault(fmt::format("{} values for {} names", items.size(), target.parts.size()));
+    if (items.size() != target.parts.size()) throw Fault("{} values for {} names", items.size(), target.parts.size());
     for (std::size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i], scope);
     return;
   }
@@ -253,8 +251,7 @@ void Interpreter::assign(const Target& target, Value value, Scope& scope) {
   const Value* found = scope.find(target.name);
   if (!found) found = variables_.find(target.name);
   auto* space = found && found->is(Kind::object) ? dynamic_cast<Namespace*>(&found->object()) : nullptr;
-  if (!space)
-    throw Fault(fmt::format("'{}' is not a namespace: only a namespace's attributes can be set", target.name));
+  if (!space) throw Fault("'{}' is not a namespace: only a namespace's attributes can be set", target.name);
   space->set(target.attribute, std::move(value));
 }
 

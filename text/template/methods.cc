@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -36,16 +34,10 @@ void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at 
   runtime.take(at ? static_cast<std::uint64_t>(std::count(text.begin(), text.end(), *at)) : text.size() / 2, kPart);
 }
 
-// Null if the argument is missing or is None.
-const Value* given_text(const Parameters& given, std::string_view name) {
-  const Value* found = given.find(name);
-  return found && !found->is(Kind::none) ? found : nullptr;
-}
-
 template <Side kSide>
 Value stripped(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("strip", arguments, {"chars"});
-  const Value* characters = given_text(given, "chars");
+  const Value* characters = given.find_some("chars");
   return runtime.text(
       std::string(characters ? strip(self.text(), kSide, text_of(*characters, "strip")) : strip(self.text(), kSide)),
       self.safe());
@@ -54,7 +46,7 @@ Value stripped(Runtime& runtime, const Value& self, Arguments& arguments) {
 template <bool kFromRight>
 Value parted(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("split", arguments, {"sep", "maxsplit"});
-  const Value* separator = given_text(given, "sep");
+  const Value* separator = given.find_some("sep");
   const std::int64_t most = given.integer("maxsplit", -1);
   runtime.read(self.text().size());
   if (!separator) {
@@ -77,7 +69,7 @@ std::string_view part_of(Runtime& runtime, const Value& self, const Parameters& 
   runtime.read(self.text().size());
   const auto length = static_cast<std::int64_t>(length_of(self.text()));
   const auto place = [&](std::string_view name, std::int64_t otherwise) {
-    const Value* found = given_text(given, name);
+    const Value* found = given.find_some(name);
     const std::int64_t at = found ? integer_of(*found, name) : otherwise;
     return std::clamp<std::int64_t>(at < 0 ? at + length : at, 0, length);
   };

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
@@ -12,7 +10,7 @@ namespace {
 [[noreturn]] void no_operator(const std::string& sign, const Value& a, const Value& b) {
   if (a.is(Kind::undefined)) throw Fault(a.why());
   if (b.is(Kind::undefined)) throw Fault(b.why());
-  throw Fault(fmt::format("'{2}' does not work on a {0} and a {1}", a.type_name(), b.type_name(), sign));
+  throw Fault("'{2}' does not work on a {0} and a {1}", a.type_name(), b.type_name(), sign);
 }
 [[noreturn]] void too_large() {
   throw Fault("an integer leaves the range from -2^63 to 2^63 - 1");
@@ -164,7 +162,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
       if (container.is(Kind::undefined)) return false;
       [[fallthrough]];
     default:
-      throw Fault(fmt::format("'in' does not work on a {}", container.type_name()));
+      throw Fault("'in' does not work on a {}", container.type_name());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/words.h"
 #include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
 #include "text/unicode/utf8.h"
@@ -16,11 +17,8 @@ constexpr std::uint64_t kCharacter = sizeof(Value) + sizeof(Value::Text) + sizeo
 
 // Whether a method would modify its object. The sandbox does not provide these methods.
 bool is_forbidden(const Value& value, std::string_view name) {
-  constexpr std::string_view kOfDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  constexpr std::string_view kOfList[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
-  if (value.is(Kind::dict)) return std::find(std::begin(kOfDict), std::end(kOfDict), name) != std::end(kOfDict);
-  if (value.is(Kind::list)) return std::find(std::begin(kOfList), std::end(kOfList), name) != std::end(kOfList);
-  return false;
+  return (value.is(Kind::dict) && has_word("clear pop popitem setdefault update", name)) ||
+         (value.is(Kind::list) && has_word("append clear extend insert pop remove reverse sort", name));
 }
 
 std::string missing(const Value& value, std::string_view name) {
@@ -177,7 +175,7 @@ std::vector<Value> Runtime::items_of(const Value& value) {
       }
       [[fallthrough]];
     default:
-      throw Fault(fmt::format("a {} cannot be iterated over", value.type_name()));
+      throw Fault("a {} cannot be iterated over", value.type_name());
   }
 }
 
@@ -186,21 +184,21 @@ Value Runtime::call(const Value& callee, Arguments& arguments) {
   if (callee.is(Kind::undefined)) throw Fault(callee.why());
   if (callee.is(Kind::method)) return call_method(*this, *callee.method().self, callee.method().name, arguments);
   if (callee.is(Kind::object)) return callee.object().call(arguments);
-  throw Fault(fmt::format("a {} cannot be called", callee.type_name()));
+  throw Fault("a {} cannot be called", callee.type_name());
 }
 
 Value Runtime::filter(const std::string& name, const Value& value, Arguments& arguments) {
   step();
   Filter found = text_filter(name);
   if (!found) found = sequence_filter(name);
-  if (!found) throw Fault(fmt::format("there is no filter '{}'", name));
+  if (!found) throw Fault("there is no filter '{}'", name);
   return found(*this, value, arguments);
 }
 
 bool Runtime::test(const std::string& name, const Value& value, Arguments& arguments) {
   step();
   const Test found = find_test(name);
-  if (!found) throw Fault(fmt::format("there is no test '{}'", name));
+  if (!found) throw Fault("there is no test '{}'", name);
   return found(*this, value, arguments);
 }
 

@@ -34,7 +34,7 @@ Value length(Runtime& runtime, const Value& value, Arguments& arguments) {
     case Kind::dict:
       return static_cast<std::int64_t>(value.pairs().size());
     default:
-      throw Fault(fmt::format("a {} has no length", value.type_name()));
+      throw Fault("a {} has no length", value.type_name());
   }
 }
 
@@ -50,9 +50,14 @@ Value by_path(Runtime& runtime, Value value, const Value& path) {
   return value;
 }
 
+// The value, or its attribute if a path is given.
+Value value_or_attribute(Runtime& runtime, const Value& value, const Value* path) {
+  return path ? by_path(runtime, value, *path) : value;
+}
+
 // The key for comparisons: the value or its attribute, in lower case unless case counts.
 Value key_of(Runtime& runtime, const Value& value, const Value* path, bool case_sensitive) {
-  Value out = path && !path->is(Kind::none) ? by_path(runtime, value, *path) : value;
+  Value out = value_or_attribute(runtime, value, path);
   return !case_sensitive && out.is(Kind::text) ? runtime.text(lower(out.text())) : out;
 }
 
@@ -72,7 +77,7 @@ Value sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::vector<Value> items = runtime.items_of(value);
   const bool case_sensitive = given.flag("case_sensitive", false);
   const auto key = [&](const Value& item) {
-    const Value* path = given.find("attribute");
+    const Value* path = given.find_some("attribute");
     if (!path || !path->is(Kind::text) || path->text().find(',') == std::string::npos)
       return key_of(runtime, item, path, case_sensitive);
     std::vector<Value> keys;
@@ -88,7 +93,7 @@ Value sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 std::vector<Value> pairs_of(Runtime& runtime, const Value& value, std::string_view filter) {
   if (value.is(Kind::undefined)) return {};
-  if (!value.is(Kind::dict)) throw Fault(fmt::format("{} needs a dict, not a {}", filter, value.type_name()));
+  if (!value.is(Kind::dict)) throw Fault("{} needs a dict, not a {}", filter, value.type_name());
   std::vector<Value> out;
   for (const auto& [key, item] : value.pairs()) out.push_back(runtime.tuple({key, item}));
   return out;
@@ -114,12 +119,12 @@ Value items(Runtime& runtime, const Value& value, Arguments& arguments) {
 Value joined(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("join", arguments, {"d", "attribute"});
   const Value* between = given.find("d");
-  const Value* path = given.find("attribute");
+  const Value* path = given.find_some("attribute");
   std::string out;
   bool first = true;
   for (const Value& item : runtime.items_of(value)) {
     if (!std::exchange(first, false) && between) out += between->to_text(runtime);
-    out += (path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item).to_text(runtime);
+    out += value_or_attribute(runtime, item, path).to_text(runtime);
     runtime.grown_to(out.size());
   }
   return runtime.text(std::move(out));
@@ -143,7 +148,7 @@ Value first(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 Value last(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("last", arguments, {});
-  if (value.is(Kind::object)) throw Fault(fmt::format("a {} has no last element: make it a |list", value.type_name()));
+  if (value.is(Kind::object)) throw Fault("a {} has no last element: make it a |list", value.type_name());
   const std::vector<Value> all = runtime.items_of(value);
   return all.empty() ? Value::undefined("the list is empty: it has no last element") : all.back();
 }
@@ -158,32 +163,27 @@ Value reversed(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.text(std::move(out), value.safe());
 }
 
-Value extreme(Runtime& runtime, const Value& value, Arguments& arguments, bool most) {
+template <bool most>
+Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given(most ? "max" : "min", arguments, {"case_sensitive", "attribute"});
   const std::vector<Value> all = runtime.items_of(value);
   if (all.empty()) return Value::undefined("the list is empty: it has no smallest or largest element");
   const auto key = [&](const Value& item) {
-    return key_of(runtime, item, given.find("attribute"), given.flag("case_sensitive", false));
+    return key_of(runtime, item, given.find_some("attribute"), given.flag("case_sensitive", false));
   };
   std::size_t best = 0;
   for (std::size_t i = 1; i < all.size(); ++i)
     if (most ? less(key(all[best]), key(all[i]), runtime) : less(key(all[i]), key(all[best]), runtime)) best = i;
   return all[best];
 }
-Value least(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return extreme(runtime, value, arguments, false);
-}
-Value most(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return extreme(runtime, value, arguments, true);
-}
 
 Value summed(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("sum", arguments, {"attribute", "start"});
-  const Value* path = given.find("attribute");
+  const Value* path = given.find_some("attribute");
   const Value* start = given.find("start");
   Value out = start ? *start : Value(std::int64_t{0});
   for (const Value& item : runtime.items_of(value))
-    out = binary(runtime, "+", out, path && !path->is(Kind::none) ? by_path(runtime, item, *path) : item);
+    out = binary(runtime, "+", out, value_or_attribute(runtime, item, path));
   return out;
 }
 
@@ -191,7 +191,7 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("unique", arguments, {"case_sensitive", "attribute"});
   std::vector<Value> keys, out;
   for (const Value& item : runtime.items_of(value)) {
-    Value key = key_of(runtime, item, given.find("attribute"), given.flag("case_sensitive", false));
+    Value key = key_of(runtime, item, given.find_some("attribute"), given.flag("case_sensitive", false));
     runtime.step(keys.size());
     if (std::any_of(keys.begin(), keys.end(), [&](const Value& known) { return known.equals(key, runtime); })) continue;
     keys.push_back(std::move(key));
@@ -226,7 +226,8 @@ Value mapped(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 // The items of `value` for which the test (of an attribute) returns `wanted`.
-Value chosen(Runtime& runtime, const Value& value, const Arguments& arguments, bool of_attribute, bool wanted) {
+template <bool of_attribute, bool wanted>
+Value chosen(Runtime& runtime, const Value& value, Arguments& arguments) {
   const auto& given = arguments.positional;
   const std::size_t name = of_attribute ? 1 : 0;
   if (of_attribute && given.empty()) throw Fault("selectattr and rejectattr need the name of an attribute");
@@ -242,18 +243,6 @@ Value chosen(Runtime& runtime, const Value& value, const Arguments& arguments, b
     if (is == wanted) out.push_back(item);
   }
   return runtime.iterator(std::move(out));
-}
-Value select(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return chosen(runtime, value, arguments, false, true);
-}
-Value reject(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return chosen(runtime, value, arguments, false, false);
-}
-Value select_attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return chosen(runtime, value, arguments, true, true);
-}
-Value reject_attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return chosen(runtime, value, arguments, true, false);
 }
 
 Value attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -277,13 +266,13 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
     {"length", length},
     {"list", to_list},
     {"map", mapped},
-    {"max", most},
-    {"min", least},
-    {"reject", reject},
-    {"rejectattr", reject_attribute},
+    {"max", extreme<true>},
+    {"min", extreme<false>},
+    {"reject", chosen<false, false>},
+    {"rejectattr", chosen<true, false>},
     {"reverse", reversed},
-    {"select", select},
-    {"selectattr", select_attribute},
+    {"select", chosen<false, true>},
+    {"selectattr", chosen<true, true>},
     {"sort", sorted},
     {"sum", summed},
     {"unique", unique},

@@ -21,11 +21,10 @@ Value changed(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("trim", arguments, {"chars"});
-  const Value* characters = given.find("chars");
+  const Value* characters = given.find_some("chars");
   const std::string text = value.to_text(runtime);
-  const bool plain = !characters || characters->is(Kind::none);
   return runtime.text(
-      std::string(plain ? strip(text, Side::both) : strip(text, Side::both, text_of(*characters, "trim"))),
+      std::string(characters ? strip(text, Side::both, text_of(*characters, "trim")) : strip(text, Side::both)),
       value.safe());
 }
 
@@ -45,8 +44,8 @@ Value escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
-  const Value* count = given.find("count");
-  const std::int64_t most = count && !count->is(Kind::none) ? integer_of(*count, "replace") : -1;
+  const Value* count = given.find_some("count");
+  const std::int64_t most = count ? integer_of(*count, "replace") : -1;
   const std::string text = value.to_text(runtime), old = given.at("old").to_text(runtime),
                     by = given.at("new").to_text(runtime);
   if (by.size() > old.size()) runtime.take(text.size() / std::max<std::size_t>(old.size(), 1) + 1, by.size());
@@ -81,7 +80,7 @@ Value formatted(Runtime& runtime, const Value& value, Arguments& arguments) {
 Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style{.ensure_ascii = given.flag("ensure_ascii", false), .sort_keys = given.flag("sort_keys", false)};
-  if (const Value* indent = given.find("indent"); indent && !indent->is(Kind::none)) {
+  if (const Value* indent = given.find_some("indent")) {
     if (indent->is(Kind::text)) {
       style.indent = indent->text();
     } else {
@@ -91,7 +90,7 @@ Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
     }
     style.between_items = ",";
   }
-  if (const Value* separators = given.find("separators"); separators && !separators->is(Kind::none)) {
+  if (const Value* separators = given.find_some("separators")) {
     if (!separators->is_sequence() || separators->items().size() != 2) throw Fault("tojson: separators are two texts");
     style.between_items = text_of(separators->items()[0], "tojson");
     style.after_key = text_of(separators->items()[1], "tojson");
@@ -111,7 +110,7 @@ Value rounded(Runtime&, const Value& value, Arguments& arguments) {
   const Parameters given("round", arguments, {"precision", "method"});
   const std::int64_t precision = given.integer("precision", 0);
   const std::string method = given.text("method", "common");
-  if (!value.is_number()) throw Fault(fmt::format("round needs a number, not a {}", value.type_name()));
+  if (!value.is_number()) throw Fault("round needs a number, not a {}", value.type_name());
   if (precision < 0 || precision > 300) throw Fault("round: the precision is from 0 to 300");
   if (method == "common") {
     // Rounds the exact value, as Python does, because the decimal text of a double is exact.
@@ -146,7 +145,7 @@ Value to_integer(Runtime&, const Value& value, Arguments& arguments) {
     if (parsed(value.text(), out)) return out;
   }
   if (value.is(Kind::real) || (value.is(Kind::text) && parsed(value.text(), real))) {
-    if (!(real > -9.2e18 && real < 9.2e18)) throw Fault(fmt::format("int: {} is beyond 64 bits", real));
+    if (!(real > -9.2e18 && real < 9.2e18)) throw Fault("int: {} is beyond 64 bits", real);
     return static_cast<std::int64_t>(real);
   }
   return otherwise ? *otherwise : Value(std::int64_t{0});

@@ -1,9 +1,7 @@
 #include <utf8proc.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "text/unicode/normalizer.h"
 #include "text/unicode/utf8.h"

@@ -127,8 +127,6 @@ template <typename F, typename T>
   });
 }
 
-#define STRATA_OF(F, kernel) \
-  { kernel<F, float>, kernel<F, bf16>, kernel<F, fp16> }
 extern const ActivationKernels activation_kernels_table = {
     .forward = {STRATA_OF(GeluTanh, forward), STRATA_OF(GeluErf, forward)},
     .backward = {STRATA_OF(GeluTanh, backward), STRATA_OF(GeluErf, backward)},

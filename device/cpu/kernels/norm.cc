@@ -101,28 +101,9 @@ template <bool kCentred, typename T>
   }
 }
 
-template <typename T>
-static void layernorm_forward(const NormForward& a) {
-  forward<true, T>(a);
-}
-template <typename T>
-static void rmsnorm_forward(const NormForward& a) {
-  forward<false, T>(a);
-}
-template <typename T>
-static void layernorm_backward(const NormBackward& a) {
-  backward<true, T>(a);
-}
-template <typename T>
-static void rmsnorm_backward(const NormBackward& a) {
-  backward<false, T>(a);
-}
-
 extern const NormKernels norm_kernels_table = {
-    .layernorm_forward = STRATA_BY_DTYPE(layernorm_forward),
-    .rmsnorm_forward = STRATA_BY_DTYPE(rmsnorm_forward),
-    .layernorm_backward = STRATA_BY_DTYPE(layernorm_backward),
-    .rmsnorm_backward = STRATA_BY_DTYPE(rmsnorm_backward),
+    .forward = {STRATA_OF(false, forward), STRATA_OF(true, forward)},
+    .backward = {STRATA_OF(false, backward), STRATA_OF(true, backward)},
 };
 
 }  // namespace strata::device::cpu::STRATA_ISA

@@ -37,12 +37,10 @@ struct NormBackward {
   float *dgain, *dbias;
 };
 
-// Indexed by the DType of x, y, the gain and the bias.
+// Indexed by whether the norm is centred, and by the DType of x, y, the gain and the bias.
 struct NormKernels {
-  void (*layernorm_forward[3])(const NormForward&);
-  void (*rmsnorm_forward[3])(const NormForward&);
-  void (*layernorm_backward[3])(const NormBackward&);
-  void (*rmsnorm_backward[3])(const NormBackward&);
+  void (*forward[2][3])(const NormForward&);
+  void (*backward[2][3])(const NormBackward&);
 };
 STRATA_KERNEL_TABLE(NormKernels, norm_kernels)
 

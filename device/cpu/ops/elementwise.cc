@@ -11,7 +11,6 @@
 #include "device/numeric/nf4.h"
 #include "device/numeric/philox.h"
 #include "device/numeric/row_blocks.h"
-#include "device/ops/elementwise.h"
 
 namespace strata::device::cpu {
 namespace {

@@ -21,8 +21,10 @@ const std::byte* at(ConstView v, std::size_t element) {
   return v.data ? v.data + element * size_of(v.dtype) : nullptr;
 }
 
-void forward(Lane& lane, void (*kernel)(const NormForward&), const NormShape& shape, ConstView x, ConstView gain,
-             ConstView bias, View y, float* mean, float* rstd) {
+// A norm with means is a layer norm.
+void forward(Lane& lane, const NormShape& shape, ConstView x, ConstView gain, ConstView bias, View y, float* mean,
+             float* rstd) {
+  const auto kernel = norm_kernels().forward[mean != nullptr][index(x.dtype)];
   submit(lane, [=](Team& team) {
     team.for_range(shape.rows, rows_per_task(shape), [&](std::size_t begin, std::size_t end) {
       kernel({.rows = end - begin,
@@ -41,9 +43,9 @@ void forward(Lane& lane, void (*kernel)(const NormForward&), const NormShape& sh
   });
 }
 
-void backward(Lane& lane, void (*kernel)(const NormBackward&), const NormShape& shape, ConstView dy, ConstView x,
-              ConstView gain, const float* mean, const float* rstd, ConstView residual, View dx, View dgain, View dbias,
-              View workspace) {
+void backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x, ConstView gain, const float* mean,
+              const float* rstd, ConstView residual, View dx, View dgain, View dbias, View workspace) {
+  const auto kernel = norm_kernels().backward[mean != nullptr][index(x.dtype)];
   auto* dgains = reinterpret_cast<float*>(workspace.data);
   const auto add_blocks = elementwise_kernels().add_partials;
   submit(lane, [=](Team& team) {
@@ -78,24 +80,21 @@ void backward(Lane& lane, void (*kernel)(const NormBackward&), const NormShape& 
 
 void layernorm_forward(Lane& lane, const NormShape& shape, ConstView x, ConstView gain, ConstView bias, View y,
                        View mean, View rstd) {
-  forward(lane, norm_kernels().layernorm_forward[index(x.dtype)], shape, x, gain, bias, y, mean.as<float>(),
-          rstd.as<float>());
+  forward(lane, shape, x, gain, bias, y, mean.as<float>(), rstd.as<float>());
 }
 
 void layernorm_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x, ConstView gain, ConstView mean,
                         ConstView rstd, ConstView dresidual, View dx, View dgain, View dbias, View workspace) {
-  backward(lane, norm_kernels().layernorm_backward[index(x.dtype)], shape, dy, x, gain, mean.as<float>(),
-           rstd.as<float>(), dresidual, dx, dgain, dbias, workspace);
+  backward(lane, shape, dy, x, gain, mean.as<float>(), rstd.as<float>(), dresidual, dx, dgain, dbias, workspace);
 }
 
 void rmsnorm_forward(Lane& lane, const NormShape& shape, ConstView x, ConstView gain, View y, View rstd) {
-  forward(lane, norm_kernels().rmsnorm_forward[index(x.dtype)], shape, x, gain, {}, y, nullptr, rstd.as<float>());
+  forward(lane, shape, x, gain, {}, y, nullptr, rstd.as<float>());
 }
 
 void rmsnorm_backward(Lane& lane, const NormShape& shape, ConstView dy, ConstView x, ConstView gain, ConstView rstd,
                       ConstView dresidual, View dx, View dgain, View workspace) {
-  backward(lane, norm_kernels().rmsnorm_backward[index(x.dtype)], shape, dy, x, gain, nullptr, rstd.as<float>(),
-           dresidual, dx, dgain, {}, workspace);
+  backward(lane, shape, dy, x, gain, nullptr, rstd.as<float>(), dresidual, dx, dgain, {}, workspace);
 }
 
 }  // namespace strata::device::cpu

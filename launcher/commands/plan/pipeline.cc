@@ -164,8 +164,7 @@ std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage
   }
   std::string text = fmt::format(
       "{}\n", folded(fmt::format("{} of {} each; a rank of each stage per step (idle: of the step's time{}):",
-                                 counted(stages.size(), "pipeline stage"),
-                                 counted(static_cast<std::uint64_t>(plan.mesh().data()), "rank"),
+                                 counted(stages.size(), "pipeline stage"), counted(plan.mesh().data(), "rank"),
                                  stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);
   if (const std::string split = split_text(setup, stages); !split.empty()) text += folded(split, 2) + "\n";

@@ -98,7 +98,7 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std:
                                           : fmt::format("on {} machines like {}, {}{} on each", machines, kind,
                                                         evenly ? "" : "up to ", ranks_per_node);
   const auto& memory = job.recipe.memory;
-  return fmt::format("{} {} (--ranks-per-node), {}", counted(static_cast<std::uint64_t>(job.ranks), "rank"), where,
+  return fmt::format("{} {} (--ranks-per-node), {}", counted(job.ranks, "rank"), where,
                      machine && machine->capacity   ? "with the memory of the machine file or memory.*"
                      : memory.device && memory.host ? "with the memory of memory.device and memory.host"
                      : memory.device || memory.host ? "each with its part of the free memory, or with that of memory.*"
@@ -132,7 +132,7 @@ std::string sent_text(const runtime::StepPlan& plan) {
   else if (mesh.node < mesh.world)
     text +=
         fmt::format(", {} of it in its node of {} and {} to other nodes", bytes_text(sent.total() - sent.between_nodes),
-                    counted(static_cast<std::uint64_t>(mesh.node), "rank"), bytes_text(sent.between_nodes));
+                    counted(mesh.node, "rank"), bytes_text(sent.between_nodes));
   return text;
 }
 
@@ -144,8 +144,7 @@ std::string copies_text(const runtime::StepPlan& plan) {
     const int pieces = state.pieces(mesh);
     if (!state.sharded() || pieces == mesh.data()) return;
     text += fmt::format("{}{} of {}, each over {}", text.empty() ? "in groups: " : "; ",
-                        counted(static_cast<std::uint64_t>(mesh.data() / pieces), "copy", "copies"), what,
-                        counted(static_cast<std::uint64_t>(pieces), "rank"));
+                        counted(mesh.data() / pieces, "copy", "copies"), what, counted(pieces, "rank"));
   };
   add("the parameters", plan.placement.parameters);
   add("the sums of gradients", plan.placement.gradients);
@@ -178,13 +177,12 @@ void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, st
 void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOptions& options) {
   const runtime::Capacity& capacity = setup.capacity;
   const runtime::StepPlan& plan = job.plan;
-  const std::string shape = fmt::format(
-      "{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}", job.model->family,
-      count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks()), "rank"),
-      job.recipe.zero.stage, device::name_of(plan.dtype),
-      counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
-      job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
-      fmt::format("{} order", runtime::order_name(plan)));
+  const std::string shape =
+      fmt::format("{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}",
+                  job.model->family, count_text(job.model->parameters()), counted(plan.ranks(), "rank"),
+                  job.recipe.zero.stage, device::name_of(plan.dtype),
+                  counted(plan.accumulation, "micro-batch", "micro-batches"), job.recipe.training.micro_batch_size,
+                  job.recipe.data.seq_len, fmt::format("{} order", runtime::order_name(plan)));
   fmt::print("{}\n{}\n\n", folded(shape), folded(runtime::shards_text(job.shards()), 2));
   if (plan.tile_bytes) fmt::print("{}\n\n", folded(runtime::tiling_text(plan)));
   Rows rows = {{whose_text(job, options.rank), "peak", "capacity"}};
@@ -240,12 +238,11 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
     all.add(
         JsonText{plan_data(stage.job, setup.capacity, profile, runtime::simulate(stage.job.plan, profile), speeds)});
   }
-  const std::string title =
-      fmt::format("{} of {} parameters on {} {}", job.model->family, count_text(job.model->parameters()), job.ranks,
-                  job.ranks == 1 ? "rank" : "ranks");
+  const std::string title = fmt::format("{} of {} parameters on {}", job.model->family,
+                                        count_text(job.model->parameters()), counted(job.ranks, "rank"));
   const std::string subtitle =
-      fmt::format("{}, {} micro-batch{} of {} x {} tokens per rank and step", device::name_of(job.plan.dtype),
-                  job.plan.accumulation, job.plan.accumulation == 1 ? "" : "es", job.recipe.training.micro_batch_size,
+      fmt::format("{}, {} of {} x {} tokens per rank and step", device::name_of(job.plan.dtype),
+                  counted(job.plan.accumulation, "micro-batch", "micro-batches"), job.recipe.training.micro_batch_size,
                   job.recipe.data.seq_len);
   AtomicFile file(*options.html);
   file.write(page_html(Page::plan, JsonObject()
@@ -312,8 +309,7 @@ int plan(const PlanOptions& options) {
   const std::int64_t size = largest ? largest->largest.size() : resolve_batch(workload, ranks, rank_device.device);
   workload = workload.with(runtime::with_micro_batch(recipe, size));
   if (options.rank && *options.rank >= ranks)
-    fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank,
-         counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1,
+    fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}{}", *options.rank, counted(ranks, "rank"), ranks - 1,
          options.ranks ? "" : fmt::format(" (did you mean --ranks {}?)", *options.rank));
   std::vector<PlannedStage> pipeline;
   if (recipe.parallel.stages > 1) pipeline = plan_pipeline(setup);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "comm/exchange_values.h"
 #include "device/algorithm_table.h"
@@ -345,7 +346,7 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
     write_words(part, *input, tokens_path, classes, out);
   out.commit();
   part.remove();
-  say("{}: {}", options.out.string(), input->texts() == 1 ? "1 text" : fmt::format("{} texts", input->texts()));
+  say("{}: {}", options.out.string(), counted(input->texts(), "text"));
 }
 
 }  // namespace

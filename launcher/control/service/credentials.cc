@@ -11,11 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <span>
 
 #include "base/error.h"
 #include "base/files/descriptor.h"

@@ -1,8 +1,6 @@
 #pragma once
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace strata::launcher::control {
 

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <utility>

@@ -13,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "base/files/mapped_file.h"
+#include "base/words.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -228,12 +228,8 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     if (const std::string where = line_of(folder / "wchan"); !where.empty() && where != "0") state += ", " + where;
     entry.set_state(state);
     const std::string prefix = fmt::format("{} ", thread);
-    for (std::size_t at = 0; at < traces.size();) {
-      const std::size_t line_end = std::min(traces.find('\n', at), traces.size());
-      const std::string_view line(traces.data() + at, line_end - at);
+    for (const std::string_view line : words_of(traces, '\n'))
       if (line.starts_with(prefix)) entry.add_frames(std::string(line.substr(prefix.size())));
-      at = line_end + 1;
-    }
   }
   return out;
 }

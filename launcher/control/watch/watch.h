@@ -3,7 +3,6 @@
 // through node_stream.h to rank 0's hub.h, which gives the verdict. node_liveness.h holds what one end of a stream
 // knows about the other end.
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>

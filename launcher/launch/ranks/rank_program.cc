@@ -50,20 +50,11 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
     }
   // Ranks bind themselves. No hostfile is used, because --host would only filter one that is in the environment, not
   // replace it.
-  std::vector<std::string> words = {"mpirun",
-                                    "--bind-to",
-                                    "none",
-                                    "--map-by",
-                                    "slot",
-                                    "--host",
-                                    hosts,
-                                    "-n",
-                                    std::to_string(total(start.shares)),
-                                    "--wdir",
-                                    std::filesystem::current_path().string()};
+  std::vector<std::string> words = {"mpirun", "--bind-to", "none", "--map-by", "slot", "--host", hosts};
   const auto add = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
   };
+  add({"-n", std::to_string(total(start.shares)), "--wdir", std::filesystem::current_path().string()});
   if (prrte) {
     // raw passes on what is read unchanged. Otherwise prterun moves the unfinished line at the end of a read before the
     // other lines of that read.

@@ -254,9 +254,7 @@ int bench(const BenchOptions& options) {
   if (options.part == "step")
     return run_as_rank(options.recipe, options.sets, [&](comm::World& world) { bench_step(options, world); });
   if (options.part == "comm") {
-    // The benchmark needs no model, but a recipe may choose the transport.
-    std::vector<std::string> sets = options.sets;
-    if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+    const std::vector<std::string> sets = sets_with_model(options);
     return run_as_rank(options.recipe, sets, [&](comm::World& world) { bench_comm(options, sets, world); });
   }
   constexpr std::string_view kAlone[] = {"adam", "io", "kernels", "memory"};
@@ -269,6 +267,12 @@ int bench(const BenchOptions& options) {
   if (options.part == "io") return bench_io(options);
   if (options.part == "memory") return bench_memory(options);
   return bench_kernels(options);
+}
+
+std::vector<std::string> sets_with_model(const BenchOptions& options) {
+  std::vector<std::string> sets = options.sets;
+  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
+  return sets;
 }
 
 void require_own_json(const BenchOptions& options) {

@@ -54,6 +54,9 @@ int bench_kernels(const BenchOptions& options);
 // Error.
 int bench_memory(const BenchOptions& options);
 
+// options.sets for a benchmark that needs no model: a recipe, which must name one, may choose device, drives and
+// transport.
+std::vector<std::string> sets_with_model(const BenchOptions& options);
 // Throws Error{usage} if options.json exists and no benchmark wrote it. Call this before measuring.
 void require_own_json(const BenchOptions& options);
 // Writes the part and its figures as one JSON object to options.json, if that is given.

@@ -88,7 +88,7 @@ int bench_adam(const BenchOptions& options) {
   const double triad = median_of(triads), most = *std::max_element(triads.begin(), triads.end());
   const double ns = cases[0].median(), rate = cases[0].bytes() / ns;
   fmt::print("{:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f} ({}, {})\n", ns, rate, triad,
-             rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
+             rate / triad, counted(n, "parameter"), counted(threads, "thread"));
   fmt::print("best of {} rounds: {:.3f} ns per parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
              cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
   JsonArray rows;

@@ -10,7 +10,7 @@
 #include "base/json/json_writer.h"
 #include "device/memory.h"
 #include "launcher/measure/bench/bench.h"
-#include "launcher/measure/bench/bench_lane.h"
+#include "launcher/measure/calibrate.h"
 #include "launcher/median.h"
 #include "offload/swap.h"
 #include "runtime/recipe/load_recipe.h"
@@ -33,10 +33,7 @@ double speed(std::uint64_t bytes, F&& f) {
 }
 
 offload::IoOptions io_options(const BenchOptions& options) {
-  // The benchmark needs no model, but a recipe may force a method of I/O and name the folders.
-  std::vector<std::string> sets = options.sets;
-  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
-  offload::IoOptions io = runtime::load_recipe(options.recipe, sets).io_options();
+  offload::IoOptions io = runtime::load_recipe(options.recipe, sets_with_model(options)).io_options();
   if (!options.dirs.empty()) io.folders = options.dirs;
   if (io.folders.empty()) fail(Exit::usage, "strata bench io needs --dir DIR: a folder on the drive to measure");
   return io;
@@ -51,12 +48,7 @@ int bench_io(const BenchOptions& options) {
   const AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);
   device::Arena staging(std::min(kCall, bytes));
-  // Avoid pages of zeros, which some drives and virtual machines store at no cost.
-  std::uint64_t state = 1;
-  for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
-  }
+  fill_pages(staging);
   swap.register_memory({staging.data(), staging.size()});
   const auto write = [&](std::uint64_t at, std::uint64_t size) { swap.write(at, {staging.data(), size}); };
   const auto read = [&](std::uint64_t at, std::uint64_t size) { swap.read(at, {staging.data(), size}); };

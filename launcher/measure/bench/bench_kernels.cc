@@ -222,10 +222,7 @@ class Kernels {
 }  // namespace
 
 int bench_kernels(const BenchOptions& options) {
-  // The benchmark needs no model, but a recipe names the device.
-  std::vector<std::string> sets = options.sets;
-  if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
-  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets);
+  const runtime::Recipe recipe = runtime::load_recipe(options.recipe, sets_with_model(options));
   const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
   const auto bytes = runtime::parse_size(options.size);
   if (!bytes || *bytes < (std::size_t{16} << 20))

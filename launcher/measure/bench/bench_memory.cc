@@ -199,8 +199,7 @@ int bench_memory(const BenchOptions& options) {
     require_drives(recipe.memory.nvme);
   if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
   if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
-    say("a step has {} (training.global_batch_size says otherwise)",
-        counted(static_cast<std::uint64_t>(batch), "sequence"));
+    say("a step has {} (training.global_batch_size says otherwise)", counted(batch, "sequence"));
 
   const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
   const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, rank_device);

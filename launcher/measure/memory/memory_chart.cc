@@ -93,8 +93,8 @@ std::string text(double x, double y, const std::string& words, const char* attri
 }
 
 std::string setting_words(const MemorySetting& s) {
-  return fmt::format("{}, recompute {}, {} micro-batch{}, optimizer on {}", device::name_of(s.precision),
-                     name_of(s.recompute), s.accumulation, s.accumulation == 1 ? "" : "es",
+  return fmt::format("{}, recompute {}, {}, optimizer on {}", device::name_of(s.precision), name_of(s.recompute),
+                     counted(s.accumulation, "micro-batch", "micro-batches"),
                      runtime::kTierNames[static_cast<std::size_t>(s.optimizer)]);
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/words.h"
 #include "launcher/measure/memory/memory.h"
 #include "runtime/plan/plan.h"
 
@@ -40,14 +40,6 @@ std::vector<MemorySetting> all_settings() {
   return out;
 }
 
-// Splits values at commas.
-std::vector<std::string> split_list(const std::string& list) {
-  std::vector<std::string> out;
-  std::istringstream in(list);
-  for (std::string item; std::getline(in, item, ',');) out.push_back(item);
-  return out;
-}
-
 [[noreturn]] void refuse(const std::string& only) {
   fail(Exit::usage,
        "--only {}: it takes precision=fp32,fp16,bf16, recompute=none,sqrt,block, accumulation=1,2,4 or "
@@ -61,9 +53,9 @@ void keep(const std::string& only, std::vector<MemorySetting>& settings) {
   const auto at = std::find(kNames.begin(), kNames.end(), only.substr(0, equals));
   if (equals == std::string::npos || at == kNames.end()) refuse(only);
   const auto key = static_cast<std::size_t>(at - kNames.begin());
-  const std::vector<std::string> values = split_list(only.substr(equals + 1));
+  const std::vector<std::string_view> values = words_of(std::string_view(only).substr(equals + 1), ',');
   const std::vector<MemorySetting> all = all_settings();
-  for (const std::string& value : values)
+  for (const std::string_view value : values)
     if (std::none_of(all.begin(), all.end(), [&](const auto& s) { return values_of(s)[key] == value; })) refuse(only);
   if (values.empty()) refuse(only);
   std::erase_if(settings, [&](const MemorySetting& setting) {
@@ -96,7 +88,7 @@ Recipe recipe_with(Recipe recipe, const MemorySetting& setting, std::int64_t bat
     fail(Exit::usage,
          "a batch of {} cannot be divided into {} micro-batches: set training.global_batch_size to a multiple, or "
          "leave this out with --only accumulation=1",
-         counted(static_cast<std::uint64_t>(batch), "sequence"), setting.accumulation);
+         counted(batch, "sequence"), setting.accumulation);
   training.precision = setting.precision;
   training.recompute = {setting.recompute, {}};
   training.micro_batch_size = batch / setting.accumulation;

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/measure/memory/memory.h"
@@ -69,8 +67,7 @@ std::string same_bits_text(const std::vector<MemoryRow>& rows) {
   const auto broken = differing_rows(rows);
   std::string text =
       fmt::format("bits: losses and weights of {} in {}, of one precision and one size of micro-batch each:\n",
-                  ran == 1 ? "1 setting" : fmt::format("{} settings", ran),
-                  numerics == 1 ? "1 group" : fmt::format("{} groups", numerics));
+                  counted(ran, "setting"), counted(numerics, "group"));
   if (broken.empty()) return text + "the same in each group, wherever the optimizer is and whatever is recomputed\n";
   text += fmt::format("{} differ from the first of their group\n", broken.size());
   for (const MemoryRow* row : broken) text += "  " + words(row->setting) + row->result->bits.substr(0, 8) + "\n";

@@ -14,6 +14,7 @@
 #include "base/files/mapped_file.h"
 #include "base/files/output_file.h"
 #include "base/json/json_writer.h"
+#include "base/words.h"
 #include "models/files/safetensors.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
@@ -30,19 +31,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements per read and write
 
 // The files that transformers reads in addition to config.json and the weights.
-constexpr std::array<std::string_view, 13> kTokenizerFiles = {"tokenizer.json",
-                                                              "tokenizer_config.json",
-                                                              "special_tokens_map.json",
-                                                              "added_tokens.json",
-                                                              "vocab.json",
-                                                              "merges.txt",
-                                                              "vocab.txt",
-                                                              "tokenizer.model",
-                                                              "spiece.model",
-                                                              "sentencepiece.bpe.model",
-                                                              "bpe.codes",
-                                                              "chat_template.jinja",
-                                                              "generation_config.json"};
+constexpr std::string_view kTokenizerFiles =
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json merges.txt vocab.txt "
+    "tokenizer.model spiece.model sentencepiece.bpe.model bpe.codes chat_template.jinja generation_config.json";
 
 // A file written sequentially.
 class Sequential {
@@ -282,7 +273,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     made.close();
   };
   if (tokenizer) {
-    for (const std::string_view name : kTokenizerFiles) copy(name);
+    for (const std::string_view name : words_of(kTokenizerFiles)) copy(name);
     // Named chat templates.
     const fs::path more = "additional_chat_templates";
     if (fs::is_directory(*tokenizer / more, ignored)) {

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "base/error.h"
 

@@ -4,8 +4,6 @@
 #include <memory_resource>
 #include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "models/classes.h"
 #include "runtime/data/files/tokens.h"

@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <string_view>
-#include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
@@ -24,32 +23,7 @@ constexpr std::size_t kMaxLevels = 8;
   fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
 }
 
-fs::path with_suffix(fs::path token_file, const char* suffix) {
-  token_file += suffix;
-  return token_file;
-}
-
 }  // namespace
-
-fs::path sidecar_path(const fs::path& token_file) {
-  return with_suffix(token_file, ".json");
-}
-
-fs::path documents_path(const fs::path& token_file) {
-  return with_suffix(token_file, ".documents");
-}
-
-fs::path mask_path(const fs::path& token_file) {
-  return with_suffix(token_file, ".mask");
-}
-
-fs::path types_path(const fs::path& token_file) {
-  return with_suffix(token_file, ".types");
-}
-
-fs::path labels_path(const fs::path& token_file) {
-  return with_suffix(token_file, ".labels.jsonl");
-}
 
 std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const fs::path path = sidecar_path(token_file);

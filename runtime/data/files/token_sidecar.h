@@ -45,11 +45,21 @@ struct TokenSidecar {
   // For conversations: the template that wrote them, and the XXH3-64 of its texts, 16 hex digits; otherwise empty.
   std::string chat_template, chat_template_hash;
 };
-std::filesystem::path sidecar_path(const std::filesystem::path& token_file);
-std::filesystem::path documents_path(const std::filesystem::path& token_file);
-std::filesystem::path mask_path(const std::filesystem::path& token_file);
-std::filesystem::path types_path(const std::filesystem::path& token_file);
-std::filesystem::path labels_path(const std::filesystem::path& token_file);
+inline std::filesystem::path sidecar_path(std::filesystem::path token_file) {
+  return token_file += ".json";
+}
+inline std::filesystem::path documents_path(std::filesystem::path token_file) {
+  return token_file += ".documents";
+}
+inline std::filesystem::path mask_path(std::filesystem::path token_file) {
+  return token_file += ".mask";
+}
+inline std::filesystem::path types_path(std::filesystem::path token_file) {
+  return token_file += ".types";
+}
+inline std::filesystem::path labels_path(std::filesystem::path token_file) {
+  return token_file += ".labels.jsonl";
+}
 // nullopt if there is no such file. Throws Error{corrupt}.
 std::optional<TokenSidecar> read_sidecar(const std::filesystem::path& token_file);
 std::string to_json(const TokenSidecar& sidecar);

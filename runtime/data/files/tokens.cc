@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <glob.h>
-#include <simdjson.h>
 #include <xxhash.h>
 
 #include <algorithm>

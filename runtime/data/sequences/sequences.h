@@ -9,7 +9,6 @@
 #include <memory>
 #include <memory_resource>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "device/row_range.h"

@@ -106,7 +106,7 @@ void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vecto
   };
   const int optimizer = members(placement.optimizer, ranks), gradients = members(placement.gradients, optimizer);
   const int parameters = members(placement.parameters, gradients);
-  const auto count = [&](int n) { return counted(static_cast<std::uint64_t>(n), noun); };
+  const auto count = [&](int n) { return counted(n, noun); };
   const auto holders = [&](int n) { return count(n) + (n == 1 ? " that holds" : " that hold"); };
   if (ranks % optimizer != 0)
     fail(Exit::usage, "zero.optimizer_group = {} does not divide the run's {}: give {}", optimizer, count(ranks),

@@ -142,15 +142,13 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
   require_units(model, stages, chunks);
   const int pieces = stages * chunks;
   const int before = first_block(model), all = static_cast<int>(model.units.size()) - 1 - before;
-  const std::string of = chunks == 1 ? counted(static_cast<std::uint64_t>(stages), "stage")
-                                     : fmt::format("{} of {}", counted(static_cast<std::uint64_t>(stages), "stage"),
-                                                   counted(static_cast<std::uint64_t>(chunks), "chunk"));
+  const std::string of = chunks == 1 ? counted(stages, "stage")
+                                     : fmt::format("{} of {}", counted(stages, "stage"), counted(chunks, "chunk"));
   const std::int64_t sum = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
   if (static_cast<int>(blocks.size()) != pieces || sum != all)
     fail(Exit::usage,
          "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} with the sum {}, or \"auto\"",
-         fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, all,
-         counted(static_cast<std::uint64_t>(pieces), "number"), all);
+         fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, all, counted(pieces, "number"), all);
   std::vector<UnitRange> out;
   int first = 0;
   for (int p = 0; p < pieces; ++p) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "runtime/plan/proof/proof.h"

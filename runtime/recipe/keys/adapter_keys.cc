@@ -13,10 +13,6 @@ namespace {
 using namespace kinds;
 using models::AdapterInit, models::ModuleNames;
 
-std::string text_or_none(const std::vector<std::string>& names) {
-  return names.empty() ? std::string("none") : text_of_list(names);
-}
-
 // A list of names, or a string that is a regular expression.
 template <typename At>
 RecipeKey modules(std::string name, std::string allowed, At at, std::string meaning) {
@@ -27,10 +23,9 @@ RecipeKey modules(std::string name, std::string allowed, At at, std::string mean
       at(recipe) = ModuleNames{{}, *pattern};
       return true;
     }
-    auto names = texts_of(v);
-    if (!names || std::ranges::any_of(*names, [](const auto& text) { return text.empty(); })) return false;
-    at(recipe) = ModuleNames{std::move(*names), {}};
-    return true;
+    auto names = names_in(v);
+    if (names) at(recipe) = ModuleNames{std::move(*names), {}};
+    return names.has_value();
   };
   auto text = [at](const Recipe& recipe) {
     const ModuleNames& modules = at(recipe);
@@ -41,38 +36,16 @@ RecipeKey modules(std::string name, std::string allowed, At at, std::string mean
   return {std::move(name), std::move(allowed), std::move(meaning), set, text};
 }
 
-RecipeKey modules_to_save() {
-  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    auto names = texts_of(v);
-    if (!names || std::ranges::any_of(*names, [](const auto& text) { return text.empty(); })) return false;
-    recipe.adapter.lora.modules_to_save = std::move(*names);
-    return true;
-  };
-  auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.modules_to_save); };
-  return {"adapter.modules_to_save", "a text or a list of them",
-          "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
-          "classifier and score are always among them",
-          set, text};
-}
-
 RecipeKey layers_to_transform() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    std::vector<std::int64_t> layers;
-    const auto add = [&](const Value& item) {
-      const auto* layer = std::get_if<std::int64_t>(&item.value);
-      if (!layer || *layer < 0 || *layer > kMany) return false;
-      layers.push_back(*layer);
-      return true;
-    };
-    const auto* list = std::get_if<std::vector<Value>>(&v.value);
-    if (list ? !std::ranges::all_of(*list, add) : !add(v)) return false;
-    recipe.adapter.lora.layers_to_transform = std::move(layers);
-    return true;
+    const auto layer_in = [](const Value& item) { return integer_in(item, 0, kMany); };
+    auto& layers = recipe.adapter.lora.layers_to_transform;
+    if (store(list_in(v, layer_in), layers)) return true;
+    const auto only = layer_in(v);
+    if (only) layers = {*only};
+    return only.has_value();
   };
-  auto text = [](const Recipe& recipe) {
-    const auto& layers = recipe.adapter.lora.layers_to_transform;
-    return layers.empty() ? std::string("none") : text_of_list(layers);
-  };
+  auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.layers_to_transform); };
   return {"adapter.layers_to_transform",
           "a layer's number or a list of them",
           "restrict a list of target_modules to these layers",
@@ -95,16 +68,16 @@ bool add_entries(const RecipeTable& table, const std::string& prefix,
   return true;
 }
 
-// A table of pattern = number. number_in(value) returns nullopt if the value is not allowed.
-template <typename At, typename NumberIn>
-RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in, std::string meaning) {
-  auto set = [name, at, number_in](Recipe& recipe, const Value& v, const fs::path&) {
+// A table of pattern = number, each of which `item_in` reads.
+template <typename At, typename ItemIn>
+RecipeKey table(std::string name, std::string allowed, At at, ItemIn item_in, std::string meaning) {
+  auto set = [name, at, item_in](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* given = std::get_if<RecipeTable>(&v.value);
     std::vector<std::pair<std::string, const Value*>> entries;
     if (!given || !add_entries(*given, "", entries)) return false;
     std::remove_reference_t<decltype(at(recipe))> out;
     for (const auto& [pattern, value] : entries) {
-      const auto number = number_in(*value);
+      const auto number = item_in(*value);
       if (!number) return false;
       models::check_pattern(name, pattern);
       out.emplace_back(pattern, *number);
@@ -124,8 +97,7 @@ RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in
 using models::kMaxAdapterRank;
 
 std::optional<std::int64_t> rank_in(const Value& v) {
-  const auto* rank = std::get_if<std::int64_t>(&v.value);
-  return rank && *rank >= 1 && *rank <= kMaxAdapterRank ? std::optional(*rank) : std::nullopt;
+  return integer_in(v, 1, kMaxAdapterRank);
 }
 std::optional<double> alpha_in(const Value& v) {
   const auto alpha = number_of(v);
@@ -151,7 +123,9 @@ std::vector<RecipeKey> adapter_keys() {
               "output layer, which has to be named"),
       modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.exclude_modules), "linear layers that get none"),
-      modules_to_save(),
+      names("adapter.modules_to_save", "a text or a list of them", STRATA_AT(adapter.lora.modules_to_save),
+            "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
+            "classifier and score are always among them"),
       flag("adapter.ensure_weight_tying", STRATA_AT(adapter.lora.ensure_weight_tying),
            "adapter.modules_to_save may name an embedding whose table is the output layer's too, and trains the one "
            "table"),

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "base/json/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key.h"
@@ -21,37 +19,10 @@ RecipeKey resume() {
     recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
     return true;
   };
-  return {"checkpoint.resume",
-          "\"auto\", \"none\" or a path",
-          "auto: the newest complete checkpoint in checkpoint.dir, if any; none; or the path of a checkpoint, or of a "
-          "folder whose newest complete one is used",
-          set,
-          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
-          {}};
-}
-
-RecipeKey max_sequences() {
-  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    const auto* number = std::get_if<std::int64_t>(&v.value);
-    if (number && *number > 0 && *number <= kMany)
-      recipe.evaluation.max_sequences = *number;
-    else if (text && *text == "all")
-      recipe.evaluation.max_sequences = std::nullopt;
-    else
-      return false;
-    return true;
-  };
-  auto text = [](const Recipe& recipe) {
-    const auto& most = recipe.evaluation.max_sequences;
-    return most ? text_of(*most) : json_string("all");
-  };
-  return {"evaluation.max_sequences",
-          "\"all\" or an integer >= 1",
-          "number of sequences of data.validation, from the first, that an evaluation reads",
-          set,
-          text,
-          most_of(kMany)};
+  return plain("checkpoint.resume", "\"auto\", \"none\" or a path",
+               "auto: the newest complete checkpoint in checkpoint.dir, if any; none; or the path of a checkpoint, or "
+               "of a folder whose newest complete one is used",
+               STRATA_AT(checkpoint.resume), set);
 }
 
 Choices<std::string> metrics() {
@@ -83,7 +54,9 @@ std::vector<RecipeKey> evaluation_keys() {
       integer("evaluation.every", 0, kMany, STRATA_AT(evaluation.every),
               "steps between evaluations on data.validation while training; 0: none"),
       flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
-      max_sequences(),
+      integer_or<std::optional<std::int64_t>>(
+          "evaluation.max_sequences", {{"all", std::nullopt}}, kMany, STRATA_AT(evaluation.max_sequences),
+          "number of sequences of data.validation, from the first, that an evaluation reads"),
       choice<std::string>("evaluation.metric", metrics(), STRATA_AT(evaluation.metric),
                           "the metric that decides which evaluation is best"),
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),

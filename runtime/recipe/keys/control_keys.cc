@@ -44,8 +44,7 @@ RecipeKey listen(std::string name, std::vector<std::string> words, bool sockets,
   for (const std::string& word : words) allowed += json_string(word) + ", ";
   allowed += sockets ? "\"unix:PATH\" or \"HOST:PORT\"" : "or \"HOST:PORT\"";
   if (!sockets) allowed.erase(allowed.find(", or"), 1);
-  return {name, std::move(allowed), std::move(meaning), set, [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(name, std::move(allowed), std::move(meaning), at, set);
 }
 
 template <typename At>
@@ -55,12 +54,7 @@ RecipeKey text(std::string name, std::string allowed, At at, std::string meaning
     if (given) at(recipe) = *given;
     return given != nullptr;
   };
-  return {std::move(name),
-          std::move(allowed),
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of(at(recipe)); },
-          {}};
+  return plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,6 +67,59 @@ std::string text_of_list(const std::vector<T>& list) {
   for (const T& item : list) out += (out.size() > 1 ? ", " : "") + text_of(item);
   return out + "]";
 }
+template <typename T>
+std::string text_or_none(const std::vector<T>& list) {
+  return list.empty() ? "none" : text_of_list(list);
+}
+
+// What a value means to a key; nullopt if the key does not allow it. store() is the result of a key's `set`.
+template <typename T, typename Member>
+bool store(std::optional<T> value, Member& member) {
+  if (value) member = *std::move(value);
+  return value.has_value();
+}
+inline std::optional<std::int64_t> integer_in(const Value& v, std::int64_t least, std::int64_t most) {
+  const auto* i = std::get_if<std::int64_t>(&v.value);
+  return i && *i >= least && *i <= most ? std::optional(*i) : std::nullopt;
+}
+// `below`: `most` itself is not allowed.
+inline std::optional<double> number_in(const Value& v, double least, double most, bool below = false) {
+  const auto x = number_of(v);
+  return x && *x >= least && *x <= most && !(below && *x == most) ? x : std::nullopt;
+}
+// A text or a list of them, none of which is empty.
+inline std::optional<std::vector<std::string>> names_in(const Value& v) {
+  auto texts = texts_of(v);
+  if (texts && std::ranges::any_of(*texts, &std::string::empty)) texts.reset();
+  return texts;
+}
+// A list whose items `item_in` reads.
+template <typename ItemIn>
+auto list_in(const Value& v, ItemIn item_in) -> std::optional<std::vector<typename decltype(item_in(v))::value_type>> {
+  const auto* list = std::get_if<std::vector<Value>>(&v.value);
+  if (!list) return std::nullopt;
+  std::vector<typename decltype(item_in(v))::value_type> out;
+  for (const Value& item : *list) {
+    const auto read = item_in(item);
+    if (!read) return std::nullopt;
+    out.push_back(*read);
+  }
+  return out;
+}
+template <typename T>
+std::optional<T> named_in(const Value& v, const Choices<T>& choices) {
+  const auto* text = std::get_if<std::string>(&v.value);
+  for (const auto& [known, value] : choices)
+    if (text && known == *text) return value;
+  return std::nullopt;
+}
+// The reverse of named_in().
+template <typename T, typename Member>
+std::optional<std::string> name_for(const Member& member, const Choices<T>& choices) {
+  for (const auto& [known, value] : choices)
+    if (value == member) return json_string(known);
+  return std::nullopt;
+}
 
 // A key that is written as its value and has only supported values.
 template <typename At, typename Set>
@@ -77,31 +128,43 @@ RecipeKey plain(std::string name, std::string allowed, std::string meaning, At a
   return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
 }
 
+// A maximum that is above any sensible count, which `allowed` does not mention.
+inline bool is_open(std::int64_t most) {
+  return most == kMany || most == std::numeric_limits<std::int64_t>::max();
+}
+inline std::string integers(std::int64_t least, std::int64_t most) {
+  return is_open(most) ? fmt::format("an integer >= {}", least) : fmt::format("an integer from {} to {}", least, most);
+}
+
 template <typename At>
 RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at, std::string meaning) {
-  const bool open = most == kMany || most == std::numeric_limits<std::int64_t>::max();
-  std::string allowed =
-      open ? fmt::format("an integer >= {}", least) : fmt::format("an integer from {} to {}", least, most);
   auto set = [least, most, at](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* i = std::get_if<std::int64_t>(&v.value);
-    if (!i || *i < least || *i > most) return false;
-    at(recipe) = *i;
-    return true;
+    return store(integer_in(v, least, most), at(recipe));
   };
-  RecipeKey key = plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
-  if (open) key.most = most_of(most);
+  RecipeKey key = plain(std::move(name), integers(least, most), std::move(meaning), at, set);
+  if (is_open(most)) key.most = most_of(most);
   return key;
 }
 
-// `below`: `most` itself is not allowed.
+// An integer from 1, or one of the words.
+template <typename T, typename At>
+RecipeKey integer_or(std::string name, Choices<T> words, std::int64_t most, At at, std::string meaning) {
+  std::string allowed;
+  for (const auto& [word, value] : words) allowed += (allowed.empty() ? "" : ", ") + json_string(word);
+  auto set = [words, most, at](Recipe& recipe, const Value& v, const fs::path&) {
+    return store(integer_in(v, 1, most), at(recipe)) || store(named_in(v, words), at(recipe));
+  };
+  auto text = [words, at](const Recipe& recipe) { return name_for(at(recipe), words).value_or(text_of(at(recipe))); };
+  RecipeKey key{std::move(name), allowed + " or " + integers(1, most), std::move(meaning), set, text};
+  if (is_open(most)) key.most = most_of(most);
+  return key;
+}
+
 template <typename At>
 RecipeKey number(std::string name, double least, double most, std::string allowed, At at, std::string meaning,
                  bool below = false) {
   auto set = [=](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto x = number_of(v);
-    if (!x || *x < least || *x > most || (below && *x == most)) return false;
-    at(recipe) = *x;
-    return true;
+    return store(number_in(v, least, most, below), at(recipe));
   };
   RecipeKey key = plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
   if (most == kHuge) key.most = most_float();
@@ -121,21 +184,9 @@ RecipeKey choice(std::string name, Choices<T> choices, At at, std::string meanin
   std::vector<std::string> names;
   for (const auto& [text, value] : choices) names.emplace_back(text);
   auto set = [choices, at](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    if (!text) return false;
-    for (const auto& [known, value] : choices) {
-      if (known != *text) continue;
-      at(recipe) = value;
-      return true;
-    }
-    return false;
+    return store(named_in(v, choices), at(recipe));
   };
-  auto text = [choices, at](const Recipe& recipe) {
-    for (const auto& [known, value] : choices) {
-      if (value == at(recipe)) return json_string(known);
-    }
-    return std::string("none");
-  };
+  auto text = [choices, at](const Recipe& recipe) { return name_for(at(recipe), choices).value_or("none"); };
   return {std::move(name), listed(names), std::move(meaning), set, text};
 }
 
@@ -162,8 +213,8 @@ RecipeKey path(std::string name, At at, std::string meaning) {
 template <typename Make>
 auto resolved(const std::string& key, const Value& v, const fs::path& folder, Make make)
     -> std::optional<std::vector<decltype(make("", folder))>> {
-  const auto texts = texts_of(v);
-  if (!texts || std::any_of(texts->begin(), texts->end(), [](const auto& t) { return t.empty(); })) return std::nullopt;
+  const auto texts = names_in(v);
+  if (!texts) return std::nullopt;
   std::vector<decltype(make("", folder))> out;
   for (const std::string& text : *texts) {
     refuse_zero_bytes(key, text);
@@ -179,22 +230,20 @@ inline std::optional<std::vector<std::string>> patterns_of(const std::string& ke
 template <typename At>
 RecipeKey paths(std::string name, std::string allowed, At at, std::string meaning) {
   auto set = [at, name](Recipe& recipe, const Value& v, const fs::path& folder) {
-    if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>) {
-      auto list = resolved(name, v, folder, user_path);
-      if (list) at(recipe) = std::move(*list);
-      return list.has_value();
-    } else {
-      auto list = patterns_of(name, v, folder);
-      if (list) at(recipe) = std::move(*list);
-      return list.has_value();
-    }
+    if constexpr (std::is_same_v<decltype(at(recipe)), std::vector<fs::path>&>)
+      return store(resolved(name, v, folder, user_path), at(recipe));
+    else
+      return store(patterns_of(name, v, folder), at(recipe));
   };
-  return {std::move(name),
-          std::move(allowed),
-          std::move(meaning),
-          set,
-          [at](const Recipe& recipe) { return text_of_list(at(recipe)); },
-          {}};
+  auto text = [at](const Recipe& recipe) { return text_of_list(at(recipe)); };
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text};
+}
+
+template <typename At>
+RecipeKey names(std::string name, std::string allowed, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) { return store(names_in(v), at(recipe)); };
+  auto text = [at](const Recipe& recipe) { return text_or_none(at(recipe)); };
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text};
 }
 
 template <typename At>
@@ -205,9 +254,7 @@ RecipeKey size(std::string name, At at, std::string meaning) {
       return true;
     }
     const auto* text = std::get_if<std::string>(&v.value);
-    const auto bytes = text ? parse_size(*text) : std::nullopt;
-    if (bytes) at(recipe) = *bytes;
-    return bytes.has_value();
+    return store(text ? parse_size(*text) : std::nullopt, at(recipe));
   };
   RecipeKey key =
       plain(std::move(name), "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes", std::move(meaning), at, set);

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/value.h"

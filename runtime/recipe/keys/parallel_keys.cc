@@ -16,11 +16,9 @@ constexpr std::int64_t kMaxRanks = 1 << 20, kMaxShards = 1 << 10;
 
 RecipeKey tensor_shards() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* shards = std::get_if<std::int64_t>(&v.value);
-    if (!shards || *shards < 1 || *shards > kMaxShards || !std::has_single_bit(static_cast<std::uint64_t>(*shards)))
-      return false;
-    recipe.parallel.tensor_shards = *shards;
-    return true;
+    const auto shards = integer_in(v, 1, kMaxShards);
+    return shards && std::has_single_bit(static_cast<std::uint64_t>(*shards)) &&
+           store(shards, recipe.parallel.tensor_shards);
   };
   return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMaxShards),
                "virtual shards in which blocks and vocabulary are computed, whose sums have a fixed order: part of the "
@@ -31,19 +29,10 @@ RecipeKey tensor_shards() {
 
 RecipeKey split() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    std::vector<std::int64_t> blocks;
-    if (const auto* list = std::get_if<std::vector<RecipeValue>>(&v.value)) {
-      for (const RecipeValue& item : *list) {
-        const auto* count = std::get_if<std::int64_t>(&item.value);
-        if (!count || *count < 0 || *count > kMaxRanks) return false;
-        blocks.push_back(*count);
-      }
-      if (blocks.empty()) return false;
-    } else if (const auto* text = std::get_if<std::string>(&v.value); !text || *text != "auto") {
-      return false;
-    }
-    recipe.parallel.split = std::move(blocks);
-    return true;
+    auto blocks = list_in(v, [](const Value& item) { return integer_in(item, 0, kMaxRanks); });
+    if (blocks && blocks->empty()) return false;
+    if (!blocks) blocks = named_in<std::vector<std::int64_t>>(v, {{"auto", {}}});
+    return store(std::move(blocks), recipe.parallel.split);
   };
   auto text = [](const Recipe& recipe) {
     return recipe.parallel.split.empty() ? json_string("auto") : text_of_list(recipe.parallel.split);
@@ -62,26 +51,8 @@ RecipeKey tier(std::string name, At at, std::string meaning) {
 
 template <typename At>
 RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
-  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    const auto* number = std::get_if<std::int64_t>(&v.value);
-    if (number && *number > 0 && *number <= kMaxRanks)
-      at(recipe) = *number;
-    else if (text && *text == "all")
-      at(recipe) = kAllRanks;
-    else if (text && *text == "node")
-      at(recipe) = kRanksOfANode;
-    else
-      return false;
-    return true;
-  };
-  auto text = [at](const Recipe& recipe) {
-    return at(recipe) == kAllRanks       ? json_string("all")
-           : at(recipe) == kRanksOfANode ? json_string("node")
-                                         : text_of(at(recipe));
-  };
-  return {std::move(name), fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMaxRanks), std::move(meaning),
-          set, text};
+  return integer_or<std::int64_t>(std::move(name), {{"all", kAllRanks}, {"node", kRanksOfANode}}, kMaxRanks, at,
+                                  std::move(meaning));
 }
 
 }  // namespace

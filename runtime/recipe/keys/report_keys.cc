@@ -46,13 +46,11 @@ RecipeKey trace_steps() {
     recipe.report.trace_steps = std::move(steps);
     return true;
   };
-  return {
-      "report.trace_steps",
-      "a step from 1, a range \"3-5\", or a list of these without overlap",
-      "steps in report.trace; each is issued task by task, and the run waits for its last task; default: the last step",
-      set,
-      [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
-      {}};
+  auto text = [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); };
+  return {"report.trace_steps", "a step from 1, a range \"3-5\", or a list of these without overlap",
+          "steps in report.trace; each is issued task by task, and the run waits for its last task; default: the last "
+          "step",
+          set, text};
 }
 
 }  // namespace

@@ -15,13 +15,9 @@ using device::DType, device::StorageFormat;
 
 RecipeKey betas() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* list = std::get_if<std::vector<Value>>(&v.value);
-    if (!list || list->size() != 2) return false;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto x = number_of((*list)[i]);
-      if (!x || *x < 0 || *x >= 1) return false;
-      recipe.optimizer.betas[i] = *x;
-    }
+    const auto betas = list_in(v, [](const Value& item) { return number_in(item, 0, 1, true); });
+    if (!betas || betas->size() != 2) return false;
+    recipe.optimizer.betas = {betas->front(), betas->back()};
     return true;
   };
   auto text = [](const Recipe& recipe) {
@@ -33,45 +29,16 @@ RecipeKey betas() {
 
 RecipeKey class_weights() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* list = std::get_if<std::vector<Value>>(&v.value);
-    if (!list || list->empty()) return false;
-    recipe.training.class_weights.clear();
-    for (const Value& item : *list) {
-      const auto x = number_of(item);
-      if (!x || *x < 0 || *x > kHuge) return false;
-      recipe.training.class_weights.push_back(*x);
-    }
-    return true;
+    auto weights = list_in(v, [](const Value& item) { return number_in(item, 0, kHuge); });
+    return weights && !weights->empty() && store(std::move(weights), recipe.training.class_weights);
   };
-  auto text = [](const Recipe& recipe) {
-    return recipe.training.class_weights.empty() ? std::string("none") : text_of_list(recipe.training.class_weights);
-  };
+  auto text = [](const Recipe& recipe) { return text_or_none(recipe.training.class_weights); };
   return {"training.class_weights",
           "a list of numbers >= 0, one for each class",
           "classification: the factor of each class's loss, in the order of the classes' numbers",
           set,
           text,
           most_float()};
-}
-
-RecipeKey freeze() {
-  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    auto patterns = texts_of(v);
-    if (!patterns || std::ranges::any_of(*patterns, [](const auto& pattern) { return pattern.empty(); })) return false;
-    recipe.training.freeze = std::move(*patterns);
-    return true;
-  };
-  auto text = [](const Recipe& recipe) {
-    return recipe.training.freeze.empty() ? std::string("none") : text_of_list(recipe.training.freeze);
-  };
-  return {
-      "training.freeze",
-      "a glob pattern of tensor names, or a list of them: * matches any characters, ? one, [...] one of those listed",
-      "tensors that are not trained: they have no gradient and no optimizer state, and backward stops at the lowest "
-      "trained one",
-      set,
-      text,
-      {}};
 }
 
 // The recipe records whether it was given, because objectives other than masked_lm refuse it.
@@ -87,23 +54,17 @@ RecipeKey recompute() {
   using Kind = Recompute::Kind;
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     Recompute& recompute = recipe.training.recompute;
-    if (const auto* text = std::get_if<std::string>(&v.value)) {
-      for (const Kind kind : {Kind::none, Kind::block, Kind::sqrt}) {
-        if (name_of(kind) != *text) continue;
-        recompute = {kind, {}};
-        return true;
-      }
+    const auto* text = std::get_if<std::string>(&v.value);
+    for (const Kind kind : {Kind::none, Kind::block, Kind::sqrt}) {
+      if (!text || name_of(kind) != *text) continue;
+      recompute = {kind, {}};
+      return true;
     }
-    const auto* list = std::get_if<std::vector<Value>>(&v.value);
-    if (!list) return false;
-    recompute = {Kind::list, {}};
-    for (const Value& item : *list) {
-      const auto* block = std::get_if<std::int64_t>(&item.value);
-      if (!block || *block < 0 || *block > kMany) return false;
-      recompute.blocks.push_back(*block);
-    }
-    std::sort(recompute.blocks.begin(), recompute.blocks.end());
-    return std::adjacent_find(recompute.blocks.begin(), recompute.blocks.end()) == recompute.blocks.end();
+    auto blocks = list_in(v, [](const Value& item) { return integer_in(item, 0, kMany); });
+    if (!blocks) return false;
+    std::ranges::sort(*blocks);
+    recompute = {Kind::list, std::move(*blocks)};
+    return std::ranges::adjacent_find(recompute.blocks) == recompute.blocks.end();
   };
   auto text = [](const Recipe& recipe) {
     const auto& [kind, blocks] = recipe.training.recompute;
@@ -120,28 +81,6 @@ RecipeKey recompute() {
       most_of(kMany)};
 }
 
-RecipeKey micro_batch_size() {
-  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    const auto* number = std::get_if<std::int64_t>(&v.value);
-    if (number && *number > 0 && *number <= kMaxSequences)
-      recipe.training.micro_batch_size = *number;
-    else if (text && *text == "auto")
-      recipe.training.micro_batch_size = kAutomaticBatch;
-    else
-      return false;
-    return true;
-  };
-  auto text = [](const Recipe& recipe) {
-    const std::int64_t size = recipe.training.micro_batch_size;
-    return size == kAutomaticBatch ? json_string("auto") : text_of(size);
-  };
-  return {"training.micro_batch_size", fmt::format("\"auto\" or an integer from 1 to {}", kMaxSequences),
-          "sequences per rank and micro-batch; auto: the largest that fits memory.device, found once by planning; a "
-          "resumed run keeps its checkpoint's",
-          set, text};
-}
-
 }  // namespace
 
 std::vector<RecipeKey> training_keys() {
@@ -156,10 +95,18 @@ std::vector<RecipeKey> training_keys() {
                                 "name, otherwise masked_lm for encoders, causal_lm for others"),
       mlm_probability(),
       class_weights(),
-      freeze(),
+      names("training.freeze",
+            "a glob pattern of tensor names, or a list of them: * matches any characters, ? one, [...] one of those "
+            "listed",
+            STRATA_AT(training.freeze),
+            "tensors that are not trained: they have no gradient and no optimizer state, and backward stops at the "
+            "lowest trained one"),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks, prints the number of steps in an epoch, and exits"),
-      micro_batch_size(),
+      integer_or<std::int64_t>(
+          "training.micro_batch_size", {{"auto", kAutomaticBatch}}, kMaxSequences, STRATA_AT(training.micro_batch_size),
+          "sequences per rank and micro-batch; auto: the largest that fits memory.device, found once by planning; a "
+          "resumed run keeps its checkpoint's"),
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
       integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),

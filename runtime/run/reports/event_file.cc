@@ -12,6 +12,7 @@
 #include "base/files/descriptor.h"
 #include "base/files/mapped_file.h"
 #include "base/files/output_file.h"
+#include "base/protobuf.h"
 #include "runtime/run/reports/report_file.h"
 
 namespace strata::runtime {
@@ -92,43 +93,14 @@ std::string summary_of(std::span<const Scalar> scalars) {
   return out;
 }
 
-std::optional<std::uint64_t> read_varint(std::string_view& bytes) {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(bytes.front());
-    bytes.remove_prefix(1);
-    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-  return std::nullopt;
-}
-
 // The step of an event with scalars; nullopt if it has none.
 std::optional<std::int64_t> step_of_scalars(std::string_view event) {
   std::int64_t step = 0;
   bool scalars = false;
-  while (const auto key = read_varint(event)) {
-    std::optional<std::uint64_t> length;
-    switch (static_cast<WireType>(*key & 7)) {
-      case WireType::varint:
-        length = read_varint(event);
-        if (*key >> 3 == kStep && length) step = static_cast<std::int64_t>(*length);
-        if (length) length = 0;
-        break;
-      case WireType::fixed64:
-        length = 8;
-        break;
-      case WireType::fixed32:
-        length = 4;
-        break;
-      case WireType::bytes:
-        length = read_varint(event);
-        scalars = scalars || *key >> 3 == kSummary;
-        break;
-    }
-    if (!length || *length > event.size()) break;
-    event.remove_prefix(*length);
-  }
+  each_protobuf_field(event, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
+    if (field == kStep) step = static_cast<std::int64_t>(value);
+    scalars = scalars || field == kSummary;
+  });
   return scalars ? std::optional(step) : std::nullopt;
 }
 

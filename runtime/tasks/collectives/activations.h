@@ -1,6 +1,4 @@
 #pragma once
-#include <optional>
-
 #include "runtime/plan/draft.h"
 #include "runtime/tasks/task_context.h"
 

@@ -27,12 +27,7 @@ void gather_in_place(comm::Communicator& communicator, const ElementRange& whole
 }  // namespace
 
 void Gather::add(Draft& draft) const {
-  const ElementRange range = draft.range_of(which);
-  Task& task = draft.add_task(TaskKind::gather, LaneId::gather, which.unit);
-  task.part = which.part;
-  task.pool = which.pool;
-  task.begin = range.begin;
-  task.end = range.end;
+  Task& task = draft.add_task(TaskKind::gather, LaneId::gather, which, draft.range_of(which));
   Draft::use(task, shard, Role::shard, Access::read);
   Draft::use(task, parameters, Role::parameters, Access::write);
   count(draft, task, draft.plan.parameters_of(index(which.unit), which.pool), draft.plan.stored_in(which.pool));

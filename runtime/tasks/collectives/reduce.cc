@@ -108,10 +108,7 @@ View own_part_of_sum(const TaskContext& context, const Task& task) {
 
 int NodeSum::add(Draft& draft) const {
   const auto& [which, micro_batch, range, shared, gradients] = gradient;
-  Task& task = draft.add_task(TaskKind::node_sum, LaneId::reduce, which.unit, micro_batch);
-  task.part = which.part;
-  task.begin = range.begin;
-  task.end = range.end;
+  Task& task = draft.add_task(TaskKind::node_sum, LaneId::reduce, which, range, micro_batch);
   task.shared = shared;
   const Cut cut = node_pieces(draft.plan, draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit));
   task.at_once = at_once(gradient, cut.pieces);
@@ -169,10 +166,7 @@ void ReduceGradient::add(Draft& draft) const {
   const UnitLayout& holder = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit);
   const GradientExchange exchange(draft.plan, holder, range, draft.plan.mesh().at(0));
   const auto ranks = static_cast<std::size_t>(exchange.cut.pieces);
-  Task& task = draft.add_task(TaskKind::reduce, LaneId::reduce, which.unit, micro_batch);
-  task.part = which.part;
-  task.begin = range.begin;
-  task.end = range.end;
+  Task& task = draft.add_task(TaskKind::reduce, LaneId::reduce, which, range, micro_batch);
   task.shared = shared;
   task.first = first;
   // Bytes of adding every rank's pieces of this rank's elements to its sum.
@@ -263,10 +257,7 @@ namespace {
 using device::View;
 
 Task& add_task(Draft& draft, TaskKind kind, const CallGradient& gradient, bool first) {
-  Task& task = draft.add_task(kind, LaneId::reduce, gradient.which.unit);
-  task.part = gradient.which.part;
-  task.begin = gradient.range.begin;
-  task.end = gradient.range.end;
+  Task& task = draft.add_task(kind, LaneId::reduce, gradient.which, gradient.range);
   task.shared = gradient.shared;
   task.first = first;
   task.cost.bytes =

@@ -294,11 +294,11 @@ TEST(NormKernels, SameBitsOnBothInstructionSets) {
             const std::size_t stride = groups * width;
             const cpu::NormForward f{rows,     groups,      width,       stride,   stride,        kEps,
                                      x.data(), gain.data(), bias.data(), y.data(), mean.floats(), rstd.floats()};
-            (centred ? k.layernorm_forward : k.rmsnorm_forward)[t](f);
+            k.forward[centred][t](f);
             const cpu::NormBackward b{rows,          groups,    width,          stride,        stride,
                                       dy.data(),     x.data(),  gain.data(),    nullptr,       mean.floats(),
                                       rstd.floats(), dx.data(), dgain.floats(), dbias.floats()};
-            (centred ? k.layernorm_backward : k.rmsnorm_backward)[t](b);
+            k.backward[centred][t](b);
             out.insert(out.end(), {y, mean, rstd, dx, dgain, dbias});
           }
         return out;

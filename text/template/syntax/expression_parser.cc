@@ -82,24 +82,22 @@ ExpressionPtr ExpressionParser::tuple(bool with_choice, std::string_view end, bo
   return make({E::tuple, line, "", {}, std::move(parts)});
 }
 
-ExpressionPtr ExpressionParser::any() {
-  ExpressionPtr node = all();
-  while (tokens_.is_name("or")) {
-    const int line = tokens_.next().line;
-    ExpressionPtr right = all();
-    node = make({E::any, line, "", {}, parts_of(std::move(node), std::move(right))});
+ExpressionPtr ExpressionParser::chain(E kind, Rule operand, std::initializer_list<std::string_view> operators) {
+  ExpressionPtr node = (this->*operand)();
+  while ((tokens_.is(Token::Kind::sign) || tokens_.is(Token::Kind::name)) &&
+         std::find(operators.begin(), operators.end(), tokens_.current().text) != operators.end()) {
+    const Token sign = tokens_.next();
+    ExpressionPtr right = (this->*operand)();
+    node = make({kind, sign.line, sign.text, {}, parts_of(std::move(node), std::move(right))});
   }
   return node;
 }
 
+ExpressionPtr ExpressionParser::any() {
+  return chain(E::any, &ExpressionParser::all, {"or"});
+}
 ExpressionPtr ExpressionParser::all() {
-  ExpressionPtr node = negation();
-  while (tokens_.is_name("and")) {
-    const int line = tokens_.next().line;
-    ExpressionPtr right = negation();
-    node = make({E::all, line, "", {}, parts_of(std::move(node), std::move(right))});
-  }
-  return node;
+  return chain(E::all, &ExpressionParser::negation, {"and"});
 }
 
 ExpressionPtr ExpressionParser::negation() {
@@ -129,22 +127,11 @@ ExpressionPtr ExpressionParser::comparison() {
   return node.operators.empty() ? std::move(node.parts.front()) : make(std::move(node));
 }
 
-ExpressionPtr ExpressionParser::chain(Rule operand, std::initializer_list<std::string_view> signs) {
-  ExpressionPtr node = (this->*operand)();
-  while (tokens_.is(Token::Kind::sign) &&
-         std::find(signs.begin(), signs.end(), tokens_.current().text) != signs.end()) {
-    const Token sign = tokens_.next();
-    ExpressionPtr right = (this->*operand)();
-    node = make({E::binary, sign.line, sign.text, {}, parts_of(std::move(node), std::move(right))});
-  }
-  return node;
-}
-
 ExpressionPtr ExpressionParser::sum() {
-  return chain(&ExpressionParser::concatenation, {"+", "-"});
+  return chain(E::binary, &ExpressionParser::concatenation, {"+", "-"});
 }
 ExpressionPtr ExpressionParser::product() {
-  return chain(&ExpressionParser::power, {"*", "/", "//", "%"});
+  return chain(E::binary, &ExpressionParser::power, {"*", "/", "//", "%"});
 }
 
 ExpressionPtr ExpressionParser::concatenation() {
@@ -155,26 +142,12 @@ ExpressionPtr ExpressionParser::concatenation() {
 
 // Left-associative, as in Jinja: 2 ** 3 ** 2 is 64.
 ExpressionPtr ExpressionParser::power() {
-  ExpressionPtr node = unary();
-  while (tokens_.is_sign("**")) {
-    const int line = tokens_.next().line;
-    ExpressionPtr right = unary();
-    node = make({E::binary, line, "**", {}, parts_of(std::move(node), std::move(right))});
-  }
-  return node;
+  return chain(E::binary, &ExpressionParser::filtered, {"**"});
 }
 
-ExpressionPtr ExpressionParser::unary(bool with_filters) {
+ExpressionPtr ExpressionParser::filtered() {
   const Level level(*this);
-  ExpressionPtr node;
-  if (tokens_.is_sign("-") || tokens_.is_sign("+")) {
-    const Token sign = tokens_.next();
-    node = make({E::unary, sign.line, sign.text, {}, parts_of(unary(false))});
-  } else {
-    node = primary();
-  }
-  node = postfix(std::move(node));
-  if (!with_filters) return node;
+  ExpressionPtr node = unary();
   for (;;) {
     if (tokens_.is_sign("|"))
       node = filters(std::move(node), false);
@@ -185,6 +158,13 @@ ExpressionPtr ExpressionParser::unary(bool with_filters) {
     else
       return node;
   }
+}
+
+ExpressionPtr ExpressionParser::unary() {
+  if (!tokens_.is_sign("-") && !tokens_.is_sign("+")) return postfix(primary());
+  const Token sign = tokens_.next();
+  const Level level(*this);
+  return postfix(make({E::unary, sign.line, sign.text, {}, parts_of(unary())}));
 }
 
 ExpressionPtr ExpressionParser::primary() {
@@ -240,25 +220,17 @@ ExpressionPtr ExpressionParser::constant() {
 
 ExpressionPtr ExpressionParser::list() {
   Expression node{E::list, tokens_.line()};
-  tokens_.expect_sign("[");
-  while (!tokens_.is_sign("]")) {
-    node.parts.push_back(expression());
-    if (!tokens_.skip_sign(",")) break;
-  }
-  tokens_.expect_sign("]");
+  tokens_.in_brackets("[", "]", [&] { node.parts.push_back(expression()); });
   return make(std::move(node));
 }
 
 ExpressionPtr ExpressionParser::dict() {
   Expression node{E::dict, tokens_.line()};
-  tokens_.expect_sign("{");
-  while (!tokens_.is_sign("}")) {
+  tokens_.in_brackets("{", "}", [&] {
     node.parts.push_back(expression());
     tokens_.expect_sign(":");
     node.parts.push_back(expression());
-    if (!tokens_.skip_sign(",")) break;
-  }
-  tokens_.expect_sign("}");
+  });
   return make(std::move(node));
 }
 
@@ -313,8 +285,7 @@ ExpressionPtr ExpressionParser::index(ExpressionPtr node, int line) {
 CallArguments ExpressionParser::arguments() {
   const Level level(*this);
   CallArguments out;
-  tokens_.expect_sign("(");
-  while (!tokens_.is_sign(")")) {
+  tokens_.in_brackets("(", ")", [&] {
     if (tokens_.skip_sign("*")) {
       if (out.more_positional || out.more_named) tokens_.wrong("a call has *arguments twice");
       out.more_positional = expression();
@@ -331,9 +302,7 @@ CallArguments ExpressionParser::arguments() {
         tokens_.wrong("a positional argument follows a named argument");
       out.positional.push_back(expression());
     }
-    if (!tokens_.skip_sign(",")) break;
-  }
-  tokens_.expect_sign(")");
+  });
   return out;
 }
 

@@ -33,7 +33,8 @@ class ExpressionParser {
   ExpressionPtr concatenation();
   ExpressionPtr product();
   ExpressionPtr power();
-  ExpressionPtr unary(bool with_filters = true);
+  ExpressionPtr filtered();
+  ExpressionPtr unary();
   ExpressionPtr primary();
   ExpressionPtr constant();
   ExpressionPtr list();
@@ -44,8 +45,8 @@ class ExpressionParser {
   ExpressionPtr test(ExpressionPtr node);
   CallArguments arguments();
   using Rule = ExpressionPtr (ExpressionParser::*)();
-  // Operands of one level of precedence with one of `signs` between them, left-associative.
-  ExpressionPtr chain(Rule operand, std::initializer_list<std::string_view> signs);
+  // Operands of one level of precedence with one of `operators` between them, left-associative.
+  ExpressionPtr chain(Expression::Kind kind, Rule operand, std::initializer_list<std::string_view> operators);
   ExpressionPtr make(Expression node) const;
 
   TokenStream& tokens_;

@@ -276,22 +276,10 @@ class Lexer {
 };
 
 std::string shown(const Token& token) {
-  switch (token.kind) {
-    case Token::Kind::data:
-      return "text";
-    case Token::Kind::variable_begin:
-      return "{{";
-    case Token::Kind::variable_end:
-      return "}}";
-    case Token::Kind::block_begin:
-      return "{%";
-    case Token::Kind::block_end:
-      return "%}";
-    case Token::Kind::end:
-      return "the end of the template";
-    default:
-      return fmt::format("'{}'", excerpt(token.text, 64));
-  }
+  constexpr std::array<std::string_view, 5> kFirst = {"text", "{{", "}}", "{%", "%}"};  // by Kind
+  if (token.kind == Token::Kind::end) return "the end of the template";
+  const auto kind = static_cast<std::size_t>(token.kind);
+  return kind < kFirst.size() ? std::string(kFirst[kind]) : fmt::format("'{}'", excerpt(token.text, 64));
 }
 
 }  // namespace

@@ -46,6 +46,16 @@ class TokenStream {
   void expect_name(std::string_view name) {
     if (!skip_name(name)) unexpected(std::string("'") + std::string(name) + "'");
   }
+  // Reads `open`, items (each by read()) with commas between them, and `close`; a comma may follow the last item.
+  template <typename Read>
+  void in_brackets(std::string_view open, std::string_view close, const Read& read) {
+    expect_sign(open);
+    while (!is_sign(close)) {
+      read();
+      if (!skip_sign(",")) break;
+    }
+    expect_sign(close);
+  }
   void expect(Token::Kind kind, std::string_view what) {
     if (!is(kind)) unexpected(what);
     next();

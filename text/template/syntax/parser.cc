@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/quote.h"
+#include "base/words.h"
 #include "text/template/syntax/expression_parser.h"
 #include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"
@@ -171,16 +172,13 @@ class Parser {
     expressions_.names() = std::move(outer);
   }
   void signature(Statement& out) {
-    tokens_.expect_sign("(");
-    while (!tokens_.is_sign(")")) {
+    tokens_.in_brackets("(", ")", [&] {
       out.parameters.push_back({tokens_.any_name("the name of a parameter"), nullptr});
       if (tokens_.skip_sign("="))
         out.parameters.back().otherwise = expressions_.expression();
       else if (out.parameters.size() > 1 && out.parameters[out.parameters.size() - 2].otherwise)
         tokens_.wrong("a parameter without a default follows one with a default");
-      if (!tokens_.skip_sign(",")) break;
-    }
-    tokens_.expect_sign(")");
+    });
   }
 
   Statement generation(int line) {
@@ -235,8 +233,7 @@ class Parser {
     }
     Target out;
     out.name = tokens_.any_name("a name to assign to");
-    constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
-    if (std::find(std::begin(kConstants), std::end(kConstants), out.name) != std::end(kConstants))
+    if (has_word("true false none True False None", out.name))
       tokens_.wrong(fmt::format("{} cannot be assigned to", out.name));
     if (with_attribute && tokens_.skip_sign(".")) out.attribute = tokens_.any_name("the name of an attribute");
     return out;

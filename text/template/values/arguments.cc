@@ -1,7 +1,5 @@
 #include "text/template/values/arguments.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace strata::text::jinja {
@@ -9,14 +7,13 @@ namespace strata::text::jinja {
 Parameters::Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names)
     : function_(function) {
   if (arguments.positional.size() > names.size())
-    throw Fault(
-        fmt::format("{} takes at most {} arguments, not {}", function, names.size(), arguments.positional.size()));
+    throw Fault("{} takes at most {} arguments, not {}", function, names.size(), arguments.positional.size());
   for (std::size_t i = 0; i < arguments.positional.size(); ++i)
     given_.emplace_back(names.begin()[i], arguments.positional[i]);
   for (const auto& [name, value] : arguments.named) {
     const auto* known = std::find(names.begin(), names.end(), name);
-    if (known == names.end()) throw Fault(fmt::format("{} has no parameter '{}'", function, name));
-    if (find(*known)) throw Fault(fmt::format("{} is given '{}' twice", function, name));
+    if (known == names.end()) throw Fault("{} has no parameter '{}'", function, name);
+    if (find(*known)) throw Fault("{} is given '{}' twice", function, name);
     given_.emplace_back(*known, value);
   }
 }
@@ -26,9 +23,13 @@ const Value* Parameters::find(std::string_view name) const {
     if (known == name) return &value;
   return nullptr;
 }
+const Value* Parameters::find_some(std::string_view name) const {
+  const Value* found = find(name);
+  return found && !found->is(Kind::none) ? found : nullptr;
+}
 const Value& Parameters::at(std::string_view name) const {
   const Value* found = find(name);
-  if (!found) throw Fault(fmt::format("{} needs its argument '{}'", function_, name));
+  if (!found) throw Fault("{} needs its argument '{}'", function_, name);
   return *found;
 }
 bool Parameters::flag(std::string_view name, bool otherwise) const {

@@ -23,6 +23,8 @@ class Parameters {
   Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
   // Null if the call does not pass it.
   const Value* find(std::string_view name) const;
+  // Null if the call does not pass it, or passes None.
+  const Value* find_some(std::string_view name) const;
   // Throws Fault if the call does not pass it.
   const Value& at(std::string_view name) const;
   bool flag(std::string_view name, bool otherwise) const;

@@ -35,14 +35,13 @@ class Writer {
         return text(value.text());
       case Kind::list:
       case Kind::tuple:
-        return list(value.items());
+        return bracketed("[]", value.items(), [&](const Value& item) { write(item); });
       case Kind::dict:
         return dict(value.pairs());
       case Kind::undefined:
         throw Fault(value.why() + " (and cannot be written as JSON)");
       default:
-        throw Fault(
-            fmt::format("a {} cannot be written as JSON: use its content, for example with |list", value.type_name()));
+        throw Fault("a {} cannot be written as JSON: use its content, for example with |list", value.type_name());
     }
   }
   std::string take() { return std::move(out_); }
@@ -92,45 +91,31 @@ class Writer {
     out_ += '\n';
     for (int i = 0; i < level_; ++i) out_ += *style_.indent;
   }
-  void list(const std::vector<Value>& items) {
-    if (items.empty()) {
-      out_ += "[]";
-      return;
-    }
-    out_ += '[';
+  template <typename Items, typename Each>
+  void bracketed(std::string_view brackets, const Items& items, const Each& each) {
+    out_ += brackets[0];
     ++level_;
-    for (const Value& item : items) {
+    for (const auto& item : items) {
       if (&item != &items.front()) separate(style_.between_items);
       break_line();
-      write(item);
+      each(item);
     }
     --level_;
-    break_line();
-    out_ += ']';
+    if (!items.empty()) break_line();
+    out_ += brackets[1];
   }
   void dict(const std::vector<std::pair<Value, Value>>& pairs) {
-    if (pairs.empty()) {
-      out_ += "{}";
-      return;
-    }
     std::vector<const std::pair<Value, Value>*> items;
     items.reserve(pairs.size());
     for (const auto& pair : pairs) items.push_back(&pair);
     if (style_.sort_keys)
       std::stable_sort(items.begin(), items.end(),
                        [&](const auto* a, const auto* b) { return less(a->first, b->first, meter_); });
-    out_ += '{';
-    ++level_;
-    for (const auto* item : items) {
-      if (item != items.front()) separate(style_.between_items);
-      break_line();
+    bracketed("{}", items, [&](const auto* item) {
       key(item->first);
       separate(style_.after_key);
       write(item->second);
-    }
-    --level_;
-    break_line();
-    out_ += '}';
+    });
   }
   void key(const Value& value) {
     switch (value.kind()) {
@@ -145,7 +130,7 @@ class Writer {
         out_ += '"';
         return;
       default:
-        throw Fault(fmt::format("a {} cannot be a key in JSON", value.type_name()));
+        throw Fault("a {} cannot be a key in JSON", value.type_name());
     }
   }
 

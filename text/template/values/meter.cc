@@ -1,19 +1,17 @@
 #include "text/template/values/meter.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
 namespace strata::text::jinja {
 
 void Meter::step(std::uint64_t steps) {
   steps_ += steps;
-  if (steps_ > limits_.steps) throw Fault(fmt::format("it does not end: more than {} steps", limits_.steps));
+  if (steps_ > limits_.steps) throw Fault("it does not end: more than {} steps", limits_.steps);
 }
 
 void Meter::grown_to(std::uint64_t bytes) const {
   if (bytes > limits_.bytes || bytes_ + bytes > limits_.bytes)
-    throw Fault(fmt::format("it makes more than {} bytes of text and lists", limits_.bytes));
+    throw Fault("it makes more than {} bytes of text and lists", limits_.bytes);
 }
 
 void Meter::take(std::uint64_t bytes) {
@@ -30,8 +28,7 @@ void Meter::take(std::uint64_t times, std::uint64_t bytes) {
 void Meter::enter() {
   if (++depth_ > limits_.depth) {
     --depth_;
-    throw Fault(
-        fmt::format("it is nested more than {} levels deep: a macro that calls itself forever?", limits_.depth));
+    throw Fault("it is nested more than {} levels deep: a macro that calls itself forever?", limits_.depth);
   }
 }
 

@@ -1,12 +1,18 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 namespace strata::text::jinja {
 
 // An error during the rendering of a template. The interpreter adds the line.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
+  template <typename First, typename... More>
+  Fault(fmt::format_string<First, More...> format, First&& first, More&&... more)
+      : std::runtime_error(fmt::format(format, std::forward<First>(first), std::forward<More>(more)...)) {}
 };
 
 // The limits of one rendering.

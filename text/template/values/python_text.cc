@@ -59,21 +59,17 @@ bool all_of(std::string_view text, Is is) {
   return !text.empty();
 }
 
+// utf8proc numbers the categories of separators (Z*) and of other characters (C*) last, except for unassigned ones
+// (CN).
 bool is_printable(char32_t code) {
-  switch (category_of(code)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return false;
-    case UTF8PROC_CATEGORY_ZS:
-      return code == ' ';
-    default:
-      return true;
-  }
+  const auto category = category_of(code);
+  return code == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
+}
+
+// Whether the text has cased characters, all of them of the category.
+bool is_all_of_case(std::string_view text, utf8proc_category_t category) {
+  return all_of(text, [&](char32_t code) { return !is_cased(code) || category_of(code) == category; }) &&
+         !all_of(text, [](char32_t code) { return !is_cased(code); });
 }
 
 bool ends_line(char32_t code) {
@@ -244,12 +240,10 @@ std::string title_words(std::string_view text) {
 }
 
 bool is_upper(std::string_view text) {
-  return all_of(text, [](char32_t code) { return !is_cased(code) || category_of(code) == UTF8PROC_CATEGORY_LU; }) &&
-         !all_of(text, [](char32_t code) { return !is_cased(code); });
+  return is_all_of_case(text, UTF8PROC_CATEGORY_LU);
 }
 bool is_lower(std::string_view text) {
-  return all_of(text, [](char32_t code) { return !is_cased(code) || category_of(code) == UTF8PROC_CATEGORY_LL; }) &&
-         !all_of(text, [](char32_t code) { return !is_cased(code); });
+  return is_all_of_case(text, UTF8PROC_CATEGORY_LL);
 }
 bool is_alphabetic(std::string_view text) {
   return all_of(text, is_letter);
@@ -267,12 +261,8 @@ std::string repr_of(std::string_view text) {
     if (code == static_cast<char32_t>(quote) || code == '\\') {
       out += '\\';
       out += static_cast<char>(code);
-    } else if (code == '\n') {
-      out += "\\n";
-    } else if (code == '\r') {
-      out += "\\r";
-    } else if (code == '\t') {
-      out += "\\t";
+    } else if (code == '\n' || code == '\r' || code == '\t') {
+      out += code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
     } else if (is_printable(code)) {
       out += text.substr(at, character_length(text[at]));
     } else if (code < 0x100) {
@@ -296,27 +286,12 @@ std::string repr_of(double number) {
 }
 
 std::string escape(std::string_view text) {
+  constexpr std::string_view kMarks = "&<>'\"";
+  constexpr std::array<std::string_view, 5> kEntities = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
+  for (const char& c : text) {
+    const std::size_t mark = kMarks.find(c);
+    out += mark < kMarks.size() ? kEntities[mark] : std::string_view(&c, 1);
   }
   return out;
 }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "text/template/values/python_text.h"
 
@@ -13,8 +13,7 @@ namespace {
 constexpr std::size_t kManyKeys = 8;
 
 int nesting_of(int most) {
-  if (most >= Value::kMaxNesting)
-    throw Fault(fmt::format("a value is nested deeper than {} levels", Value::kMaxNesting));
+  if (most >= Value::kMaxNesting) throw Fault("a value is nested deeper than {} levels", Value::kMaxNesting);
   return most + 1;
 }
 
@@ -70,7 +69,7 @@ Value Value::dict(std::vector<std::pair<Value, Value>> items, Meter& meter) {
     return static_cast<std::size_t>(std::find_if(dict->items.begin(), dict->items.end(), same) - dict->items.begin());
   };
   for (auto& [key, value] : items) {
-    if (!key.is_hashable()) throw Fault(fmt::format("a {} cannot be the key of a dict", key.type_name()));
+    if (!key.is_hashable()) throw Fault("a {} cannot be the key of a dict", key.type_name());
     most = std::max({most, key.nesting(), value.nesting()});
     const std::size_t place = known(key);
     if (place < dict->items.size()) {
@@ -215,33 +214,18 @@ bool Value::equals(const Value& other, Meter& meter) const {
 }
 
 std::string_view Value::type_name() const {
+  constexpr std::array<std::string_view, 10> kNames = {"Undefined", "None", "bool",  "int", "float",
+                                                       "str",       "list", "tuple", "",    "dict"};  // by Kind
   switch (kind()) {
-    case Kind::undefined:
-      return "Undefined";
-    case Kind::none:
-      return "None";
-    case Kind::boolean:
-      return "bool";
-    case Kind::integer:
-      return "int";
-    case Kind::real:
-      return "float";
-    case Kind::text:
-      return "str";
-    case Kind::list:
-      return "list";
-    case Kind::tuple:
-      return "tuple";
     case Kind::view:
       return sequence().name;
-    case Kind::dict:
-      return "dict";
     case Kind::object:
       return object().type_name();
     case Kind::method:
       return "method";
+    default:
+      return kNames[static_cast<std::size_t>(kind())];
   }
-  return "";
 }
 
 std::string Value::to_text(Meter& meter) const {
@@ -315,7 +299,7 @@ void Value::append_repr(std::string& out, Meter& meter) const {
       break;
     case Kind::object:
     case Kind::method:
-      throw Fault(fmt::format("a {} is not text: use its content, for example with |list or a call", type_name()));
+      throw Fault("a {} is not text: use its content, for example with |list or a call", type_name());
   }
 }
 
@@ -323,7 +307,7 @@ Value Object::attribute(const std::string& name) {
   return Value::undefined(fmt::format("a {} has no attribute '{}'", type_name(), name));
 }
 Value Object::call(Arguments&) {
-  throw Fault(fmt::format("a {} cannot be called", type_name()));
+  throw Fault("a {} cannot be called", type_name());
 }
 
 Value Namespace::attribute(const std::string& name) {
@@ -331,20 +315,20 @@ Value Namespace::attribute(const std::string& name) {
   return it == attributes_.end() ? Object::attribute(name) : it->second;
 }
 void Namespace::set(const std::string& name, Value value) {
-  if (name.starts_with('_')) throw Fault(fmt::format("a namespace takes no attribute with an underscore: {}", name));
+  if (name.starts_with('_')) throw Fault("a namespace takes no attribute with an underscore: {}", name);
   attributes_.insert_or_assign(name, std::move(value));
 }
 
 std::int64_t integer_of(const Value& value, std::string_view what) {
   if (value.is(Kind::undefined)) throw Fault(value.why());
   if (!value.is(Kind::integer) && !value.is(Kind::boolean))
-    throw Fault(fmt::format("{} needs an int, not a {}", what, value.type_name()));
+    throw Fault("{} needs an int, not a {}", what, value.type_name());
   return value.integer();
 }
 
 const std::string& text_of(const Value& value, std::string_view what) {
   if (value.is(Kind::undefined)) throw Fault(value.why());
-  if (!value.is(Kind::text)) throw Fault(fmt::format("{} needs a str, not a {}", what, value.type_name()));
+  if (!value.is(Kind::text)) throw Fault("{} needs a str, not a {}", what, value.type_name());
   return value.text();
 }
 
@@ -363,7 +347,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
       if (!left[i].equals(right[i], meter)) return less(left[i], right[i], meter);
     return left.size() < right.size();
   }
-  throw Fault(fmt::format("a {} and a {} cannot be ordered", a.type_name(), b.type_name()));
+  throw Fault("a {} and a {} cannot be ordered", a.type_name(), b.type_name());
 }
 
 }  // namespace strata::text::jinja

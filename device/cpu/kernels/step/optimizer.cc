@@ -50,29 +50,10 @@ struct Sgd {
 
 // A moment in each format. kFirst: it is the first moment, otherwise the second. open() begins a block of n elements,
 // load() and keep() take sixteen of them at a time, and close() ends the block.
-template <bool kFirst>
-class Fp32Moment {
+template <bool kFirst, typename T>
+class PlainMoment {
  public:
-  Fp32Moment(std::byte* data, float*) : block_(reinterpret_cast<float*>(data)) {}
-  void open(std::size_t) {}
-  template <typename Some>
-  F32x16 load(std::size_t i, Some some) const {
-    return STRATA_ISA::load(block_ + i, some);
-  }
-  template <typename Some>
-  void keep(std::size_t i, F32x16 x, const std::uint32_t*, Some some) {
-    store(block_ + i, x, some);
-  }
-  void close() { block_ += kMomentBlock; }
-
- private:
-  float* block_;
-};
-
-template <bool kFirst>
-class Bf16Moment {
- public:
-  Bf16Moment(std::byte* data, float*) : block_(reinterpret_cast<bf16*>(data)) {}
+  PlainMoment(std::byte* data, float*) : block_(reinterpret_cast<T*>(data)) {}
   void open(std::size_t) {}
   template <typename Some>
   F32x16 load(std::size_t i, Some some) const {
@@ -80,13 +61,20 @@ class Bf16Moment {
   }
   template <typename Some>
   void keep(std::size_t i, F32x16 x, const std::uint32_t* words, Some some) {
-    store_stochastically<kFirst ? Bits::low : Bits::high>(block_ + i, x, words, some);
+    if constexpr (sizeof(T) == sizeof(float))
+      store(block_ + i, x, some);
+    else
+      store_stochastically<kFirst ? Bits::low : Bits::high>(block_ + i, x, words, some);
   }
   void close() { block_ += kMomentBlock; }
 
  private:
-  bf16* block_;
+  T* block_;
 };
+template <bool kFirst>
+using Fp32Moment = PlainMoment<kFirst, float>;
+template <bool kFirst>
+using Bf16Moment = PlainMoment<kFirst, bf16>;
 
 template <bool kFirst>
 class Block8Moment {

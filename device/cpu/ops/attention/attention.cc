@@ -1,6 +1,5 @@
 #include "device/ops/attention/attention.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/index.h"

@@ -1,0 +1,25 @@
+#pragma once
+#include <algorithm>
+#include <ranges>
+#include <string_view>
+#include <vector>
+
+namespace strata {
+
+// The parts of a text between separators, without an empty one at its end. Tables of many names hold them as one text,
+// with spaces between them. The text must outlive the result.
+inline std::vector<std::string_view> words_of(std::string_view text, char separator = ' ') {
+  std::vector<std::string_view> out;
+  for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
+    end = std::min(text.find(separator, at), text.size());
+    out.push_back(text.substr(at, end - at));
+  }
+  return out;
+}
+
+inline bool has_word(std::string_view words, std::string_view word, char separator = ' ') {
+  return std::ranges::any_of(words | std::views::split(separator),
+                             [&](const auto& one) { return std::string_view(one.begin(), one.end()) == word; });
+}
+
+}  // namespace strata
