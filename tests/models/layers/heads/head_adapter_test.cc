@@ -302,7 +302,8 @@ TEST(HeadAdapterDropout, ChunksOfDoraDropWhatTheWholeDrops) {
   (void)head->tiled_loss();
   EXPECT_TRUE(head->gradients.bits() == gradients);
   EXPECT_TRUE(head->dx.bits() == dx_bits);
-  for (const std::size_t i : {3, 250, 640}) EXPECT_NEAR(head->loss_slope(head->x, i), dx[i], 2e-3) << i;
+  for (const std::size_t i : {3, 385, 386, 500, 501, 503, 634})  // most are of the second chunk
+    EXPECT_NEAR(head->loss_slope(head->x, i), dx[i], 2e-3) << i;
 }
 
 TEST(HeadAdapterRows, OtherRowsDoNotCount) {
