@@ -117,16 +117,20 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
   const auto of_outputs = [&](const LinearShape& layer) {
     return Slice{0, layer.segments, cuts_outputs ? shards : 1, layer.sharers};
   };
+  // Magnitudes start as the norms of W's outputs, which a source of weights computes
+  // (runtime/weights/adapter/adapter_weights.h).
+  const auto add_magnitudes = [&](bool of_output_layer) {
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      if (all[i].dora && layers[i].output == of_output_layer)
+        all[i].magnitude =
+            add(layers[i].name + std::string(kMagnitude), sizes(layers[i].out), {1, 0}, of_outputs(layers[i]));
+  };
+  add_magnitudes(true);  // before B, whose rows lie in the parts of the table's tiles
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].rank > 0)
       all[i].b =
           add(layers[i].name + ".lora_B.weight", sizes(layers[i].out, all[i].rank), {0, 0}, of_outputs(layers[i]));
-  // Magnitudes start as the norms of W's outputs, which a source of weights computes
-  // (runtime/weights/adapter/adapter_weights.h).
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (all[i].dora)
-      all[i].magnitude =
-          add(layers[i].name + std::string(kMagnitude), sizes(layers[i].out), {1, 0}, of_outputs(layers[i]));
+  add_magnitudes(false);
   for (std::size_t i = 0; i < layers.size(); ++i)
     linear_layers_.push_back({layers[i].name, all[i], layers[i].input_major});
   return all;

@@ -232,10 +232,10 @@ class Unit {
   // these shards, in the order in which the tensors were added, then the next shard's, and so on. Each shard begins at
   // a multiple of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
   void place_shards(const ShardRange& shards);
-  // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes), and returns
-  // each layer's adapter (rank 0: none). Names are without ".weight". With several virtual shards, which cut the
-  // layers' outputs or their inputs, B and magnitudes or A are cut as well, and the adapters hold indices of parameters
-  // in place of offsets.
+  // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes; an output
+  // layer's magnitudes before its B), and returns each layer's adapter (rank 0: none). Names are without ".weight".
+  // With several virtual shards, which cut the layers' outputs or their inputs, B and magnitudes or A are cut as well,
+  // and the adapters hold indices of parameters in place of offsets.
   struct LinearShape {
     std::string name;
     std::size_t out;
@@ -252,7 +252,7 @@ class Unit {
   // Ends a part: the parameters added since the end of the previous one.
   void end_part();
   // A table [vocabulary, width], with a part for each of its tiles (TableTiles). If it has an adapter, whose tensors
-  // add_low_rank() has just placed, A is in the part before the table, and each tile has its rows of B.
+  // add_low_rank() has just placed, A and magnitudes are in the part before the table, and each tile has its rows of B.
   std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
                         bool fp32_moments = false, const LowRank& adapter = {});
   // Declares the tensor of another unit that this one uses; nullopt: none.

@@ -40,16 +40,16 @@ void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_
   lane.operations().scale_columns(lane, rows, columns, stride, x, scales, bias, out, added, sign);
 }
 
-void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
-                ConstView divisors, View out, View workspace) {
+void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t x_stride, ConstView x,
+                std::size_t y_stride, ConstView y, ConstView divisors, View out, View workspace) {
   STRATA_CHECK_EQ(out.size, columns);
   STRATA_CHECK_EQ(divisors.size, columns);
   STRATA_CHECK(rows > 0 && y.dtype == out.dtype && divisors.dtype == DType::fp32);
   STRATA_CHECK(y.dtype == x.dtype || y.dtype == DType::fp32);
-  STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
-  STRATA_CHECK_LE((rows - 1) * stride + columns, y.size);
+  STRATA_CHECK_LE((rows - 1) * x_stride + columns, x.size);
+  STRATA_CHECK_LE((rows - 1) * y_stride + columns, y.size);
   STRATA_CHECK_LE(column_sum_workspace(rows, columns), workspace.bytes());
-  lane.operations().column_dot(lane, rows, columns, stride, x, y, divisors, out, workspace);
+  lane.operations().column_dot(lane, rows, columns, x_stride, x, y_stride, y, divisors, out, workspace);
 }
 
 }  // namespace strata::device

@@ -29,9 +29,9 @@ void scale_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t str
                    ConstView bias, View out, ConstView added = {}, float sign = 1);
 
 // out[c] = (sum over rows of x[r, c] y[r, c]) / divisors[c], or 0 for a divisor of 0, in fp32 in a fixed order, rounded
-// once: the gradient of the magnitudes. y and out have x's dtype, or both have fp32. workspace:
-// column_sum_workspace(rows, columns).
-void column_dot(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
-                ConstView divisors, View out, View workspace);
+// once: the gradient of the magnitudes. Rows are `x_stride` and `y_stride` elements apart. y and out have x's dtype, or
+// both have fp32. workspace: column_sum_workspace(rows, columns).
+void column_dot(Lane&, std::size_t rows, std::size_t columns, std::size_t x_stride, ConstView x, std::size_t y_stride,
+                ConstView y, ConstView divisors, View out, View workspace);
 
 }  // namespace strata::device

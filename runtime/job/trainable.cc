@@ -272,6 +272,15 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",
            model.family, name, nearest(all, name));
   }
+  // DoRA computes no gradient of the matrix that it scales.
+  for (const auto& unit : model.units)
+    for (const auto& layer : unit->linear_layers())
+      for (const models::Parameter& p : unit->parameters())
+        if (layer.low_rank.dora && p.trained() && p.name == layer.name + ".weight")
+          fail(Exit::usage,
+               "adapter.modules_to_save trains all of {}, which adapter.target_modules also matches, and with "
+               "adapter.dora a layer cannot have both: leave it out of one of the two",
+               layer.name);
 }
 
 // The layers whose adapter has a rank above their width, and the first of them.

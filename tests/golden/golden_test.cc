@@ -137,25 +137,25 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          name_of_run);
 // These families have heads that two virtual shards divide.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
-                         testing::Combine(testing::Values("llama", "adapters/llama_head", "qwen3", "bert", "roberta",
-                                                          "distilbert", "modernbert"),
+                         testing::Combine(testing::Values("llama", "adapters/llama_head", "adapters/llama_head_dora",
+                                                          "qwen3", "bert", "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
 // Two ranks of each layer, with one data rank and two.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenOverRanks,
-                         testing::Combine(testing::Values("llama", "adapters/llama_head", "qwen3", "bert", "roberta",
-                                                          "distilbert", "modernbert"),
+                         testing::Combine(testing::Values("llama", "adapters/llama_head", "adapters/llama_head_dora",
+                                                          "qwen3", "bert", "roberta", "distilbert", "modernbert"),
                                           testing::Values(2, 4), testing::Values(0, 3)),
                          name_of_run);
 // Two pipeline stages, with one data rank and with two.
-INSTANTIATE_TEST_SUITE_P(Models, GoldenInStages,
-                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
-                                                          "roberta", "distilbert", "modernbert", "frozen/llama",
-                                                          "adapters/llama", "adapters/llama_head", "adapters/gpt2_dora",
-                                                          "nf4/llama", "nf4/gpt2", "class_runs/bert_pairs",
-                                                          "class_runs/modernbert_words"),
-                                          testing::Values(2, 4), testing::Values(0, 3)),
-                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenInStages,
+    testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert", "roberta", "distilbert",
+                                     "modernbert", "frozen/llama", "adapters/llama", "adapters/llama_head",
+                                     "adapters/llama_head_dora", "adapters/gpt2_dora", "nf4/llama", "nf4/gpt2",
+                                     "class_runs/bert_pairs", "class_runs/modernbert_words"),
+                     testing::Values(2, 4), testing::Values(0, 3)),
+    name_of_run);
 // Single layers have windows, and YaRN stretches positions, over sequences longer than both.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,
                          testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
@@ -170,7 +170,8 @@ INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
 // Adapters as peft trains them, read from peft's folders.
 INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
                          testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/llama_head",
-                                                          "adapters/qwen3", "adapters/gpt2_dora", "adapters/llama_dora",
+                                                          "adapters/llama_head_dora", "adapters/qwen3",
+                                                          "adapters/gpt2_dora", "adapters/llama_dora",
                                                           "adapters/bert_pairs", "adapters/modernbert_words"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);

@@ -27,6 +27,8 @@ DORA = {
     "gpt2_dora": dict(r=4, lora_alpha=6, target_modules=["c_attn", "c_fc", "mlp.c_proj"], use_dora=True),
     "llama_dora": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"], use_dora=True,
                        use_rslora=True, rank_pattern={"v_proj": 2}),
+    "llama_head_dora": dict(r=4, lora_alpha=6, target_modules=["q_proj", "lm_head"], use_dora=True,
+                            rank_pattern={"lm_head": 3}),
 }
 CLASSES = {
     "bert_pairs": dict(r=3, lora_alpha=6, target_modules="all-linear"),

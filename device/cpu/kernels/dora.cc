@@ -54,12 +54,13 @@ template <typename T>
 
 template <typename T, typename Y>
 [[gnu::flatten]] static void column_dots(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns,
-                                         std::size_t stride, float* sums) {
+                                         std::size_t x_stride, std::size_t y_stride, float* sums) {
   const auto* p = reinterpret_cast<const T*>(x);
   const auto* q = reinterpret_cast<const Y*>(y);
   for16(columns, [&](std::size_t c, auto some) {
     F32x16 sum = broadcast(0.0f);
-    for (std::size_t r = 0; r < rows; ++r) sum = sum + load(p + r * stride + c, some) * load(q + r * stride + c, some);
+    for (std::size_t r = 0; r < rows; ++r)
+      sum = sum + load(p + r * x_stride + c, some) * load(q + r * y_stride + c, some);
     store(sums + c, sum, some);
   });
 }

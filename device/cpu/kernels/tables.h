@@ -104,7 +104,7 @@ struct DoraKernels {
                     std::byte* out, std::size_t n);
   // sums[c] = sum over the rows, in order, of x y, starting from +0. y is of x's dtype, or fp32.
   using ColumnDots = void(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns,
-                          std::size_t stride, float* sums);
+                          std::size_t x_stride, std::size_t y_stride, float* sums);
   ColumnDots *column_dots, *column_dots_fp32;
 };
 struct DoraKernelTable {

@@ -84,8 +84,8 @@ void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_
   });
 }
 
-void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
-                ConstView divisors, View out, View workspace) {
+void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t x_stride, ConstView x,
+                std::size_t y_stride, ConstView y, ConstView divisors, View out, View workspace) {
   const auto add_blocks = elementwise_kernels().add_partials[index(DType::fp32)];
   const auto narrow = elementwise_kernels().cast[index(DType::fp32)][index(out.dtype)];
   auto* partials = reinterpret_cast<float*>(workspace.data);
@@ -96,9 +96,9 @@ void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
     const std::size_t slices = (columns + kColumns - 1) / kColumns;
     team.run(blocks.count * slices, [&](std::size_t task, int) {
       const std::size_t block = task / slices, column = task % slices * kColumns;
-      const std::size_t first = blocks.begin(block) * stride + column;
-      column_dots(x.sub(first, 0).data, y.sub(first, 0).data, blocks.size(block), std::min(kColumns, columns - column),
-                  stride, partials + block * columns + column);
+      const std::size_t row = blocks.begin(block);
+      column_dots(x.sub(row * x_stride + column, 0).data, y.sub(row * y_stride + column, 0).data, blocks.size(block),
+                  std::min(kColumns, columns - column), x_stride, y_stride, partials + block * columns + column);
     });
     team.for_range(columns, kColumns, [&](std::size_t begin, std::size_t end) {
       float sums[kColumns];

@@ -54,14 +54,14 @@ constexpr unsigned kSide = 32, kShares = 8;
 
 template <typename T, typename Y>
 __global__ void __launch_bounds__(kSide* kShares)
-    column_dots(const T* x, const Y* y, std::size_t rows, std::size_t columns, std::size_t stride,
-                const float* divisors, Y* out) {
+    column_dots(const T* x, const Y* y, std::size_t rows, std::size_t columns, std::size_t x_stride,
+                std::size_t y_stride, const float* divisors, Y* out) {
   __shared__ float shares[kShares][kSide];
   const std::size_t column = std::size_t{blockIdx.x} * kSide + threadIdx.x;
   float sum = 0;
   if (column < columns)
     for (std::size_t r = threadIdx.y; r < rows; r += kShares)
-      sum += to_float(x[r * stride + column]) * to_float(y[r * stride + column]);
+      sum += to_float(x[r * x_stride + column]) * to_float(y[r * y_stride + column]);
   shares[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
@@ -98,13 +98,13 @@ void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_
   });
 }
 
-void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
-                ConstView divisors, View out, View /*workspace*/) {
+void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t x_stride, ConstView x,
+                std::size_t y_stride, ConstView y, ConstView divisors, View out, View /*workspace*/) {
   const auto issue = [&](auto of_x, auto of_y) {
     using T = decltype(of_x);
     using Y = decltype(of_y);
     launch(lane, static_cast<unsigned>((columns + kSide - 1) / kSide), dim3(kSide, kShares), 0, column_dots<T, Y>,
-           x.as<T>(), y.as<Y>(), rows, columns, stride, divisors.as<float>(), out.as<Y>());
+           x.as<T>(), y.as<Y>(), rows, columns, x_stride, y_stride, divisors.as<float>(), out.as<Y>());
   };
   visit(x.dtype, [&](auto zero) { y.dtype == x.dtype ? issue(zero, zero) : issue(zero, 0.0f); });
 }

@@ -36,7 +36,6 @@ class ChunkedHead final : public LossUnit {
         input_(run, spec.hidden),
         rows_(input_.rows()),
         table_(spec.vocabulary, spec.hidden, run),
-        chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
     freeze(run.freeze, run.adapter);
     const auto d = static_cast<std::int64_t>(spec.hidden);
@@ -84,19 +83,24 @@ class ChunkedHead final : public LossUnit {
       rows.push_back(tied() ? shared()->offset_of(shard) : parameters()[of_table].offset_of(shard));
     }
     table_.place(std::move(rows), std::move(biases));
-    if (low_rank.rank > 0) adapter_.emplace(linear_layers().back(), parameters(), table_, shards_, rows_, spec.hidden);
+    const bool drops = run.adapter_dropout() > 0;
+    if (low_rank.rank > 0)
+      adapter_.emplace(linear_layers().back(), parameters(), table_, shards_, rows_, spec.hidden, drops);
+    chunk_rows_ = chunk_rows(rows_, spec.vocabulary, run.device.kind);
+    // Random numbers of a chunk's elements, which are drawn in fours, begin with it.
+    if (low_rank.dora && drops) chunk_rows_ = std::min(rows_, (chunk_rows_ + 3) / 4 * 4);
 
     if (generates_) {
       STRATA_CHECK(!biased() && !input_.transforms() && !input_.picks());
-      row_.emplace(table_.tiles(), spec.hidden, centred(), low_rank.rank, run.dtype);
+      row_.emplace(table_.tiles(), spec.hidden, centred(), adapter_ ? &*adapter_ : nullptr, run.dtype);
       whole_.bytes = row_->bytes();
       return;
     }
-    table_.prepare(rows_, chunk_rows_, low_rank.rank, run);
+    table_.prepare(rows_, chunk_rows_, low_rank, run);
     if (adapter_) adapter_->prepare(run);
     std::size_t scratch = std::max(input_.scratch_bytes(run.threads), table_.workspace(run.threads));
     if (adapter_) scratch = std::max(scratch, adapter_->workspace(run.threads));
-    if (table_.learns_words()) scratch = std::max(scratch, table_.bias_workspace());
+    if (table_.learns_words()) scratch = std::max(scratch, table_.column_workspace());
     const TableTiles& tiles = table_.tiles();
     HeadPlaces::Shape shape{.rows = rows_,
                             .chunk_rows = chunk_rows_,
@@ -105,8 +109,9 @@ class ChunkedHead final : public LossUnit {
                             .scratch_bytes = scratch,
                             .logit_stride = tiles.sum_over_full_shards(logit_stride),
                             .table_rows = shards_.count * tiles.shard_words(),
-                            .words = biased() ? shards_.count * table_.padded_words() : 0,
+                            .words = shards_.count * table_.padded_words(),
                             .most_words = tiles.widths()[0],
+                            .biased = biased(),
                             .learns = training_,
                             .learns_table = table_.learns_rows(),
                             .learns_words = table_.learns_words(),
@@ -117,11 +122,15 @@ class ChunkedHead final : public LossUnit {
                             .shards = split() ? shards_.count : 0,
                             .shared = shared_over_ranks(),
                             .rank = low_rank.rank,
-                            .drops = adapter_ && run.adapter_dropout() > 0};
+                            .drops = adapter_ && drops,
+                            .dora = low_rank.dora};
+    const auto scaled_stride = [&] { return drops ? shape.logit_stride : logit_stride(shape.most_words); };
+    if (shape.dora) shape.scaled_stride = scaled_stride();
     whole_ = HeadPlaces(shape);
     if (split()) return;
     shape.one_tile = true;
     shape.logit_stride = logit_stride(tiles.rows(0));
+    if (shape.dora) shape.scaled_stride = scaled_stride();
     shape.table_rows = tiles.rows(0);
     tiled_ = HeadPlaces(shape);
   }
@@ -142,15 +151,8 @@ class ChunkedHead final : public LossUnit {
     input_.list_products(out);
     if (adapter_ && !generates_) adapter_->list_products(out);
     for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
-      table_.for_listed(rows_from(row), [&](const TileProducts& p) {
-        out.push_back(p.logits.shape());
-        out.push_back(p.input.shape());
-        if (table_.learns_rows()) out.push_back((row == 0 ? p.weights_first : p.weights_more).shape());
-        if (!p.adapter) return;
-        for (const auto* product :
-             {&p.adapter->logits, &p.adapter->down, row == 0 ? &p.adapter->b_first : &p.adapter->b_more})
-          out.push_back(product->shape());
-      });
+      table_.for_listed(rows_from(row),
+                        [&](const TileProducts& products) { products.list(out, row == 0, table_.learns_rows()); });
   }
 
   // Ranks exchange the statistics of each chunk's rows, and then add the gradient of the norm's output.
@@ -207,7 +209,7 @@ class ChunkedHead final : public LossUnit {
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
                  View dx, const GradientRange& gradients) const override {
-    const View logits = tiled_.logits.of(c.workspace);
+    const TileLogits logits = tiled_.logits_in(c.workspace);
     switch (step) {
       case LossStep::norm:
         normalize(lane, c, tiled_, x);
@@ -258,6 +260,7 @@ class ChunkedHead final : public LossUnit {
   HeadCosts costs() const {
     return {input_, adapter_ ? &*adapter_ : nullptr, rows_, spec_.hidden, dtype_, table_.learns_rows()};
   }
+  HeadTile at(std::size_t row, std::size_t tile) const { return {row, rows_from(row), tile}; }
   // The projection is the last of the head's linear layers.
   device::Dropout dropout_of_adapter(const Context& c) const { return adapter_dropout(c, linear_layers().size() - 1); }
   void normalize(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x) const {
@@ -271,30 +274,21 @@ class ChunkedHead final : public LossUnit {
     return p.normed.of(c.workspace).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
   }
   void run_logits(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
-                  View logits) const {
+                  const TileLogits& to) const {
+    if (adapter_) return adapter_->logits(lane, c, p, at(row, tile), weight(c, tile), to);
     const ConstView bias = biased() ? table_.words_in(p.logit_bias.of(c.workspace), tile) : View{};
-    products(row, tile).logits.run(lane, chunk(c, p, row), weight(c, tile), bias, logits, p.scratch.of(c.workspace));
-    if (adapter_) adapter_->add_to_logits(lane, c, p, row, rows_from(row), tile, logits);
+    products(row, tile).logits.run(lane, chunk(c, p, row), weight(c, tile), bias, to.logits, p.scratch.of(c.workspace));
   }
-  void add_statistics(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile, View logits,
-                      RowStatistics* to) const {
+  void add_statistics(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
+                      const TileLogits& logits, RowStatistics* to) const {
+    if (adapter_ && row == 0) adapter_->measure(lane, c, p, tile, weight(c, tile));
     run_logits(lane, c, p, row, tile, logits);
-    softmax_statistics(lane, table_.logit_tile(rows_from(row), tile, logits), c.batch.labels + row, to);
-  }
-  // Calls f with the place of each tile's logits in a chunk. The places follow one another.
-  template <typename F>
-  void for_logits(const Context& c, std::size_t row, F&& f) const {
-    const View logits = whole_.logits.of(c.workspace);
-    std::size_t at = 0;
-    for (std::size_t tile = 0; tile < table_.count(); ++tile) {
-      const std::size_t size = rows_from(row) * logit_stride(table_.rows(tile));
-      f(tile, logits.sub(std::exchange(at, at + size), size));
-    }
+    softmax_statistics(lane, table_.logit_tile(rows_from(row), tile, logits.logits), c.batch.labels + row, to);
   }
   // With several shards, the statistics of each go to `of_shards`, [shards, rows of the chunk].
   void add_statistics_of_chunk(Lane& lane, const Context& c, std::size_t row, std::byte* of_shards) const {
     RowStatistics* to = split() ? reinterpret_cast<RowStatistics*>(of_shards) : statistics(c, whole_) + row;
-    for_logits(c, row, [&](std::size_t tile, View logits) {
+    table_.for_logits(c, whole_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
       add_statistics(lane, c, whole_, row, tile, logits, to + table_.shard(tile) * rows_from(row));
     });
   }
@@ -308,7 +302,8 @@ class ChunkedHead final : public LossUnit {
     const std::size_t size = rows_from(row) * spec_.hidden;
     const View stack = split() ? whole_.d_normed_of_shards.of(c.workspace).sub(0, shards_.count * size) : View{};
     if (split()) zero(lane, stack);
-    for_logits(c, row, [&](std::size_t tile, View logits) {
+    table_.for_logits(c, whole_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
+      if (adapter_) adapter_->scale_again(lane, c, whole_, at(row, tile), logits);
       const View to = split() ? stack.sub(table_.shard(tile) * size, size) : d_normed_of(c, whole_, row);
       add_gradients(lane, c, whole_, row, tile, logits, to, table);
     });
@@ -317,24 +312,22 @@ class ChunkedHead final : public LossUnit {
     tree_sum(lane, shards_.count, stack, {}, sum.of(c.workspace).sub(row * spec_.hidden, size));
   }
   // Replaces the logits by their gradient, and adds their contributions to the gradients of the input and the table.
-  void add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile, View logits,
-                     View d_input, const GradientRange& gradients) const {
+  void add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
+                     const TileLogits& logits, View d_input, const GradientRange& gradients) const {
     const TileProducts& product = products(row, tile);
-    const View scratch = p.scratch.of(c.workspace);
-    cross_entropy_gradient(lane, table_.logit_tile(rows_from(row), tile, logits), c.batch.labels + row,
+    const View scratch = p.scratch.of(c.workspace), own = logits.logits;
+    cross_entropy_gradient(lane, table_.logit_tile(rows_from(row), tile, own), c.batch.labels + row,
                            statistics(c, p) + row, c.scalars, dtype_);
-    const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
-    product.input.run(lane, d_logits, weight(c, tile), {}, d_input, scratch);
-    if (adapter_) adapter_->add_gradients(lane, c, p, row, rows_from(row), tile, d_logits, gradients);
+    const View d_logits{own.data, own.bytes() / size_of(dtype_), dtype_};
+    if (table_.learns_words()) table_.add_to_bias(lane, c, p, at(row, tile), d_logits);
+    if (adapter_)
+      adapter_->add_gradients(lane, c, p, at(row, tile), weight(c, tile), d_logits, logits.unscaled, d_input, gradients,
+                              dropout_of_adapter(c));
+    else
+      product.input.run(lane, d_logits, weight(c, tile), {}, d_input, scratch);
     if (table_.learns_rows())
       (row == 0 ? product.weights_first : product.weights_more)
           .run(lane, d_logits, chunk(c, p, row), {}, sum_of(c, p, tile, gradients), scratch);
-    if (!table_.learns_words()) return;
-    const std::size_t columns = table_.rows(tile);
-    const View d_bias = table_.words_in(p.d_logit_bias.of(c.workspace), tile);
-    const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
-    column_sum(lane, rows_from(row), columns, gradient_stride(columns, dtype_), d_logits, of_chunk, scratch);
-    if (row > 0) add(lane, of_chunk, d_bias);
   }
   void round_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile,
                        const GradientRange& gradients) const {

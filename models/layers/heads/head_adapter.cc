@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
-#include "base/error.h"
+#include "device/ops/dora.h"
 
 namespace strata::models {
 
@@ -14,20 +15,20 @@ using device::Product;
 using device::View;
 
 HeadAdapter::HeadAdapter(const Unit::LinearLayer& layer, std::span<const Parameter> parameters, const HeadTable& table,
-                         const ShardRange& shards, std::size_t rows, std::size_t hidden)
+                         const ShardRange& shards, std::size_t rows, std::size_t hidden, bool drops)
     : at_(layer.low_rank), table_(table), rows_(rows), hidden_(hidden) {
-  if (at_.dora)
-    fail(Exit::usage,
-         "adapter.dora: {} is the output layer, which has no DoRA: leave it out of adapter.target_modules, or set "
-         "adapter.dora = false; merge an adapter that has it with peft first (merge_and_unload)",
-         layer.name);
+  std::vector<std::size_t> magnitudes;
   if (shards.of == 1) {
     b_ = {at_.b};
-    return;
+    magnitudes = {at_.magnitude};
+  } else {
+    at_.a = parameters[layer.low_rank.a].offset;
+    for (std::size_t shard = 0; shard < shards.count; ++shard) {
+      b_.push_back(parameters[layer.low_rank.b].offset_of(shard));
+      if (at_.dora) magnitudes.push_back(parameters[layer.low_rank.magnitude].offset_of(shard));
+    }
   }
-  at_.a = parameters[layer.low_rank.a].offset;
-  for (std::size_t shard = 0; shard < shards.count; ++shard)
-    b_.push_back(parameters[layer.low_rank.b].offset_of(shard));
+  if (at_.dora) dora_.emplace(at_, std::move(magnitudes), table, hidden, drops);
 }
 
 void HeadAdapter::prepare(const RunShape& run) {
@@ -45,7 +46,7 @@ std::size_t HeadAdapter::workspace(int threads) const {
   std::size_t most = 0;
   for (const Product* product : {&products_->down, &products_->d_a, &products_->input})
     most = std::max(most, product->workspace_bytes(threads));
-  return most;
+  return dora_ ? std::max(most, dora_->workspace()) : most;
 }
 
 void HeadAdapter::list_products(std::vector<device::ProductShape>& out) const {
@@ -71,20 +72,48 @@ void HeadAdapter::project(Lane& lane, const Context& c, const HeadPlaces& p, con
   products_->down.run(lane, x, a(c.parameters), {}, down, p.scratch.of(c.workspace));
   if (at_.scale != 1) scale(lane, down, at_.scale, down);
   if (p.d_down_of_shards.size > 0) zero(lane, p.d_down_of_shards.of(c.workspace));
+  if (dora_) dora_->keep(lane, c, p, a(c.parameters));
 }
 
-void HeadAdapter::add_to_logits(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t rows,
-                                std::size_t tile, View logits) const {
-  const ConstView down = p.down.of(c.workspace).sub(row * at_.rank, rows * at_.rank);
-  table_.products(rows, tile)
-      .adapter->logits.run(lane, down, b(c.parameters, tile), {}, logits, p.scratch.of(c.workspace));
+void HeadAdapter::measure(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile, ConstView w) const {
+  if (dora_) dora_->measure(lane, c, p, tile, w, b(c.parameters, tile));
 }
 
-void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t rows,
-                                std::size_t tile, ConstView d_logits, const GradientRange& gradients) const {
+void HeadAdapter::logits(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at, ConstView w,
+                         const TileLogits& to) const {
+  const TileProducts& products = table_.products(at.rows, at.tile);
+  const View scratch = p.scratch.of(c.workspace), z = dora_ ? to.unscaled : to.logits;
+  const auto chunk = [&](const Slot& of_x) { return of_x.of(c.workspace).sub(at.row * hidden_, at.rows * hidden_); };
+  const ConstView bias = table_.biased() && !dora_ ? table_.words_in(p.logit_bias.of(c.workspace), at.tile) : View{};
+  const bool drops = dora_ && dora_->drops();
+  products.logits.run(lane, chunk(drops ? p.dropped : p.normed), w, bias, z, scratch);
+  if (drops) {
+    const std::size_t columns = table_.rows(at.tile);
+    products.logits.run(lane, chunk(p.normed), w, {}, to.logits, scratch);
+    scale_columns(lane, at.rows, columns, logit_stride(columns), to.logits, {}, {}, to.logits, z, -1);
+  }
+  const ConstView down = p.down.of(c.workspace).sub(at.row * at_.rank, at.rows * at_.rank);
+  products.adapter->logits.run(lane, down, b(c.parameters, at.tile), {}, z, scratch);
+  if (dora_) dora_->scale(lane, c, p, at, to);
+}
+
+// With dropout, the scaled logits of all tiles are kept.
+void HeadAdapter::scale_again(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at,
+                              const TileLogits& to) const {
+  if (dora_ && !dora_->drops()) dora_->scale(lane, c, p, at, to);
+}
+
+void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at, ConstView w,
+                                View d_logits, View unscaled, View d_input, const GradientRange& gradients,
+                                const device::Dropout& dropout) const {
+  const auto [row, rows, tile] = at;
   const auto& product = *table_.products(rows, tile).adapter;
   const View scratch = p.scratch.of(c.workspace);
   const std::size_t size = rows * at_.rank;
+  if (dora_)
+    dora_->backward(lane, c, p, at, w, d_logits, unscaled, d_input, dropout);
+  else
+    table_.products(rows, tile).input.run(lane, d_logits, w, {}, d_input, scratch);
   const View d_down = p.d_down_of_shards.of(c.workspace).sub(table_.shard(tile) * crossing() + row * at_.rank, size);
   product.down.run(lane, d_logits, b(c.parameters, tile), {}, d_down, scratch);
   (row == 0 ? product.b_first : product.b_more)
@@ -114,6 +143,7 @@ void HeadAdapter::leave_gradient(Lane& lane, const Context& c, const HeadPlaces&
 void HeadAdapter::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView total, View d_norm,
                            const GradientRange& gradients, const device::Dropout& dropout) const {
   const View scratch = p.scratch.of(c.workspace), d_down = p.d_down.of(c.workspace);
+  if (dora_) dora_->round_gradient(lane, c, p, gradients);
   if (total) {
     cast(lane, total.sub(0, d_norm.size), d_norm);
     cast(lane, total.sub(d_norm.size, crossing()), d_down);
@@ -134,11 +164,12 @@ void HeadAdapter::project_row(Lane& lane, const ParameterRange& parameters, Cons
   if (at_.scale != 1) scale(lane, down, at_.scale, down);
 }
 
-void HeadAdapter::add_to_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView down,
-                             View logits, View added) const {
+void HeadAdapter::add_to_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w,
+                             ConstView down, View logits, View added, View of_dora) const {
   const View of_tile = added.sub(0, table_.rows(tile));
   device::matvec(lane, {table_.rows(tile), at_.rank}, b(parameters, tile), down, {}, of_tile);
   add(lane, of_tile, logits);
+  if (dora_) dora_->scale_row(lane, parameters, tile, w, a(parameters), b(parameters, tile), logits, of_dora);
 }
 
 }  // namespace strata::models

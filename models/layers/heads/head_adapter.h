@@ -10,22 +10,23 @@
 #include "device/view.h"
 #include "models/adapter.h"
 #include "models/flat_range.h"
+#include "models/layers/heads/head_dora.h"
 #include "models/layers/heads/head_parts.h"
 #include "models/model.h"
 
 namespace strata::models {
 
-// The low-rank adapter of a head's projection: logits += (s x A^T) B^T, where x is the output of the head's norm. B
-// [vocabulary, rank] is cut into the table's tiles. A [rank, hidden] is complete on every rank and belongs to the part
-// of the norm, so s x A^T is computed once, for all rows. The gradient of s x A^T is summed over tiles and then over
-// virtual shards, and rounded once, before it is multiplied. So ranks that share the head exchange [rows, rank], and
-// each of them computes all of dA.
+// The low-rank adapter of a head's projection: logits += (s x A^T) B^T, where x is the output of the head's norm. With
+// DoRA, these sums are then scaled (HeadDora). B [vocabulary, rank] is cut into the table's tiles. A [rank, hidden] is
+// complete on every rank and belongs to the part of the norm, so s x A^T is computed once, for all rows. The gradient
+// of s x A^T is summed over tiles and then over virtual shards, and rounded once, before it is multiplied. So ranks
+// that share the head exchange [rows, rank], and each of them computes all of dA.
 class HeadAdapter {
  public:
   // `layer`: the projection, with the adapter that add_low_rank() added for these shards. `parameters`: the head's,
-  // with their offsets. rows: the rows of the head's input. `table` outlives the adapter. Throws Error{usage} for DoRA.
+  // with their offsets. rows: the rows of the head's input. drops: x has dropout. `table` outlives the adapter.
   HeadAdapter(const Unit::LinearLayer& layer, std::span<const Parameter> parameters, const HeadTable& table,
-              const ShardRange& shards, std::size_t rows, std::size_t hidden);
+              const ShardRange& shards, std::size_t rows, std::size_t hidden, bool drops);
   // Prepares the products of all rows. HeadTable::prepare() prepares the products of chunks of rows.
   void prepare(const RunShape& run);
 
@@ -37,29 +38,41 @@ class HeadAdapter {
   // The FLOPs of A, and of B for this many words. `learns`: those of the gradients too.
   double flops_of_a(bool forward, bool backward) const;
   double flops_of_b(double words, bool learns) const;
+  // DoRA's: the FLOPs of norms of this many words; how many more products with the table a forward (and backward) has;
+  // and how many more passes over the logits. 0 without DoRA.
+  double flops_of_norms(double words) const { return dora_ ? dora_->flops_of_norms(words) : 0; }
+  double more_products(bool learns) const { return !dora_ || !dora_->drops() ? 0 : learns ? 2 : 1; }
+  double more_passes(bool learns) const { return !dora_ ? 0 : learns ? 4 : 1; }
 
-  // A micro-batch makes these calls in this order. project() computes s x A^T from the norm's output. add_to_logits()
-  // adds B's contribution to the logits of a tile, for the chunk of rows that begins at `row`. add_gradients() takes
-  // the gradient of these logits. After the last chunk of a tile, round_gradient() writes dB. If ranks share the head,
-  // leave_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward() writes dA, and adds the
-  // gradient of x to d_norm. If `total` is not empty, it holds sums over ranks: of d_norm, and then of the results of
-  // leave_gradient(). `dropout` applies to x, and is the same in both calls.
+  // A micro-batch makes these calls in this order. project() computes s x A^T from the norm's output. logits() computes
+  // the logits of a chunk of rows for a tile of the table, w. add_gradients() takes the gradient of these logits, and
+  // adds that of x through w to d_input; DoRA replaces d_logits by the gradient of what it scales, and uses the memory
+  // `unscaled`. For DoRA, measure() precedes a tile's first logits, and scale_again() writes a tile's logits again if
+  // they share memory with those of other tiles. After the last chunk of a tile, round_gradient() writes dB. If ranks
+  // share the head, leave_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward() writes
+  // dA and the gradient of the magnitudes, and adds the gradient of x through A to d_norm. If `total` is not empty, it
+  // holds sums over ranks: of d_norm, and then of the results of leave_gradient(). `dropout` applies to x, and is the
+  // same in all calls.
   void project(device::Lane&, const Context&, const HeadPlaces& p, const device::Dropout& dropout) const;
-  void add_to_logits(device::Lane&, const Context&, const HeadPlaces& p, std::size_t row, std::size_t rows,
-                     std::size_t tile, device::View logits) const;
-  void add_gradients(device::Lane&, const Context&, const HeadPlaces& p, std::size_t row, std::size_t rows,
-                     std::size_t tile, device::ConstView d_logits, const GradientRange& gradients) const;
+  void measure(device::Lane&, const Context&, const HeadPlaces& p, std::size_t tile, device::ConstView w) const;
+  void logits(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
+              const TileLogits& to) const;
+  void scale_again(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, const TileLogits& to) const;
+  void add_gradients(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
+                     device::View d_logits, device::View unscaled, device::View d_input, const GradientRange& gradients,
+                     const device::Dropout& dropout) const;
   void round_gradient(device::Lane&, const Context&, const HeadPlaces& p, std::size_t tile,
                       const GradientRange& gradients) const;
   void leave_gradient(device::Lane&, const Context&, const HeadPlaces& p, device::View to) const;
   void backward(device::Lane&, const Context&, const HeadPlaces& p, device::ConstView total, device::View d_norm,
                 const GradientRange& gradients, const device::Dropout& dropout) const;
 
-  // For a single row: project_row() writes down[rank] = s A x, and add_to_row() adds B x down to a tile's logits.
-  // `added` is memory for the fp32 logits of a tile.
+  // For a single row: project_row() writes down[rank] = s A x, and add_to_row() adds B x down to a tile's logits, which
+  // are w x, and scales them for DoRA. `added` is memory for the fp32 logits of a tile, `of_dora` for dora_row_bytes().
+  std::size_t dora_row_bytes() const { return dora_ ? dora_->row_bytes() : 0; }
   void project_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View down) const;
-  void add_to_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView down,
-                  device::View logits, device::View added) const;
+  void add_to_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView w,
+                  device::ConstView down, device::View logits, device::View added, device::View of_dora) const;
 
  private:
   device::ConstView a(const ParameterRange& parameters) const { return parameters.sub(at_.a, at_.rank * hidden_); }
@@ -79,6 +92,7 @@ class HeadAdapter {
   std::vector<std::size_t> b_;
   const HeadTable& table_;
   std::size_t rows_, hidden_;
+  std::optional<HeadDora> dora_;
   std::optional<Products> products_;
 };
 

@@ -2,13 +2,19 @@
 
 namespace strata::models {
 
-// The products with the table are the logits, the gradient of the input, and the gradient of the table.
 Work HeadCosts::of_words(std::size_t words, bool learns) const {
-  const double products = !learns ? 1 : learns_table ? 3 : 2;
-  const double of_table = 2 * static_cast<double>(rows) * static_cast<double>(words * hidden);
+  const Work of_tiles = of_table(words * hidden, words, learns);
+  const double of_norms = adapter ? adapter->flops_of_norms(static_cast<double>(words)) : 0;
+  return {.flops = of_tiles.flops + of_norms + flops_before_table(true, learns), .bytes = of_tiles.bytes};
+}
+
+// The products with the table are the logits, the gradient of the input, and the gradient of the table.
+Work HeadCosts::of_table(std::size_t elements, std::size_t words, bool learns) const {
+  const double products = (!learns ? 1 : learns_table ? 3 : 2) + (adapter ? adapter->more_products(learns) : 0);
+  const double passes = products + (adapter ? adapter->more_passes(learns) : 0);
+  const double of_product = 2 * static_cast<double>(rows) * static_cast<double>(elements);
   const double of_b = adapter ? adapter->flops_of_b(static_cast<double>(words), learns) : 0;
-  return {.flops = products * of_table + flops_before_table(true, learns) + of_b,
-          .bytes = 4 * static_cast<double>(rows * words) * products};
+  return {.flops = products * of_product + of_b, .bytes = 4 * static_cast<double>(rows * words) * passes};
 }
 
 Work HeadCosts::of_step(LossStep step, std::size_t elements) const {
@@ -17,12 +23,10 @@ Work HeadCosts::of_step(LossStep step, std::size_t elements) const {
     return {.flops = flops_before_table(first, !first),
             .bytes = static_cast<double>(2 * rows * hidden * size_of(dtype))};
   const bool learns = step == LossStep::gradients;
-  const double products = !learns ? 1 : learns_table ? 3 : 2;
   const std::size_t rank = adapter ? adapter->rank() : 0, words = elements / (hidden + rank);
-  const double of_table = 2 * static_cast<double>(rows) * static_cast<double>(elements - words * rank);
-  const double of_b = adapter ? adapter->flops_of_b(static_cast<double>(words), learns) : 0;
-  return {.flops = products * of_table + of_b,
-          .bytes = 4 * static_cast<double>(rows * elements / (hidden + rank)) * products};
+  Work work = of_table(elements - words * rank, words, learns);
+  if (adapter && !learns) work.flops += adapter->flops_of_norms(static_cast<double>(words));
+  return work;
 }
 
 // The transform, and the adapter's A.

@@ -21,6 +21,8 @@ struct HeadCosts {
   Work of_step(LossStep step, std::size_t elements) const;  // LossUnit::step_work()
 
  private:
+  // Without norms.
+  Work of_table(std::size_t elements, std::size_t words, bool learns) const;
   double flops_before_table(bool forward, bool backward) const;
 };
 

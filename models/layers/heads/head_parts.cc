@@ -117,8 +117,8 @@ ProductShape forward(const Sizes& s, DType t, bool bias, bool accumulate = false
 std::int64_t stride_of_gradient(const Sizes& s, DType t) {
   return static_cast<std::int64_t>(gradient_stride(static_cast<std::size_t>(s.n), t));
 }
-ProductShape backward_input(const Sizes& s, DType t) {
-  return {s.m, s.d, s.n, false, false, stride_of_gradient(s, t), s.d, s.d, t, DType::fp32, false, true};
+ProductShape backward_input(const Sizes& s, DType t, bool accumulate = true) {
+  return {s.m, s.d, s.n, false, false, stride_of_gradient(s, t), s.d, s.d, t, DType::fp32, false, accumulate};
 }
 ProductShape backward_weights(const Sizes& s, DType t, bool accumulate) {
   return {s.n, s.d, s.m, true, false, stride_of_gradient(s, t), s.d, s.d, t, DType::fp32, false, accumulate};
@@ -137,19 +137,23 @@ std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind 
   return std::min(tokens, (even + grain - 1) / grain * grain);
 }
 
-TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias, std::size_t rank,
-                           const RunShape& run)
+TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias,
+                           const LowRank& low_rank, const RunShape& run)
     : rows(n_rows),
       columns(n_columns),
-      logits(run.device, forward(sizes(rows, n_columns, hidden), run.dtype, bias)),
+      // DoRA does not scale the bias, which is therefore added later.
+      logits(run.device, forward(sizes(rows, n_columns, hidden), run.dtype, bias && !low_rank.dora)),
       input(run.device, backward_input(sizes(rows, n_columns, hidden), run.dtype)),
       weights_first(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, false)),
       weights_more(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, true)) {
-  if (rank == 0) return;
-  const Sizes s = sizes(rows, n_columns, rank);
+  if (low_rank.rank == 0) return;
+  const Sizes s = sizes(rows, n_columns, low_rank.rank);
   const auto make = [&](const ProductShape& shape) { return device::Product(run.device, shape); };
   adapter.emplace(OfAdapter{make(forward(s, run.dtype, false, true)), make(backward_input(s, run.dtype)),
-                            make(backward_weights(s, run.dtype, false)), make(backward_weights(s, run.dtype, true))});
+                            make(backward_weights(s, run.dtype, false)), make(backward_weights(s, run.dtype, true)),
+                            std::nullopt});
+  if (low_rank.dora && run.adapter_dropout() > 0)
+    adapter->input.emplace(run.device, backward_input(sizes(rows, n_columns, hidden), run.dtype, false));
 }
 
 std::size_t TileProducts::workspace(int threads) const {
@@ -159,7 +163,19 @@ std::size_t TileProducts::workspace(int threads) const {
   if (!adapter) return most;
   for (const device::Product* product : {&adapter->logits, &adapter->down, &adapter->b_first, &adapter->b_more})
     most = std::max(most, product->workspace_bytes(threads));
-  return most;
+  return adapter->input ? std::max(most, adapter->input->workspace_bytes(threads)) : most;
+}
+
+void TileProducts::list(std::vector<ProductShape>& out, bool first, bool learns_table) const {
+  out.push_back(logits.shape());
+  out.push_back(input.shape());
+  if (learns_table) out.push_back((first ? weights_first : weights_more).shape());
+  if (!adapter) return;
+  for (const auto* product : {&adapter->logits, &adapter->down, first ? &adapter->b_first : &adapter->b_more})
+    out.push_back(product->shape());
+  if (!adapter->input) return;
+  out.push_back(logits.shape());
+  out.push_back(adapter->input->shape());
 }
 
 HeadTable::HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run)
@@ -170,13 +186,13 @@ void HeadTable::place(std::vector<std::size_t> rows, std::vector<std::size_t> bi
   biases_ = std::move(biases);
 }
 
-void HeadTable::prepare(std::size_t rows, std::size_t chunk_rows, std::size_t rank, const RunShape& run) {
+void HeadTable::prepare(std::size_t rows, std::size_t chunk_rows, const LowRank& adapter, const RunShape& run) {
   chunk_rows_ = chunk_rows;
   for (const std::size_t some : {chunk_rows, rows % chunk_rows}) {
     std::vector<TileProducts>& products = products_[some == chunk_rows ? 0 : 1];
     if (some == 0 || !products.empty()) continue;
     for (const std::size_t columns : tiles_.widths())
-      products.emplace_back(some, columns, hidden_, biased(), rank, run);
+      products.emplace_back(some, columns, hidden_, biased(), adapter, run);
   }
 }
 
@@ -187,7 +203,7 @@ std::size_t HeadTable::workspace(int threads) const {
   return most;
 }
 
-std::size_t HeadTable::bias_workspace() const {
+std::size_t HeadTable::column_workspace() const {
   std::size_t most = 0;
   for (const auto& of_rows : products_)
     for (const TileProducts& products : of_rows)
@@ -198,6 +214,16 @@ std::size_t HeadTable::bias_workspace() const {
 device::LogitTile HeadTable::logit_tile(std::size_t rows, std::size_t tile, device::View logits) const {
   const std::size_t columns = tiles_.rows(tile);
   return {rows, tiles_.first(tile), columns, logit_stride(columns), logits, tiles_.row_in_shard(tile) == 0};
+}
+
+void HeadTable::add_to_bias(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at,
+                            ConstView d_logits) const {
+  const std::size_t columns = tiles_.rows(at.tile);
+  const View sum = words_in(p.d_logit_bias.of(c.workspace), at.tile);
+  const View of_chunk = at.row == 0 ? sum : p.of_chunk.of(c.workspace).sub(0, columns);
+  column_sum(lane, at.rows, columns, gradient_stride(columns, d_logits.dtype), d_logits, of_chunk,
+             p.scratch.of(c.workspace));
+  if (at.row > 0) add(lane, of_chunk, sum);
 }
 
 void HeadTable::zero_gaps(device::Lane& lane, const GradientRange& gradients) const {
@@ -259,15 +285,23 @@ HeadPlaces::HeadPlaces(const Shape& s) {
   logits = work.add(s.chunk_rows * s.logit_stride, DType::fp32);
   // In fp32 the gradient buffer itself is the sum over chunks.
   d_weight = work.add(s.learns && s.learns_table && !fp32 ? s.table_rows * s.hidden : 0, DType::fp32);
-  logit_bias = work.add(s.words, s.dtype);
+  logit_bias = work.add(s.biased ? s.words : 0, s.dora ? DType::fp32 : s.dtype);  // as what it is added to
   d_logit_bias = work.add(s.learns && s.learns_words ? s.words : 0, DType::fp32);
-  chunk_bias = work.add(s.learns && s.learns_words ? s.most_words : 0, DType::fp32);
+  of_chunk = work.add(s.learns && (s.learns_words || s.dora) ? s.most_words : 0, DType::fp32);
   const std::size_t thin = s.rows * s.rank;
   down = work.add(thin, s.dtype);
   d_down_of_shards = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
   d_down = work.add(s.learns ? thin : 0, s.dtype);
   dropped = work.add(s.drops ? size : 0, s.dtype);
   d_b = work.add(s.learns && !fp32 ? s.table_rows * s.rank : 0, DType::fp32);
+  const std::size_t words = s.dora ? s.words : 0;
+  kept_a = work.add(s.dora ? s.hidden * s.rank : 0, s.dtype);
+  magnitudes = work.add(words, s.dtype);
+  norms = work.add(words, DType::fp32);
+  scales = work.add(words, DType::fp32);
+  d_magnitudes = work.add(s.learns ? words : 0, DType::fp32);
+  scaled = work.add(s.chunk_rows * s.scaled_stride, DType::fp32);
+  d_dropped = work.add(s.learns && s.dora && s.drops ? s.chunk_rows * s.hidden : 0, DType::fp32);
   one_tile = s.one_tile;
   bytes = work.bytes();
 }

@@ -41,6 +41,16 @@ class LossRows {
   std::size_t count_;
 };
 
+// The chunk of a head's rows that begins at `row`, and a tile of its table.
+struct HeadTile {
+  std::size_t row, rows, tile;
+};
+// The memory for its fp32 logits, which their gradients later replace. unscaled: of the same size, for the values that
+// DoRA scales; empty without DoRA.
+struct TileLogits {
+  device::View logits, unscaled;
+};
+
 // The places of a head's values in the workspace of its call.
 struct HeadPlaces {
   struct Shape {
@@ -50,17 +60,26 @@ struct HeadPlaces {
     // The sum of the strides of the tiles whose logits exist at the same time, and the rows of the tiles whose gradient
     // sums do.
     std::size_t logit_stride, table_rows;
-    std::size_t words, most_words;  // with a bias: all words, and the maximum of a tile
-    bool learns, learns_table, learns_words;
+    std::size_t words, most_words;  // all words of this rank's shards, and the maximum of a tile
+    bool biased, learns, learns_table, learns_words;
     bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
     std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
     bool drops = false;    // the adapter's input has dropout
+    bool dora = false;
+    // With DoRA: as logit_stride, for the scaled logits. Only with dropout do they exist for as long as the others.
+    std::size_t scaled_stride = 0;
     bool one_tile = false;
   };
   HeadPlaces() = default;
   explicit HeadPlaces(const Shape& s);
+
+  // The memory for the first tile's logits.
+  TileLogits logits_in(device::View workspace) const {
+    const device::View all = logits.of(workspace);
+    return scaled.size > 0 ? TileLogits{scaled.of(workspace), all} : TileLogits{all, {}};
+  }
 
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
   Slot picked, entered, inner, active;
@@ -69,12 +88,17 @@ struct HeadPlaces {
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
-  Slot logit_bias, d_logit_bias, chunk_bias;
+  Slot logit_bias, d_logit_bias;
+  Slot of_chunk;  // a chunk's contribution to a gradient of one element per word, for the words of a tile
   // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
   // The buffers of the table's adapter: s x A^T; the gradient of that, by virtual shard and complete; x after dropout,
   // later the gradient through it; the sum of B's gradient.
   Slot down, d_down_of_shards, d_down, dropped, d_b;
+  // For DoRA: copies of A and of the magnitudes; for each word, |W + s B A|, what its logits are multiplied by, and the
+  // sum of its magnitude's gradient; the scaled logits, later their gradients; the gradient of a chunk of x after
+  // dropout.
+  Slot kept_a, magnitudes, norms, scales, d_magnitudes, scaled, d_dropped;
   bool one_tile = false;  // the buffers for sums of gradients hold one tile at a time
   std::size_t bytes = 0;
 };
@@ -136,12 +160,14 @@ inline std::size_t gradient_stride(std::size_t columns, device::DType dtype) {
 // The products of a chunk of a head's rows with a tile of its table. Gradients replace the fp32 logits in their rows.
 // The input's gradient is summed over tiles, the table's over chunks, in fp32.
 struct TileProducts {
-  // rank: of the table's adapter; 0: it has none.
-  TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, std::size_t rank,
+  // adapter: the table's.
+  TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const LowRank& adapter,
                const RunShape& run);
 
   // The bytes that the largest product needs.
   std::size_t workspace(int threads) const;
+  // Adds the products of a forward and backward. `first`: the chunk is the first one.
+  void list(std::vector<device::ProductShape>& out, bool first, bool learns_table) const;
 
   std::size_t rows, columns;
   // weights_first: the first chunk's, which overwrites the sum.
@@ -149,6 +175,8 @@ struct TileProducts {
   // The same with B for the table and s x A^T for x. The logits are added to the table's.
   struct OfAdapter {
     device::Product logits, down, b_first, b_more;
+    // DoRA with dropout: the gradient of x after dropout, which is not a sum over tiles.
+    std::optional<device::Product> input;
   };
   std::optional<OfAdapter> adapter;
 };
@@ -162,11 +190,11 @@ class HeadTable {
   // For each shard of this rank: the offsets of the table's rows, in the buffer of the unit that holds them, and of the
   // bias of its words. `biases` is empty if there is no bias.
   void place(std::vector<std::size_t> rows, std::vector<std::size_t> biases);
-  // Prepares the products of `rows` rows in chunks of chunk_rows. rank: of the table's adapter; 0: it has none.
-  void prepare(std::size_t rows, std::size_t chunk_rows, std::size_t rank, const RunShape& run);
-  // Bytes for the largest product, and for the sum of the bias's gradient over the rows of a chunk.
+  // Prepares the products of `rows` rows in chunks of chunk_rows. adapter: the table's; rank 0: it has none.
+  void prepare(std::size_t rows, std::size_t chunk_rows, const LowRank& adapter, const RunShape& run);
+  // Bytes for the largest product, and for a sum over the rows of a chunk, for each word of a tile.
   std::size_t workspace(int threads) const;
-  std::size_t bias_workspace() const;
+  std::size_t column_workspace() const;
 
   const TableTiles& tiles() const { return tiles_; }
   std::size_t count() const { return tiles_.count(); }
@@ -216,6 +244,22 @@ class HeadTable {
   }
   // The tile's logits or their gradients, in memory of their own, for the losses.
   device::LogitTile logit_tile(std::size_t rows, std::size_t tile, device::View logits) const;
+  // Adds the contribution of a chunk's logits to the gradient of the bias.
+  void add_to_bias(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at,
+                   device::ConstView d_logits) const;
+  // Calls f(tile, logits) with the place of each tile's logits for a chunk of `rows` rows. The places follow one
+  // another; those of scaled logits may be the same.
+  template <typename F>
+  void for_logits(const Context& c, const HeadPlaces& p, std::size_t rows, F&& f) const {
+    const TileLogits first = p.logits_in(c.workspace);
+    const bool together = p.scaled.size < p.logits.size && first.unscaled;
+    std::size_t next = 0;
+    for (std::size_t tile = 0; tile < count(); ++tile) {
+      const std::size_t size = rows * logit_stride(tiles_.rows(tile)), at = std::exchange(next, next + size);
+      f(tile, TileLogits{first.logits.sub(together ? 0 : at, size),
+                         first.unscaled ? first.unscaled.sub(at, size) : device::View{}});
+    }
+  }
   // The gradients of a table that another unit holds have gaps: its shards, and its end, are rounded up to complete
   // blocks.
   void zero_gaps(device::Lane&, const GradientRange& gradients) const;

@@ -9,15 +9,16 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-RowLogits::RowLogits(const TableTiles& tiles, std::size_t hidden, bool centred, std::size_t adapter_rank, DType dtype)
+RowLogits::RowLogits(const TableTiles& tiles, std::size_t hidden, bool centred, const HeadAdapter* adapter, DType dtype)
     : hidden_(hidden) {
   Slots work;
   mean_ = work.add(1, DType::fp32);
   rstd_ = work.add(1, DType::fp32);
   no_bias_ = work.add(centred ? hidden : 0, dtype);
   normed_ = work.add(hidden, dtype);
-  down_ = work.add(adapter_rank, dtype);
-  added_ = work.add(adapter_rank > 0 ? tiles.widths()[0] : 0, DType::fp32);
+  down_ = work.add(adapter ? adapter->rank() : 0, dtype);
+  added_ = work.add(adapter ? tiles.widths()[0] : 0, DType::fp32);
+  of_dora_ = work.add_bytes(adapter ? adapter->dora_row_bytes() : 0);
   bytes_ = work.bytes();
 }
 
@@ -28,8 +29,10 @@ void RowLogits::run(Lane& lane, const Context& c, const NormPart& norm, const He
   if (adapter) adapter->project_row(lane, c.parameters, normed, down);
   for (std::size_t tile = 0; tile < table.count(); ++tile) {
     const View of_tile = table.logits_in(logits, tile);
-    matvec(lane, {table.rows(tile), hidden_}, table.rows_in(holder, tile), normed, {}, of_tile);
-    if (adapter) adapter->add_to_row(lane, c.parameters, tile, down, of_tile, added_.of(c.workspace));
+    const ConstView w = table.rows_in(holder, tile);
+    matvec(lane, {table.rows(tile), hidden_}, w, normed, {}, of_tile);
+    if (adapter)
+      adapter->add_to_row(lane, c.parameters, tile, w, down, of_tile, added_.of(c.workspace), of_dora_.of(c.workspace));
   }
 }
 

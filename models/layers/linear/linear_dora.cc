@@ -154,7 +154,7 @@ ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters
   for (const Tensor& tensor : spec_.tensors) left_in_sums += tensor.out * tensor.low_rank.rank;
   for (const Tensor& tensor : spec_.tensors) {
     if (tensor.low_rank.dora)
-      column_dot(lane, spec_.rows, tensor.out, spec_.width, columns_from(dy, column),
+      column_dot(lane, spec_.rows, tensor.out, spec_.width, columns_from(dy, column), spec_.width,
                  columns_from(ConstView(dora.product), column), dora.norms.sub(column, tensor.out),
                  spec_.partial_output ? sums.sub(std::exchange(left_in_sums, left_in_sums + tensor.out), tensor.out)
                                       : gradients.sub(tensor.low_rank.magnitude, tensor.out),

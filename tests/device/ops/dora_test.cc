@@ -50,22 +50,23 @@ TEST(Dora, ScalesAreMagnitudesOverNorms) {
 }
 
 TEST(Dora, ColumnsAreScaledAndMultiplied) {
-  constexpr std::size_t kRows = 45, kColumns = 70, kStride = 75;
+  constexpr std::size_t kRows = 45, kColumns = 70, kStride = 75, kWideStride = 83;
   for (const DType dtype : kDTypes) {
     Array x = Array::random(dtype, kRows * kStride, 1), y = Array::random(dtype, kRows * kStride, 2);
     Array bias = Array::random(dtype, kColumns, 3), scales = Array::random(DType::fp32, kColumns, 4);
     for (std::size_t c = 0; c < kColumns; ++c) scales.set(c, std::abs(scales[c]) + 0.1f);
     scales.set(5, 0);
     Array out = y, plain = y, sum_of = y, dots(dtype, kColumns), exact_dots(DType::fp32, kColumns);
-    Array wide(DType::fp32, kRows * kStride);
-    for (std::size_t i = 0; i < kRows * kStride; ++i) wide.set(i, y[i]);
+    Array wide(DType::fp32, kRows * kWideStride);
+    for (std::size_t i = 0; i < kRows * kStride; ++i) wide.set(i / kStride * kWideStride + i % kStride, y[i]);
     Array workspace(DType::fp32, column_sum_workspace(kRows, kColumns) / sizeof(float));
     in_lane(3, [&](Lane& lane) {
       scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), bias.view(), out.view());
       scale_columns(lane, kRows, kColumns, kStride, x.view(), {}, {}, plain.view());
       scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), {}, sum_of.view(), sum_of.view(), -1);
-      column_dot(lane, kRows, kColumns, kStride, x.view(), y.view(), scales.view(), dots.view(), workspace.view());
-      column_dot(lane, kRows, kColumns, kStride, x.view(), wide.view(), scales.view(), exact_dots.view(),
+      column_dot(lane, kRows, kColumns, kStride, x.view(), kStride, y.view(), scales.view(), dots.view(),
+                 workspace.view());
+      column_dot(lane, kRows, kColumns, kStride, x.view(), kWideStride, wide.view(), scales.view(), exact_dots.view(),
                  workspace.view());
     });
     const double tolerance = dtype == DType::fp32 ? 1e-5 : dtype == DType::bf16 ? 8e-3 : 1e-3;

@@ -71,17 +71,19 @@ class OutputAdapterFiles : public testing::Test {
     std::ofstream(path, std::ios::binary) << models::safetensors_header(tensors) << data;
   }
 
+  void expect_continued_exported_and_merged(const std::vector<std::string>& named) const;
+
   const std::vector<std::string> kNamed = {"adapter.kind=lora", "adapter.rank=4",
                                            R"(adapter.target_modules=["attn.c_proj", "lm_head"])"};
   SavedRun saved_;
 };
 
-TEST_F(OutputAdapterFiles, AreContinuedExportedAndMerged) {
-  const auto straight = saved_.run(1, sets(1, kNamed), 4);
-  std::vector<std::string> sharded = kNamed;
+void OutputAdapterFiles::expect_continued_exported_and_merged(const std::vector<std::string>& named) const {
+  const auto straight = saved_.run(1, sets(1, named), 4);
+  std::vector<std::string> sharded = named;
   sharded.emplace_back("zero.stage=3");
   (void)saved_.run(2, sets(2, sharded), 3, {3});
-  EXPECT_EQ(saved_.run(1, sets(1, kNamed), 4).weights, straight.weights);
+  EXPECT_EQ(saved_.run(1, sets(1, named), 4).weights, straight.weights);
 
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   EXPECT_EQ(read_peft_config(place("peft")).adapter.target_modules.names,
@@ -95,6 +97,22 @@ TEST_F(OutputAdapterFiles, AreContinuedExportedAndMerged) {
     return set.starts_with("model.config.") || set.starts_with("model.preset");
   });
   EXPECT_NEAR(std::stod(saved_.run(1, merged, 1).losses[0]), std::stod(losses()[0]), 1e-5) << "the sum is rounded once";
+}
+
+TEST_F(OutputAdapterFiles, AreContinuedExportedAndMerged) {
+  expect_continued_exported_and_merged(kNamed);
+  EXPECT_FALSE(models::Safetensors::open(place("peft") / kPeftWeightsName)
+                   .find("base_model.model.lm_head.lora_magnitude_vector"));
+}
+
+TEST_F(OutputAdapterFiles, OfDoraAreContinuedExportedAndMerged) {
+  std::vector<std::string> named = kNamed;
+  named.emplace_back("adapter.dora=true");
+  expect_continued_exported_and_merged(named);
+  const auto file = models::Safetensors::open(place("peft") / kPeftWeightsName);
+  const models::StoredTensor* magnitudes = file.find("base_model.model.lm_head.lora_magnitude_vector");
+  ASSERT_TRUE(magnitudes);
+  EXPECT_EQ(magnitudes->elements(), file.find("base_model.model.lm_head.lora_B.weight")->shape[0]);
 }
 
 TEST_F(OutputAdapterFiles, TheirCopyOfTheMatrixMustBeTheModels) {

@@ -45,15 +45,25 @@ TEST(Adaptable, TargetsMustBeLinearLayersOfTheModel) {
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
 }
 
-// An output layer with a matrix of its own is a linear layer, except for DoRA.
+// An output layer with a matrix of its own is a linear layer.
 TEST(Adaptable, AnOutputLayerMayBeNamed) {
   std::vector<std::string> sets = kSmallLlama;
   sets.insert(sets.end(), {"adapter.kind=lora", R"(adapter.target_modules=["q_proj", "lm_head"])",
                            "adapter.layers_to_transform=[1]", R"(adapter.rank_pattern={"lm_head" = 2})"});
-  EXPECT_EQ(tiny_job(std::move(sets), 1).model->trained_parameters(), 8 * (40 + 40) + 2 * (40 + 130));
+  EXPECT_EQ(tiny_job(sets, 1).model->trained_parameters(), 8 * (40 + 40) + 2 * (40 + 130));
+  sets.emplace_back("adapter.dora=true");
+  EXPECT_EQ(tiny_job(std::move(sets), 1).model->trained_parameters(), 8 * (40 + 40) + 2 * (40 + 130) + 40 + 130);
   EXPECT_THAT(adapter_complaint({R"(adapter.rank_pattern={"lm_head" = 2})"}), HasSubstr("has no adapter"));
-  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["lm_head"])", "adapter.dora=true"}),
-              AllOf(HasSubstr("lm_head is the output layer"), HasSubstr("adapter.dora = false")));
+}
+
+// A name in modules_to_save is the end of a name, and one in target_modules is the end after a dot.
+TEST(Adaptable, DoraNeedsFrozenMatrices) {
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj", "lm_head"])", "adapter.dora=true",
+                                 R"(adapter.modules_to_save=["head"])"}),
+              HasSubstr("modules_to_save trains all of lm_head, which adapter.target_modules also matches"));
+  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["down_proj"])", "adapter.dora=true",
+                                 R"(adapter.modules_to_save=["wn_proj"])"}),
+              HasSubstr("modules_to_save trains all of model.layers.0.mlp.down_proj, which"));
 }
 
 TEST(Adaptable, NearNamesAreListedOnce) {

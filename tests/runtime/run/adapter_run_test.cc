@@ -63,6 +63,12 @@ const Case kCases[] = {
     {"gpt2, the output layer", "",
      with(kSmallGpt2, {"model.config.tie_word_embeddings=false", "adapter.rank=5", "adapter.rslora=true",
                        R"(adapter.target_modules=["lm_head"])"})},
+    {"llama, DoRA of the output layer too", "",
+     with(kSmallLlama, {"model.config.vocab_size=4200", "adapter.rank=4", "adapter.dora=true",
+                        R"(adapter.target_modules=["v_proj", "lm_head"])", R"(adapter.rank_pattern={"lm_head" = 3})"})},
+    {"gpt2, DoRA of the output layer with dropout", "",
+     with(kSmallGpt2, {"model.config.tie_word_embeddings=false", "model.config.vocab_size=4200", "adapter.rank=5",
+                       "adapter.dora=true", "adapter.dropout=0.25", R"(adapter.target_modules=["lm_head"])"})},
     // The rank is above both widths of k_proj, and in virtual shards above one of down_proj.
     {"llama, ranks above widths", "",
      with(kSmallLlama, {"adapter.rank=24", R"(adapter.target_modules=["k_proj", "down_proj"])",

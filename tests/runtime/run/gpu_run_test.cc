@@ -89,13 +89,18 @@ TEST_P(GpuRun, HasTheSameBitsInEveryPlan) {
   }
 }
 
-// Backward ends within the first block: below its last product, or at the product of queries, keys and values.
+// Backward ends within the first block: below its last product, or at the product of queries, keys and values; or in
+// the head.
 TEST_P(GpuRun, AdaptersHaveTheSameBitsInEveryPlan) {
   const bool llama = std::string(GetParam()) == "llama";
-  for (const std::string& target :
-       {std::string(llama ? "down_proj" : "mlp.c_proj"), std::string(llama ? "q_proj" : "c_attn")}) {
+  for (const std::string& target : {std::string(llama ? "down_proj" : "mlp.c_proj"),
+                                    std::string(llama ? "q_proj" : "c_attn"), std::string("lm_head")}) {
     std::vector<std::string> sets = {"adapter.kind=lora", "adapter.rank=2",
                                      fmt::format("adapter.target_modules=[\"{}\"]", target), "adapter.dora=true"};
+    if (target == "lm_head") {
+      sets.emplace_back("model.config.tie_word_embeddings=false");
+      sets.emplace_back(llama ? "adapter.dropout=0.25" : "adapter.dropout=0");
+    }
     const Trained plain = train("cuda", 1, "bf16", sets);
     EXPECT_TRUE(plain.memory_as_planned) << target;
     for (const char* set : {"zero.stage=3", "zero.parameters=host", "training.recompute=block"}) sets.emplace_back(set);

@@ -291,7 +291,8 @@ TEST_F(AnswersTest, AreTheSameOverRanksThatShareBlocks) {
     const char *adapter, *tied;
   } cases[] = {{"adapter.kind=none", "true"},
                {R"(adapter={kind = "lora", rank = 3, dora = true})", "true"},
-               {R"(adapter={kind = "lora", rank = 3, target_modules = ["c_fc", "lm_head"]})", "false"}};
+               {R"(adapter={kind = "lora", rank = 3, target_modules = ["c_fc", "lm_head"]})", "false"},
+               {R"(adapter={kind = "lora", rank = 3, dora = true, target_modules = ["lm_head"]})", "false"}};
   for (const auto& [adapter, tied] : cases) {
     const auto in_shards = [&, adapter = adapter, tied = tied](int ranks, int data, const char* mesh,
                                                                const char* more = "parallel.stages=1") {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -67,12 +68,13 @@ class RandomMesh {
                    fmt::format("model.config.vocab_size={}", between(130, 163))});
     }
     const bool gpt2 = sets[1] == "model.preset=tiny-gpt2";
-    const std::vector<std::string> some = train_some(gpt2, layers);
+    const bool untied = std::ranges::find(sets, "model.config.tie_word_embeddings=false") != sets.end();
+    const std::vector<std::string> some = train_some(gpt2, layers, untied);
     sets.insert(sets.end(), some.begin(), some.end());
     return sets;
   }
   // Trains the whole model, the part that is not frozen, or adapters.
-  std::vector<std::string> train_some(bool gpt2, int layers) {
+  std::vector<std::string> train_some(bool gpt2, int layers, bool untied) {
     switch (between(0, 3)) {
       case 0: {
         const std::string block = (gpt2 ? "*.h." : "*.layers.") + std::to_string(between(0, layers - 1)) + ".*";
@@ -88,7 +90,9 @@ class RandomMesh {
         return {"adapter.kind=lora", fmt::format("adapter.rank={}", between(1, 6)),
                 "adapter.target_modules=" +
                     (gpt2 ? one_of<std::string>({"all-linear", R"(["c_fc"])", R"(["c_attn", "mlp.c_proj"])"})
-                          : one_of<std::string>({"all-linear", R"(["down_proj"])", R"(["o_proj", "up_proj"])"})),
+                     : untied && between(0, 1) == 1
+                         ? R"(["o_proj", "lm_head"])"
+                         : one_of<std::string>({"all-linear", R"(["down_proj"])", R"(["o_proj", "up_proj"])"})),
                 // Dropout counts rows in fours, and widths of Llamas are no multiple of 16.
                 fmt::format("adapter.dropout={}", gpt2 ? 0.25 * between(0, 1) : 0),
                 fmt::format("adapter.rslora={}", between(0, 1) == 1),

@@ -99,6 +99,8 @@ TEST(ShardsCheckpoint, ContinuesOnOtherRanks) {
       {"optimizer.name=adamw"},
       {"optimizer.name=adamw8bit"},
       {"adapter.kind=lora", "adapter.dora=true", "adapter.dropout=0.1", "adapter.rank=3"},
+      {"adapter.kind=lora", "adapter.dora=true", "adapter.rank=3", "model.config.tie_word_embeddings=false",
+       R"(adapter.target_modules=["c_fc", "lm_head"])"},
       kInFourBits};
   for (const auto& kind : kinds) {
     const std::vector<std::string> shards = with_sets(with_sets(kFourHeads, {"parallel.tensor_shards=4"}), kind);

@@ -1,5 +1,4 @@
 // The adapter of a head's projection against double precision, and what of its results depends on nothing else.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "device/ops/losses/losses.h"
 #include "models/layers/heads/heads.h"
 #include "models/layers/heads/table_tiles.h"
-#include "tests/failure.h"
 #include "tests/models/reference.h"
 #include "tests/models/unit_runner.h"
 
@@ -35,16 +32,22 @@ struct AdaptedShape {
   double dropout = 0;
   bool logit_bias = false;
   std::size_t loss_rows = 0;
+  bool dora = false;
 };
 void PrintTo(const AdaptedShape& s, std::ostream* out) {
   *out << s.vocabulary << " words, " << s.tokens << " tokens, rank " << s.rank << ", dropout " << s.dropout << ", "
-       << name_of(s.dtype);
+       << name_of(s.dtype) << (s.dora ? ", DoRA" : "");
+}
+AdaptedShape with_dora(AdaptedShape s) {
+  s.dora = true;
+  return s;
 }
 
 std::shared_ptr<const Adapter> adapter_of(const AdaptedShape& s) {
   Adapter out{.rank = static_cast<std::int64_t>(s.rank), .alpha = kScale * static_cast<double>(s.rank)};
   out.target_modules = {{"lm_head"}, {}};
   out.dropout = s.dropout;
+  out.dora = s.dora;
   return std::make_shared<const Adapter>(out);
 }
 
@@ -78,6 +81,23 @@ struct AdaptedHead {
   }
   Doubles trained(const char* name) const { return runner.tensor(runner.parameters, name); }
   Doubles gradient(const char* name) const { return runner.tensor(runner.gradients, name); }
+  // |W + s B A| of each word, or 1 without DoRA.
+  Doubles norms() const {
+    if (!shape.dora) return Doubles(shape.vocabulary, 1);
+    const Doubles w = frozen("lm_head.weight"), a = trained("lora_A.weight"), b = trained("lora_B.weight");
+    Doubles out(shape.vocabulary);
+    for (std::size_t word = 0; word < out.size(); ++word) {
+      for (std::size_t i = 0; i < shape.hidden; ++i) {
+        double value = w[word * shape.hidden + i];
+        for (std::size_t k = 0; k < shape.rank; ++k)
+          value += kScale * b[word * shape.rank + k] * a[k * shape.hidden + i];
+        out[word] += value * value;
+      }
+      out[word] = std::sqrt(out[word]);
+    }
+    return out;
+  }
+  Doubles magnitudes() const { return shape.dora ? trained("lora_magnitude_vector") : Doubles(shape.vocabulary, 1); }
 
   AdaptedShape shape;
   RunShape run;
@@ -87,7 +107,7 @@ struct AdaptedHead {
 
 struct AdaptedGradients {
   double loss = 0;
-  Doubles dx, a, b;
+  Doubles dx, a, b, m;
 };
 
 // Of loss_gradient * (sum of the losses), row by row.
@@ -97,9 +117,10 @@ AdaptedGradients adapted_reference(const AdaptedHead& head) {
   const Doubles x = head.runner.x.doubles(), w = head.frozen("lm_head.weight"), gain = head.frozen("ln_f.weight");
   const Doubles a = head.trained("lora_A.weight"), b = head.trained("lora_B.weight");
   const Doubles bias = s.logit_bias ? head.frozen("lm_head.bias") : Doubles(v);
-  AdaptedGradients e{0, Doubles(x.size()), Doubles(a.size()), Doubles(b.size())};
+  const Doubles norms = head.norms(), m = head.magnitudes();
+  AdaptedGradients e{0, Doubles(x.size()), Doubles(a.size()), Doubles(b.size()), Doubles(v)};
   const double n = static_cast<double>(d);
-  Doubles p(v), unit(d), normed(d), d_normed(d), down(r), d_down(r);
+  Doubles p(v), z(v), unit(d), normed(d), d_normed(d), down(r), d_down(r);
   for (std::size_t t = 0; t < s.tokens; ++t) {
     const std::int32_t label = head.runner.labels[t];
     if (label == device::kIgnoredLabel) continue;
@@ -116,16 +137,18 @@ AdaptedGradients adapted_reference(const AdaptedHead& head) {
     }
     double total = 0;
     for (std::size_t word = 0; word < v; ++word) {
-      double logit = bias[word];
-      for (std::size_t i = 0; i < d; ++i) logit += normed[i] * w[word * d + i];
-      for (std::size_t k = 0; k < r; ++k) logit += down[k] * b[word * r + k];
-      total += p[word] = std::exp(logit);
+      z[word] = 0;
+      for (std::size_t i = 0; i < d; ++i) z[word] += normed[i] * w[word * d + i];
+      for (std::size_t k = 0; k < r; ++k) z[word] += down[k] * b[word * r + k];
+      total += p[word] = std::exp(m[word] / norms[word] * z[word] + bias[word]);
     }
     e.loss -= std::log(p[static_cast<std::size_t>(label)] / total);
     std::fill(d_normed.begin(), d_normed.end(), 0.0);
     for (std::size_t word = 0; word < v; ++word) {
       const double one = word == static_cast<std::size_t>(label) ? 1 : 0;
-      const double d_logit = static_cast<double>(head.runner.scalars.loss_gradient) * (p[word] / total - one);
+      double d_logit = static_cast<double>(head.runner.scalars.loss_gradient) * (p[word] / total - one);
+      e.m[word] += d_logit * z[word] / norms[word];
+      d_logit *= m[word] / norms[word];
       for (std::size_t i = 0; i < d; ++i) d_normed[i] += d_logit * w[word * d + i];
       for (std::size_t k = 0; k < r; ++k) {
         e.b[word * r + k] += d_logit * down[k];
@@ -157,6 +180,9 @@ void expect_adapted_matches(AdaptedHead& head) {
   EXPECT_LT(relative_error(head->dx.doubles(), e.dx), tolerance) << "dx";
   EXPECT_LT(relative_error(head.gradient("lora_A.weight"), e.a), tolerance) << "dA";
   EXPECT_LT(relative_error(head.gradient("lora_B.weight"), e.b), tolerance) << "dB";
+  if (head.shape.dora) {
+    EXPECT_LT(relative_error(head.gradient("lora_magnitude_vector"), e.m), tolerance) << "dm";
+  }
 }
 
 class HeadAdapterTest : public ::testing::TestWithParam<AdaptedShape> {};
@@ -193,12 +219,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadAdapterTest,
                                            AdaptedShape{97, 24, 50, 5, DType::bf16, 0.25},
                                            // There are three tiles of the table, and the last is short.
                                            AdaptedShape{8200, 24, 50, 3}, AdaptedShape{8200, 24, 50, 5, DType::bf16},
-                                           AdaptedShape{8200, 24, 50, 2, DType::bf16, 0.25, true}));
+                                           AdaptedShape{8200, 24, 50, 2, DType::bf16, 0.25, true},
+                                           with_dora({97, 24, 50, 3}), with_dora({97, 24, 50, 3, DType::bf16, 0, true}),
+                                           with_dora({97, 24, 50, 4, DType::fp32, 0.25, true}),
+                                           with_dora({8200, 24, 50, 3, DType::fp32, 0, true}),
+                                           with_dora({8200, 24, 50, 5, DType::bf16}),
+                                           with_dora({8200, 24, 50, 2, DType::bf16, 0.25})));
 
 // There are chunks of 64 and 63 rows.
 TEST(HeadAdapterChunks, MatchTheReference) {
-  for (const DType dtype : {DType::fp32, DType::bf16}) {
-    AdaptedHead head({200003, 4, 127, 2, dtype});
+  for (const auto& [dtype, dora] :
+       {std::pair{DType::fp32, false}, {DType::bf16, false}, {DType::fp32, true}, {DType::bf16, true}}) {
+    AdaptedShape shape{200003, 4, 127, 2, dtype};
+    shape.dora = dora;
+    AdaptedHead head(shape);
     expect_adapted_matches(head);
     const auto gradients = head->gradients.bits(), dx = head->dx.bits();
     (void)head->tiled_loss();
@@ -223,6 +257,55 @@ TEST(HeadAdapterDropout, GradientsAreDifferencesOfTheLoss) {
   EXPECT_NE(head->loss(false), loss) << "other elements are dropped";
 }
 
+// Differences with g constant: magnitudes follow the norms.
+double slope_of_factor(AdaptedHead& head, std::size_t element) {
+  constexpr double kStep = 0x1p-6;
+  testing::Buffer& parameters = head->parameters;
+  const Doubles norms = head.norms(), m = head.magnitudes();
+  const std::size_t first = head->parameter("lora_magnitude_vector").offset;
+  const double at = parameters[element];
+  const auto loss = [&](double value) {
+    parameters.set(element, value);
+    const Doubles now = head.norms();
+    for (std::size_t i = 0; i < m.size(); ++i) parameters.set(first + i, m[i] * now[i] / norms[i]);
+    return head->loss(false);
+  };
+  const double above = loss(at + kStep), below = loss(at - kStep);
+  (void)loss(at);
+  return (above - below) / (2 * kStep);
+}
+
+// With DoRA, the logits that dropout leaves alone are not scaled, and norms count as constants.
+TEST(HeadAdapterDropout, GradientsOfDoraAreDifferencesOfTheLoss) {
+  AdaptedHead head(with_dora({97, 24, 20, 3, DType::fp32, 0.25, true}));
+  head->scalars.loss_gradient = 1;
+  (void)head->loss(true);
+  const Doubles a = head.gradient("lora_A.weight"), b = head.gradient("lora_B.weight"), dx = head->dx.doubles();
+  const Doubles m = head.gradient("lora_magnitude_vector");
+  constexpr double kError = 2e-3;
+  const auto place = [&](const char* name) { return head->parameter(name).offset; };
+  for (const std::size_t i : {0, 7, 30, 71})
+    EXPECT_NEAR(slope_of_factor(head, place("lora_A.weight") + i), a[i], kError);
+  for (const std::size_t i : {0, 11, 290}) EXPECT_NEAR(slope_of_factor(head, place("lora_B.weight") + i), b[i], kError);
+  for (const std::size_t i : {0, 40, 96})
+    EXPECT_NEAR(head->loss_slope(head->parameters, place("lora_magnitude_vector") + i), m[i], kError);
+  for (const std::size_t i : {0, 100, 479}) EXPECT_NEAR(head->loss_slope(head->x, i), dx[i], kError);
+}
+
+// Without whole fours of elements in a row, chunks still begin with whole fours.
+TEST(HeadAdapterDropout, ChunksOfDoraDropWhatTheWholeDrops) {
+  AdaptedHead head(with_dora({200003, 5, 129, 2, DType::fp32, 0.25}));
+  head->scalars.loss_gradient = 1;
+  (void)head->loss(true);
+  const auto gradients = head->gradients.bits(), dx_bits = head->dx.bits();
+  const Doubles dx = head->dx.doubles();
+  (void)head->tiled_loss();
+  EXPECT_TRUE(head->gradients.bits() == gradients);
+  EXPECT_TRUE(head->dx.bits() == dx_bits);
+  for (const std::size_t i : {3, 385, 386, 500, 501, 503, 634})  // most are of the second chunk
+    EXPECT_NEAR(head->loss_slope(head->x, i), dx[i], 2e-3) << i;
+}
+
 TEST(HeadAdapterRows, OtherRowsDoNotCount) {
   AdaptedShape whole{97, 24, 50, 3}, few = whole;
   whole.loss_rows = few.tokens = 16;
@@ -240,14 +323,15 @@ TEST(HeadAdapterRows, OtherRowsDoNotCount) {
   EXPECT_TRUE(head->gradients.bits() == alone->gradients.bits());
 }
 
-// B's rows lie in the parts of the table's tiles, A in the part before them.
+// B's rows lie in the parts of the table's tiles, A and magnitudes in the part before them.
 TEST(HeadAdapterParts, FollowTheTable) {
-  const AdaptedShape shape{8200, 24, 50, 3};
+  const AdaptedShape shape = with_dora({8200, 24, 50, 3});
   const AdaptedHead head(shape);
   const auto parts = head.unit->parts();
   ASSERT_EQ(parts.size(), 4u);
   const Parameter &a = head.runner.parameter("lora_A.weight"), &b = head.runner.parameter("lora_B.weight");
   EXPECT_EQ(a.offset, 0u);
+  EXPECT_LT(head.runner.parameter("lora_magnitude_vector").offset, b.offset);
   EXPECT_EQ(parts[0].end, b.offset);
   for (std::size_t tile = 0; tile < 3; ++tile) {
     EXPECT_EQ(parts[tile + 1].begin, b.offset + tile * TableTiles::rows_on(device::Kind::cpu) * shape.rank);
@@ -269,34 +353,35 @@ TEST(HeadAdapterTargets, TheOutputLayerHasToBeNamed) {
   const auto one = made({.rank = 2, .target_modules = {{"lm_head"}, {}}, .rank_pattern = {{"lm_head", 5}}});
   ASSERT_EQ(one->linear_layers().size(), 1u);
   EXPECT_EQ(one->linear_layers()[0].low_rank.rank, 5u);
-  EXPECT_FAILURE((void)made({.target_modules = {{"lm_head"}, {}}, .dora = true}), Exit::usage,
-                 ::testing::HasSubstr("adapter.dora: lm_head is the output layer"));
 }
 
-// What the adapter adds to the cost is what its products compute.
+// What the adapter adds to the cost is what its products compute, and DoRA's norms.
 TEST(HeadAdapterWork, CountsItsProducts) {
-  const AdaptedShape shape{97, 24, 50, 3};
-  const RunShape run{.batch = 1, .seq = 50, .dtype = DType::fp32, .threads = 1};
-  RunShape with = run;
-  with.adapter = adapter_of(shape);
-  RunShape frozen = run;
-  frozen.freeze = {"*"};
-  const auto adapted = adapted_head(shape, with), plain = adapted_head(shape, frozen);
-  const auto flops = [](const LossUnit& unit) {
-    std::vector<device::ProductShape> products;
-    unit.list_products(products);
-    double sum = 0;
-    for (const device::ProductShape& p : products)
-      sum += 2 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-    return sum;
-  };
-  EXPECT_EQ(adapted->loss_work(true).flops - plain->loss_work(true).flops, flops(*adapted) - flops(*plain));
-  const double forward = 2 * 50 * 3 * (24 + 97);
-  EXPECT_EQ(adapted->loss_work(false).flops - plain->loss_work(false).flops, forward);
-  double steps = adapted->step_work(LossStep::norm, 0).flops + adapted->step_work(LossStep::finish, 0).flops;
-  for (const LossStep step : {LossStep::statistics, LossStep::gradients})
-    steps += adapted->step_work(step, 97 * (24 + 3)).flops;
-  EXPECT_EQ(steps, adapted->loss_work(true).flops + 2 * 50 * 97 * (24 + 3)) << "the logits are computed twice";
+  AdaptedShape dropped = with_dora({97, 24, 50, 3});
+  dropped.dropout = 0.25;
+  for (const AdaptedShape& shape : {AdaptedShape{97, 24, 50, 3}, with_dora({97, 24, 50, 3}), dropped}) {
+    const RunShape run{.batch = 1, .seq = 50, .dtype = DType::fp32, .threads = 1};
+    RunShape with = run, frozen = run;
+    with.adapter = adapter_of(shape);
+    frozen.freeze = {"*"};
+    const auto adapted = adapted_head(shape, with), plain = adapted_head(shape, frozen);
+    const auto flops = [](const LossUnit& unit) {
+      std::vector<device::ProductShape> products;
+      unit.list_products(products);
+      double sum = 0;
+      for (const device::ProductShape& p : products)
+        sum += 2 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+      return sum;
+    };
+    const double norms = shape.dora ? 2 * 97 * 24 * (3 + 1) : 0, logits = 2 * 50 * 97 * (shape.dropout > 0 ? 48 : 24);
+    EXPECT_EQ(adapted->loss_work(true).flops - plain->loss_work(true).flops, flops(*adapted) - flops(*plain) + norms);
+    const double forward = logits + 2 * 50 * 3 * (24 + 97) + norms;
+    EXPECT_EQ(adapted->loss_work(false).flops, forward);
+    double steps = adapted->step_work(LossStep::norm, 0).flops + adapted->step_work(LossStep::finish, 0).flops;
+    for (const LossStep step : {LossStep::statistics, LossStep::gradients})
+      steps += adapted->step_work(step, 97 * (24 + 3)).flops;
+    EXPECT_EQ(steps, adapted->loss_work(true).flops + logits + 2 * 50 * 97 * 3) << "the logits are computed twice";
+  }
 }
 
 }  // namespace

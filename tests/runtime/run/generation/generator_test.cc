@@ -22,7 +22,7 @@ namespace {
 
 struct Family {
   const char *name, *config;
-  bool adapts_head = false;
+  bool adapts_head = false, dora = false;
 };
 // Weights far larger than a training starts with, so that logits differ clearly from token to token.
 const Family kFamilies[] = {
@@ -49,6 +49,10 @@ const Family kFamilies[] = {
      R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":2,
          "max_position_embeddings":200,"vocab_size":90,"initializer_range":0.2})",
      true},
+    {"llama_head_with_dora",
+     R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":2,
+         "max_position_embeddings":200,"vocab_size":90,"initializer_range":0.2})",
+     true, true},
 };
 constexpr std::size_t kLength = 150;  // more than a prompt is read at once
 constexpr std::size_t kVocabulary = 90;
@@ -65,17 +69,22 @@ class GeneratorTest : public testing::TestWithParam<Family> {
   }
   // Of the output layer, of rank 3.
   void write_adapter() const {
-    const std::vector<models::TensorSpec> tensors = {
+    const bool dora = GetParam().dora;
+    std::vector<models::TensorSpec> tensors = {
         {"base_model.model.lm_head.lora_A.weight", device::DType::fp32, {3, 32}},
         {"base_model.model.lm_head.lora_B.weight", device::DType::fp32, {kVocabulary, 3}}};
+    if (dora) tensors.push_back({"base_model.model.lm_head.lora_magnitude_vector", device::DType::fp32, {kVocabulary}});
     std::string data = models::safetensors_header(tensors);
-    for (std::size_t i = 0; i < 3 * (32 + kVocabulary); ++i) {
-      const float value = 0.5f * std::sin(static_cast<float>(i * i % 97));
+    constexpr std::size_t kFactors = 3 * (32 + kVocabulary);
+    for (std::size_t i = 0; i < kFactors + (dora ? kVocabulary : 0); ++i) {
+      const float value = 0.5f * std::sin(static_cast<float>(i * i % 97)) + (i < kFactors ? 0.0f : 1.0f);
       data.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
     folder_.write("adapter/adapter_model.safetensors", data);
     folder_.write("adapter/adapter_config.json",
-                  R"({"peft_type":"LORA","r":3,"lora_alpha":6,"target_modules":["lm_head"]})");
+                  fmt::format(R"({{"peft_type":"LORA","r":3,"lora_alpha":6,"target_modules":["lm_head"],)"
+                              R"("use_dora":{}}})",
+                              dora));
   }
   std::vector<std::string> sets(const char* precision, int stage) const {
     std::vector<std::string> all = {"model.path=" + folder_.path().string(), "model.init=random",
