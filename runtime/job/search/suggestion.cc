@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -73,17 +72,17 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 // The search for changes that fit.
 class Search {
  public:
-  // `refused`: the workload's job, or a job with the same model and ranks. `layout`: the workload's state. `bf16`: the
-  // precision may be changed as well. `planned`: the number of tasks that earlier searches have planned; together they
-  // plan at most kMaxPlannedTasks.
-  Search(const Workload& workload, const Job& refused, const Layout& layout, const Capacity& capacity, Purpose purpose,
-         bool bf16, std::size_t& planned)
+  // `refused`: the workload's job, or a job with the same model and ranks. `bf16`: the precision may be changed as
+  // well. `planned`: the number of tasks that earlier searches have planned; together they plan at most
+  // kMaxPlannedTasks.
+  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
+         std::size_t& planned)
       : workload_(workload),
         recipe_(workload.recipe),
         scope_{refused.ranks, purpose, bf16, refused.model->hidden},
         ranks_(refused.ranks),
         units_(refused.model->units.size()),
-        layout_(layout),
+        layout_(refused.plan.layout),
         capacity_(capacity),
         purpose_(purpose),
         planned_(planned) {}
@@ -114,7 +113,6 @@ class Search {
   // The recipe as it is or, if all savings together suffice, with as few of them as possible.
   std::optional<Suggestion> nearest() {
     if (const std::optional<Fit> its = fit({recipe_, {}})) return suggestion_of({}, *its);
-    if (cannot_fit()) return std::nullopt;
     const auto everything = all_at_once();
     if (!everything) return std::nullopt;
     return without_the_needless(*everything);
@@ -131,8 +129,10 @@ class Search {
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
     if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_))) return std::nullopt;
-    // A plan of a large model takes a second or more, and most candidates have no room for its state.
-    if (purpose_ == Purpose::train && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
+    // A plan of a large model takes a second or more, and most candidates have no room for its state. The layout
+    // assumes that every rank has all units.
+    const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
+    if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     Changes key = c.changes;
     std::sort(key.begin(), key.end());
     if (const auto it = fits_.find(key); it != fits_.end()) return it->second;
@@ -156,24 +156,18 @@ class Search {
                                [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
   }
 
-  // True if state and activations exceed the device in every choice of tiers. The choices tried here bound all others,
-  // because they have any amount of memory in the other tiers.
+  // True if state and activations exceed the device in every choice of tiers. The choices tried here bound all others.
   bool cannot_fit() {
-    Capacity roomy = capacity_;
-    roomy.together = roomy.tier[1] = roomy.tier[2] = std::numeric_limits<std::size_t>::max() / 2;
-    std::set<Changes> seen;
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
         for (const bool one_by_one : {true, false}) {
-          Candidate c = candidate_of(recipe_, all_steps(recipe_, scope_, {tier, tier, tier, activations}, one_by_one));
-          if (!seen.insert(c.changes).second) continue;
-          Recipe& least = c.recipe;
+          Recipe least =
+              candidate_of(recipe_, all_steps(recipe_, scope_, {tier, tier, tier, activations}, one_by_one)).recipe;
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
           if (purpose_ == Purpose::train) least = with_few_micro_batches(least, ranks_, 2);
-          if (purpose_ == Purpose::train && !state_may_fit(least, layout_, roomy)) continue;
           try {
-            const Job job = draft_job(workload_.with(std::move(least)), ranks_, roomy, purpose_);
-            if (memory_of_stages(job, roomy)) return false;
+            const Job job = draft_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
+            if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
           } catch (const Error&) {
             return false;  // keys exclude each other, and a recipe with fewer changes may fit
           }
@@ -279,8 +273,7 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   }
   if (!takes_micro_batches(r, refused.ranks)) return std::nullopt;
   const Workload shared = refused.with(std::move(r));
-  const Layout layout = layout_of(shared, refused.ranks);
-  std::optional<Suggestion> found = Search(shared, refused, layout, capacity, Purpose::train, false, planned).nearest();
+  std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
   if (!found) return found;
   // The last value of a key counts.
   for (const auto& change : found->changes) {
@@ -326,7 +319,7 @@ std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
   std::size_t planned = 0;
   const auto search = [&](const Workload& workload, bool bf16) {
-    return Search(workload, refused, refused.plan.layout, capacity, purpose, bf16, planned).run();
+    return Search(workload, refused, capacity, purpose, bf16, planned).run();
   };
   // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {

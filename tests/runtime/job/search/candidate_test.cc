@@ -44,22 +44,6 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
   EXPECT_GT(refused, 100);
 }
 
-// A layout without a plan is that of the plan, on every mesh.
-TEST(StateBytes, ALayoutNeedsNoPlan) {
-  for (const char* mesh : {"", "parallel.stages=2", "parallel.tensor=2", "parallel.tensor_shards=4"}) {
-    std::vector<std::string> sets = {"zero.stage=3", "optimizer.name=adamw8bit", "training.freeze=*.ln_1.*"};
-    if (*mesh) sets.emplace_back(mesh);
-    const Job job = tiny_job(sets, 4);
-    const Layout layout = layout_of(job, 4);
-    EXPECT_EQ(layout.mesh.data(), job.plan.layout.mesh.data()) << mesh;
-    ASSERT_EQ(layout.units.size(), job.plan.layout.units.size()) << mesh;
-    for (std::size_t unit = 0; unit < layout.units.size(); ++unit)
-      for (const PoolKind pool : kPools)
-        EXPECT_EQ(layout.units[unit].pool(pool).shards.size(), job.plan.layout.units[unit].pool(pool).shards.size())
-            << mesh;
-  }
-}
-
 // Each rank would update a trillion parameters outside of the device, with millions of tasks.
 TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   const auto recipe_with = [](const char* stage, const char* tier) {
