@@ -65,8 +65,8 @@ TEST(QuantisedHead, HasTheValuesOfBitsandbytes) {
 TEST(QuantisedHead, IsTrained) {
   const SavedRun run;
   const auto loss = [&](int ranks, std::vector<std::string> more) {
-    more.insert(more.end(), {"model.path=" + golden("nf4/head").string(), "checkpoint.resume=none",
-                             "training.precision=fp32"});
+    more.insert(more.end(),
+                {"model.path=" + golden("nf4/head").string(), "checkpoint.resume=none", "training.precision=fp32"});
     std::vector<std::string> sets = run.sets(ranks, more);
     std::erase_if(sets, [](const std::string& set) {
       return set.starts_with("model.preset") || set.starts_with("model.config");
