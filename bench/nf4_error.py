@@ -108,6 +108,17 @@ def text(folder):
     return tokens
 
 
+# Of the names and contents of the files that transformers makes the model of.
+def hash_of(model):
+    out = hashlib.sha256()
+    for path in sorted(glob.glob(f"{model}/*.json") + glob.glob(f"{model}/*.safetensors")):
+        out.update(f"{os.path.basename(path)} {os.path.getsize(path)}\n".encode())
+        with open(path, "rb") as f:
+            while part := f.read(1 << 24):
+                out.update(part)
+    return out.hexdigest()
+
+
 def ours(folder, precision):
     out = []
     for i in range(a.batches):
@@ -133,9 +144,11 @@ def main():
         with open(f"{folder}/{name}.bin", "wb") as f:
             part.tofile(f)
     options = {"steps": a.steps, "batches": a.batches, "layers": a.layers, "seed": a.seed}
+    hashes = {"text": hashlib.sha256(tokens.tobytes()).hexdigest()}
     if a.model:
         options["model"] = a.model
-    made_with = json.dumps(dict(options, text=hashlib.sha256(tokens.tobytes()).hexdigest()))
+        hashes["weights"] = hash_of(a.model)
+    made_with = json.dumps(options | hashes)
     record = f"{folder}/made_with.json"  # written last: a folder without it is not complete
     if os.path.exists(record) and open(record).read() == made_with:
         print(f"{folder}/losses.json has these options and this text already: read again", file=sys.stderr)

@@ -156,10 +156,10 @@ class World {
   // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
   // Sets the callback that reports a rank lost without a message. On each node, the first rank that notices the loss
-  // calls `print` immediately, on the thread that noticed, because mpirun ends all ranks a tenth of a second after a
-  // loss, before a run has unwound. Call this before the first collective. Only the ranks of a process's own node
-  // notice that it has ended. A rank that left, or does not leave, may be missed on several nodes, which cannot agree
-  // in time, so each cause says which rank missed it.
+  // calls `print` immediately, on the thread that noticed, because mpirun ends all ranks soon after a loss, before a
+  // run has unwound. Call this before the first collective. Only the ranks of a process's own node notice that it has
+  // ended. A rank that left, or does not leave, may be missed on several nodes, which cannot agree in time, so each
+  // cause says which rank missed it.
   virtual void when_lost(std::function<void(const Failure&)>) {}
   // Whether this rank failed first, and so prints the failure.
   bool prints_failure() { return failure().rank == rank(); }

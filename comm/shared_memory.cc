@@ -12,8 +12,8 @@ namespace strata::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Each check reads a file of /proc per peer. mpirun ends all ranks a few tenths of a second after one was killed, so
-// the others must report which one before then.
+// Each check reads a file of /proc per peer. mpirun ends all ranks soon after one was killed, and the others must
+// report which one before that.
 constexpr auto kPeerCheckInterval = std::chrono::milliseconds(50);
 constexpr auto kTimeoutAfterFailure = std::chrono::seconds(5);
 

@@ -39,4 +39,17 @@ bool is_frozen_by(std::span<const std::string> patterns, std::string_view name) 
   });
 }
 
+std::string glob_of_layers(std::string_view name) {
+  std::string out;
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('.', at), name.size());
+    const std::string_view part = name.substr(at, end - at);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    out += number ? "*" : part;
+    if (end < name.size()) out += '.';
+    at = end + 1;
+  }
+  return out;
+}
+
 }  // namespace strata::models

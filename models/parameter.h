@@ -118,5 +118,7 @@ constexpr std::size_t alignment_of(PoolKind pool) {
 // True if one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
 // character and [...] for any listed character.
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
+// A glob of the same tensor in all layers: "model.layers.*.mlp.up_proj.weight".
+std::string glob_of_layers(std::string_view name);
 
 }  // namespace strata::models

@@ -237,6 +237,8 @@ class Control::Impl {
     status.set_phase_done(here.counter.load(std::memory_order_relaxed));
     const double since = static_cast<double>(here.phase_since.load(std::memory_order_relaxed)) * 1e-9;
     status.set_phase_seconds(since > 0 ? steady_seconds() - since : 0);
+    // The newest report of this node may be older than the newest step.
+    hub_->receive(report_of(memory_, SteadyClock::now().time_since_epoch().count()));
     hub_->fill(status);
   }
 

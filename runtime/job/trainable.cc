@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -44,11 +45,17 @@ std::string nearest(const std::vector<std::string>& names, const std::string& gi
   return nearest_of(std::move(near), given.substr(0, kMaxLetters));
 }
 
-// Returns the tensors with the names nearest to a pattern.
+// Returns the tensors with the names nearest to a pattern: for a glob, globs of these tensors in all layers.
 std::string nearest_tensors(const std::vector<std::string>& names, const std::string& pattern) {
-  std::string letters = pattern.substr(0, kMaxLetters);
-  std::erase(letters, '*');
-  return nearest_of(names, letters);
+  const std::string given = pattern.substr(0, kMaxLetters);
+  if (given.find_first_of("*?[") == std::string::npos) return nearest_of(names, given);
+  std::map<std::size_t, std::vector<std::string>> by_edits;
+  for (const std::string& name : names) by_edits[edits_of_glob(given, name)].push_back(models::glob_of_layers(name));
+  std::vector<std::string> near;
+  for (auto& [count, globs] : by_edits)
+    for (std::string& glob : globs)
+      if (near.size() < kNearest && std::ranges::find(near, glob) == near.end()) near.push_back(std::move(glob));
+  return fmt::format("{}", fmt::join(near, ", "));
 }
 
 // The modules that have a weight: linear layers, and all others.
@@ -390,7 +397,7 @@ void require_whole_scales(const models::Model& model, const models::ShardRange& 
 
 std::string note_of_quantised_files(const models::Model& model) {
   return fmt::format(
-      "the model's files hold its linear layers in 4 bits, which stay as they are: {} of {} parameters are trained "
+      "the model's files hold its linear layers in 4 bits, and blocks keep theirs: {} of {} parameters are trained "
       "(tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter on top of them",
       model.trained_parameters(), model.parameters());
 }

@@ -140,9 +140,11 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
 
 std::string command_to_untie(const std::filesystem::path& folder) {
   return python_command(
-      "import torch; from transformers import AutoModelForCausalLM as M; m = M.from_pretrained(argv[1], dtype='auto'); "
-      "m.config.tie_word_embeddings = False; "
-      "m.lm_head.weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); m.save_pretrained(argv[2])",
+      "import shutil, torch; from transformers import AutoModelForCausalLM as M; "
+      "m = M.from_pretrained(argv[1], dtype='auto'); m.config.tie_word_embeddings = False; "
+      "m.lm_head.weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); "
+      "shutil.copytree(argv[1], argv[2], ignore=shutil.ignore_patterns('*.safetensors*', '*.bin*', '*.pth', "
+      "'checkpoint-*')); m.save_pretrained(argv[2])",
       {folder.string(), (folder / "").parent_path().string() + "-untied"});
 }
 

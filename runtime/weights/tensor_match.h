@@ -42,7 +42,8 @@ std::string prefix_of_wrapper(std::span<const std::string> names, std::string_vi
 void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
 
-// The command that saves a copy of a decoder's folder with its own output layer, which transformers reads too.
+// The command that saves a copy of a decoder's folder, tokenizer included, with its own output layer, which
+// transformers reads too.
 std::string command_to_untie(const std::filesystem::path& folder);
 
 // How to untie a model whose output layer shares its table: the key, or the command if the folder of a decoder does not

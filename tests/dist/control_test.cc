@@ -95,6 +95,23 @@ TEST_F(ControlDist, ReportsItsStatusAndPlanAsTextAndJson) {
   EXPECT_THAT(run(ctl("status")).errors, HasSubstr("control.json does not exist"));
 }
 
+// A status with finished steps shows all ranks of rank 0's node in their steps, however new the training is.
+TEST_F(ControlDist, ShowsWhereRanksAreNow) {
+  Running running(under_mpirun(2, long_run()));
+  std::string first;  // the first status with a finished step
+  EXPECT_TRUE(comes([&] {
+    for (int asked = 0; asked < 10 && first.empty(); ++asked) {
+      const Outcome status = run(ctl("status"));
+      if (status.output.find("  loss ") != std::string::npos) first = status.output;
+    }
+    return !first.empty();
+  }));
+  EXPECT_THAT(first, AllOf(HasSubstr("rank 0 on "), HasSubstr("rank 1 on "), Not(HasSubstr("'starting'")),
+                           Not(HasSubstr("'planning'")), Not(HasSubstr("'loading weights'"))));
+  EXPECT_EQ(run(ctl("stop")).code, 0);
+  EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));
+}
+
 TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   {
     Running running(long_run());

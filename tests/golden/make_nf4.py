@@ -6,9 +6,10 @@
 
 Writes nf4/matrix.safetensors: a matrix, its codes and scales, with double quantisation and without, and what they are
 worth in fp32 and bf16; nf4/llama and nf4/gpt2: the model as transformers saves it after loading it in 4 bits,
-recipe.toml, and expected.json and final.safetensors of a run that trains all but the quantised matrices.
+recipe.toml, and expected.json and final.safetensors of a run that trains all but the quantised matrices; nf4/head: a
+model whose output layer is in 4 bits, too, and the values of that layer.
 """
-import json, os, shutil, tomllib
+import json, os, shutil, tempfile, tomllib
 import bitsandbytes.functional as bnb
 import numpy as np, torch, torch.nn.functional as F, transformers
 from safetensors.torch import save_file
@@ -103,6 +104,27 @@ def run(family, frozen):
     print(rows[0], rows[-1])
 
 
+# Without a list of modules, transformers does not quantise the output layer.
+def head():
+    folder = os.path.join(OUT, "head")
+    torch.manual_seed(6)
+    config = transformers.LlamaConfig(vocab_size=130, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
+                                      num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32,
+                                      tie_word_embeddings=False)
+    quantised = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                                                bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.float32,
+                                                llm_int8_skip_modules=["model.embed_tokens"])
+    shutil.rmtree(os.path.join(folder, "model"), ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        transformers.LlamaForCausalLM(config).save_pretrained(plain)
+        model = transformers.AutoModelForCausalLM.from_pretrained(plain, quantization_config=quantised,
+                                                                  dtype=torch.float32)
+    model.save_pretrained(os.path.join(folder, "model"))
+    values = bnb.dequantize_4bit(model.lm_head.weight.data, model.lm_head.weight.quant_state)
+    save_file({"lm_head.weight": values.contiguous()}, os.path.join(folder, "head.safetensors"))
+
+
 matrix()
+head()
 run("llama", ["*_proj.weight"])
 run("gpt2", ["*.c_*.weight"])

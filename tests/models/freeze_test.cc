@@ -28,6 +28,13 @@ TEST(FreezeTest, PatternsMatchCompleteNames) {
   EXPECT_FALSE(is_frozen_by(escaped, "model.layers.0.x")) << "a backslash is an ordinary character";
 }
 
+TEST(FreezeTest, AGlobNamesATensorOfAllLayers) {
+  EXPECT_EQ(glob_of_layers("model.layers.12.mlp.up_proj.weight"), "model.layers.*.mlp.up_proj.weight");
+  EXPECT_EQ(glob_of_layers("h.0.ln_1.7"), "h.*.ln_1.*");
+  EXPECT_EQ(glob_of_layers("lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(glob_of_layers(""), "");
+}
+
 // Three parts with two tensors of a trained pool and two of a frozen one.
 class Half final : public Unit {
  public:

@@ -231,8 +231,8 @@ void refuse_token_file(const std::filesystem::path& path) {
          path.string(), runtime::sidecar_path(path).string());
 }
 
-// Refuses options that cannot be combined with --labels, or that need it.
-void refuse_what_has_no_place(const TokenizeOptions& options) {
+// Throws Error{usage} for options that cannot be combined with --labels, or that need it.
+void require_compatible_options(const TokenizeOptions& options) {
   const auto refuse = [](bool given, const char* name, const char* where) {
     if (given) fail(Exit::usage, "--{} cannot be used {}", name, where);
   };
@@ -270,7 +270,7 @@ std::string written_before(const text::Tokenizer& tokenizer) {
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  refuse_what_has_no_place(options);
+  require_compatible_options(options);
   std::vector<NamedFile> files;
   std::vector<DocumentInput> inputs;
   bool compressed = false;

@@ -81,6 +81,14 @@ void end_run(AbortToken& token, const std::string& text, bool prints) {
 
 }  // namespace
 
+pb::NodeReport report_of(NodeMemory& memory, std::int64_t now) {
+  pb::NodeReport out;
+  out.set_node(memory.node());
+  for (std::size_t i = 0; i < memory.ranks().size(); ++i)
+    *out.add_ranks() = report_of(memory.ranks()[i], memory.places_of(i), now);
+  return out;
+}
+
 RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
     : memory_(memory),
       setup_(std::move(setup)),
@@ -171,11 +179,14 @@ bool RankMonitor::is_reporter(std::int64_t now) const {
   return true;
 }
 
+std::vector<runtime::Phase> RankMonitor::phases() const {
+  std::vector<runtime::Phase> out(memory_.ranks().size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = memory_.places_of(i).phase.load(kRelaxed);
+  return out;
+}
+
 pb::NodeReport RankMonitor::report(std::int64_t now) {
-  pb::NodeReport out;
-  out.set_node(memory_.node());
-  for (std::size_t i = 0; i < memory_.ranks().size(); ++i)
-    *out.add_ranks() = report_of(memory_.ranks()[i], memory_.places_of(i), now);
+  pb::NodeReport out = report_of(memory_, now);
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
   if (asked != dump_reported_) {
     memory_.asked().store(asked);
@@ -214,9 +225,11 @@ void RankMonitor::answer_dump() {
 
 void RankMonitor::send_report(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
-  // Report once per second, and more often while a dump is being requested.
-  if (now - sent_at_ < kSecond && asked == dump_reported_) return;
+  // Report once per second, and more often while a dump is being requested or ranks enter other phases.
+  std::vector<runtime::Phase> now_in = phases();
+  if (now - sent_at_ < kSecond && asked == dump_reported_ && now_in == sent_phases_) return;
   sent_at_ = now;
+  sent_phases_ = std::move(now_in);
   if (setup_.receive) return setup_.receive(report(now));
   if (memory_.node() == 0) return;
   if (!stream_)

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/abort.h"
 #include "launcher/control/watch/node_liveness.h"
@@ -14,6 +15,9 @@
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {
+
+// A report of where the ranks of this process's node are at `now`, in ns on the steady clock.
+pb::NodeReport report_of(NodeMemory& memory, std::int64_t now);
 
 // A thread in every rank. It shows that the process runs, sends the node's reports if no lower rank of the node can,
 // and ends the rank when there is a verdict.
@@ -40,6 +44,7 @@ class RankMonitor {
   void run(const std::stop_token& stop);
   void beat(std::int64_t now);
   bool is_reporter(std::int64_t now) const;
+  std::vector<runtime::Phase> phases() const;
   void send_report(std::int64_t now);
   void look_at_rank0(std::int64_t now);
   void apply(const pb::NodeOrder& order);
@@ -57,6 +62,7 @@ class RankMonitor {
   std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // what the process has moved so far, in MiB
   std::int64_t last_, sent_at_ = 0;
+  std::vector<runtime::Phase> sent_phases_;  // of the node's ranks, in the newest report
   bool reporter_ = false;
   std::unique_ptr<NodeStream> stream_;
   std::jthread thread_;

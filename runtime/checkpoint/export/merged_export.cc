@@ -38,8 +38,10 @@ std::vector<std::string> export_merged(const Workload& workload, const models::M
   const auto plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const std::filesystem::path& folder = *workload.adapter().path;
   require_peft(folder);
-  std::unique_ptr<WeightSource> weights = peft_weights(base.weights(adapted), folder, adapted);
   std::vector<std::string> notes = config.notes();
+  const auto open = [&] { return base.weights(adapted); };
+  std::unique_ptr<WeightSource> weights = peft_weights(open(), folder, adapted, {base.path(), open},
+                                                       [&](const std::string& text) { notes.push_back(text); });
   if (const auto initialised = weights->initialised(); !initialised.empty())
     notes.push_back(
         fmt::format("neither {} nor {} has {}, for which {} has random values: train it before it is used, or write "

@@ -332,23 +332,28 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
   const auto with_hash = [&](std::unique_ptr<WeightSource> weights, const fs::path& path) {
     return hash.empty() ? std::move(weights) : require_hash(std::move(weights), {hash, path.string()}, *job.model);
   };
-  const auto with_adapter = [&](std::unique_ptr<WeightSource> weights) {
+  // `base`: opens the weights once more.
+  const auto with_adapter = [&](std::unique_ptr<WeightSource> weights, auto&& base) {
     if (adapter)
       comm::agree(world, [&] {
         require_peft(*adapter);
-        weights = peft_weights(std::move(weights), *adapter, *job.model);
+        BaseAgain again{job.model_path(), {}};
+        if (world.rank() == 0) again.open = base;  // the ranks have the same base, and need not all compare it
+        weights = peft_weights(std::move(weights), *adapter, *job.model, again, note);
       });
     return weights;
   };
-  if (recipe.model.init != Init::pretrained)
-    return with_adapter(with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
-                                  job.model_path().value_or("")));
+  if (recipe.model.init != Init::pretrained) {
+    const auto random = [&] { return random_weights(*job.model, recipe.training.seed); };
+    return with_adapter(with_hash(with_magnitudes(random(), *job.model), job.model_path().value_or("")), random);
+  }
   const fs::path& path = *job.model_path();
   const ModelFolder folder = agree_on_model(path, threads, world, note);
   if (world.rank() == 0 && folder.path() != path) note("weights of " + folder.path().string());
   if (const std::string text = world.rank() == 0 ? folder.base_note() : ""; !text.empty()) note(text);
+  const auto open = [&] { return folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); };
   std::unique_ptr<WeightSource> weights;
-  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
+  comm::agree(world, [&] { weights = open(); });
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
     note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
@@ -356,7 +361,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
         "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
-  weights = with_adapter(with_hash(std::move(weights), path));
+  weights = with_adapter(with_hash(std::move(weights), path), open);
   // Tensors of the adapter, or of the checkpoint that the base belongs to, do not count.
   const auto initialised = hash.empty() ? weights->initialised() : frozen_of(weights->initialised(), *job.model);
   if (!initialised.empty() && world.rank() == 0)

@@ -82,6 +82,26 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::size_t edits_of_glob(std::string_view glob, std::string_view text) {
+  std::vector<std::size_t> last(text.size() + 1), row = last;
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < glob.size(); ++i) {
+    std::swap(last, row);
+    const bool any_text = glob[i] == '*';
+    bool any_letter = glob[i] == '?';
+    if (const std::size_t end = glob[i] == '[' ? glob.find(']', i + 1) : glob.npos; end != glob.npos) {
+      any_letter = true;
+      i = end;
+    }
+    row[0] = last[0] + (any_text ? 0 : 1);
+    for (std::size_t j = 0; j < text.size(); ++j)
+      row[j + 1] = any_text
+                       ? std::min(row[j], last[j + 1])
+                       : std::min({last[j] + (any_letter || glob[i] == text[j] ? 0 : 1), row[j] + 1, last[j + 1] + 1});
+  }
+  return row.back();
+}
+
 bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit) {
   return edits <= std::max<std::size_t>(1, letters / per_edit);
 }

@@ -52,6 +52,9 @@ inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // The number of letters to insert, delete or replace, and of neighbours to swap, to turn `a` into `b` (Damerau 1964).
 std::size_t edits(std::string_view a, std::string_view b);
+// The fewest edits of a glob's letters after which the whole glob matches `text`: * stands for any text and ? for any
+// letter, and neither counts. A list [...] counts as ?.
+std::size_t edits_of_glob(std::string_view glob, std::string_view text);
 // True if a word of `letters` letters with this many edits is still a typo: at most one edit, or one per `per_edit`
 // letters.
 bool is_typo(std::size_t edits, std::size_t letters, std::size_t per_edit);

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/quote.h"
-#include "device/numeric/dtype.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
 #include "runtime/weights/tensor_match.h"
@@ -62,76 +61,10 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
             prefix, kPeftPrefix);
 }
 
-// Throws Error{usage} for a tensor that the adapter's configuration does not name. peft saves embeddings whole if they
-// were resized for new tokens, and reads them over the model's own.
-[[noreturn]] void refuse_unknown(const models::StoredTensor& tensor, const fs::path& folder,
-                                 const models::Model& model) {
-  for (const auto& unit : model.units)
-    for (const models::Parameter& p : unit->parameters()) {
-      const bool is_shared = std::ranges::any_of(model.units, [&](const auto& other) {
-        const auto& shared = other->shared();
-        return shared && tensor.name == kPeftPrefix + shared->name &&
-               &model.units[shared->unit]->parameters()[shared->parameter] == &p;
-      });
-      if (tensor.name != kPeftPrefix + p.name && !is_shared) continue;
-      const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-      const std::string module = p.name.substr(0, p.name.rfind('.'));
-      if (tensor.shape == shape && is_shared)
-        fail(Exit::usage,
-             "{} holds all of {}, which shares its table with {} (tie_word_embeddings) and which modules_to_save in "
-             "its {} does not name: add \"{}\" there, and \"ensure_weight_tying\": true, to read it (a training that "
-             "continues from this adapter trains it, too)",
-             folder.string(), tensor.name, p.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
-      if (tensor.shape == shape)
-        fail(Exit::usage,
-             "{} holds all of {}, which modules_to_save in its {} does not name: add \"{}\" there to read it (a "
-             "training that continues from this adapter trains it, too)",
-             folder.string(), tensor.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
-      fail(Exit::usage,
-           "{} holds all of {}, as [{}], and the model's is [{}]: the model was resized when the adapter was trained; "
-           "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
-           folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
-    }
-  for (const char* head : {".classifier.weight", ".classifier.out_proj.weight", ".score.weight"})
-    if (tensor.name.ends_with(head))
-      fail(
-          Exit::usage,
-          "{} is an adapter of a classifier: it holds its layer of class scores, {}, and training.objective is \"{}\"; "
-          "give that of the adapter (strata predict --adapter finds it out)",
-          folder.string(), tensor.name, models::name_of(model.objective));
-  fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
-       folder.string(), tensor.name, model.family);
-}
-
-// Whether the tensor holds what it would if the parameter had been saved in its dtype.
-bool holds(const models::StoredTensor& tensor, const WeightSource& weights, std::size_t unit, std::size_t parameter,
-           std::size_t size) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 18;
-  if (!tensor.readable() || tensor.elements() != size) return false;
-  std::vector<float> stored, own;
-  for (std::size_t at = 0; at < size; at += stored.size()) {
-    stored.resize(std::min(kAtOnce, size - at));
-    own.resize(stored.size());
-    models::read_elements(tensor, at, stored);
-    weights.read(unit, parameter, at, own);
-    if (tensor.type == device::DType::bf16)
-      for (float& x : own) x = device::to_float(device::from_float<device::bf16>(x));
-    if (tensor.type == device::DType::fp16)
-      for (float& x : own) x = device::to_float(device::from_float<device::fp16>(x));
-    if (stored != own) return false;
-  }
-  return true;
-}
-
-// VeLoRA's projections (velora_config) compress what backward keeps; forward does not read them.
-bool is_of_backward(const models::StoredTensor& tensor) {
-  return tensor.name.ends_with(".lora_velora_embed");
-}
-
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
-  PeftWeights(const fs::path& folder, const models::Model& model, const WeightSource& base)
+  PeftWeights(const fs::path& folder, const models::Model& model, const BaseAgain& base, const Note& note)
       : file_(models::Safetensors::open(folder / kPeftWeightsName)) {
     std::vector<bool> wanted(file_.tensors().size());
     for (const auto& unit : model.units) {
@@ -163,12 +96,10 @@ class PeftWeights final : public WeightSource {
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }
     }
-    require_copies_of_tied(folder, model);
+    require_copies_of_tied(folder, model, base);
+    UnnamedTensors unnamed(folder, model, base, note);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (const models::StoredTensor& tensor = file_.tensors()[i];
-          !wanted[i] && !is_of_backward(tensor) && !is_copy_of_tied(tensor, folder, model) &&
-          !is_copy_of_base(tensor, folder, model, base) && !is_unchanged(tensor, model, base))
-        refuse_unknown(tensor, folder, model);
+      if (!wanted[i] && !is_copy_of_tied(file_.tensors()[i], folder, model, base)) unnamed.require(file_.tensors()[i]);
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -192,21 +123,24 @@ class PeftWeights final : public WeightSource {
  private:
   // A trained table that a layer shares is saved under both names (ensure_weight_tying). A folder with only one of them
   // was trained without ensure_weight_tying: peft then trained a copy that the other layer did not see.
-  void require_copies_of_tied(const fs::path& folder, const models::Model& model) const {
+  void require_copies_of_tied(const fs::path& folder, const models::Model& model, const BaseAgain& base) const {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared) continue;
       const models::StoredTensor* table = tensors_[shared->unit][shared->parameter];
       if (table && !file_.find(kPeftPrefix + shared->name))
         fail(Exit::usage,
-             "{} has {} and no {}{}, which an adapter that was trained with ensure_weight_tying has: set that to false "
-             "in its {}, and untie the model (model.config.tie_word_embeddings = false)",
-             folder.string(), table->name, kPeftPrefix, shared->name, kPeftConfigName);
+             "{} has {} and no {}{}, which an adapter that was trained with ensure_weight_tying has: if it was trained "
+             "without, set that to false in its {}, and untie the model: {}; if it was trained with it, save it again "
+             "(save_pretrained), with both",
+             folder.string(), table->name, kPeftPrefix, shared->name, kPeftConfigName,
+             how_to_untie(model, base.folder));
     }
   }
   // True if the tensor is a second copy of a trained table, under the name of the layer that shares it
   // (ensure_weight_tying).
-  bool is_copy_of_tied(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model) const {
+  bool is_copy_of_tied(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
+                       const BaseAgain& base) const {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared || tensor.name != kPeftPrefix + shared->name) continue;
@@ -214,55 +148,12 @@ class PeftWeights final : public WeightSource {
       if (!table) return false;
       if (tensor.dtype != table->dtype || !std::ranges::equal(tensor.bytes, table->bytes))
         fail(Exit::usage,
-             "{}: {} and {} differ, and are one table in this {} model (tie_word_embeddings): untie it "
-             "(model.config.tie_word_embeddings = false)",
-             (folder / kPeftWeightsName).string(), tensor.name, table->name, model.family);
+             "{}: {} and {} differ, and are one table in this {} model (tie_word_embeddings): if both were trained, "
+             "name both in modules_to_save in its {}, set ensure_weight_tying to false there, and untie the model: {}; "
+             "otherwise train the adapter again with ensure_weight_tying",
+             (folder / kPeftWeightsName).string(), tensor.name, table->name, model.family, kPeftConfigName,
+             how_to_untie(model, base.folder));
       return true;
-    }
-    return false;
-  }
-
-  // Whether the tensor is the own weight of a layer with an adapter. peft saves it for an output layer that is a
-  // target, and reads it over the model's.
-  static bool is_copy_of_base(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
-                              const WeightSource& base) {
-    for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-      for (const auto& layer : model.units[unit]->linear_layers()) {
-        if (layer.low_rank.rank == 0 || tensor.name != kPeftPrefix + layer.name + ".base_layer.weight") continue;
-        const auto parameters = model.units[unit]->parameters();
-        const auto weight = std::ranges::find(parameters, layer.name + ".weight", &models::Parameter::name);
-        STRATA_CHECK(weight != parameters.end());
-        const std::vector<std::uint64_t> shape(weight->shape.begin(), weight->shape.end());
-        const auto number = static_cast<std::size_t>(weight - parameters.begin());
-        if (tensor.shape != shape || !holds(tensor, base, unit, number, weight->size()))
-          fail(
-              Exit::usage,
-              "{} holds all of {}, and it differs from the model's {}: the adapter was trained on another model, or on "
-              "a resized one; give that as model.path, or merge the two with peft (merge_and_unload, save_pretrained) "
-              "and give the result",
-              folder.string(), tensor.name, weight->name);
-        return true;
-      }
-    return false;
-  }
-
-  // Whether the tensor is one of the model's own, unchanged, under its name or that of a layer that shares it. peft
-  // saves the embedding and the output layer if either is a target, or if asked to (save_embedding_layers).
-  static bool is_unchanged(const models::StoredTensor& tensor, const models::Model& model, const WeightSource& base) {
-    for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-      const auto parameters = model.units[unit]->parameters();
-      for (std::size_t p = 0; p < parameters.size(); ++p) {
-        if (parameters[p].trained()) continue;
-        const bool named =
-            tensor.name == kPeftPrefix + parameters[p].name || std::ranges::any_of(model.units, [&](const auto& other) {
-              const auto& shared = other->shared();
-              return shared && shared->unit == unit && shared->parameter == p &&
-                     tensor.name == kPeftPrefix + shared->name;
-            });
-        if (!named) continue;
-        const std::vector<std::uint64_t> shape(parameters[p].shape.begin(), parameters[p].shape.end());
-        return tensor.shape == shape && holds(tensor, base, unit, p, parameters[p].size());
-      }
     }
     return false;
   }
@@ -335,8 +226,8 @@ std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights
 }
 
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const fs::path& folder,
-                                           const models::Model& model) {
-  auto trained = std::make_unique<PeftWeights>(folder, model, *base);
+                                           const models::Model& model, const BaseAgain& again, const Note& note) {
+  auto trained = std::make_unique<PeftWeights>(folder, model, again, note);
   return joined_weights(std::move(base), std::move(trained), model);
 }
 

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "models/adapter.h"
 #include "models/model.h"
+#include "runtime/weights/adapter/peft_tensors.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 
 // A LoRA folder as peft's save_pretrained writes it: adapter_config.json and adapter_model.safetensors.
-
-inline constexpr const char* kPeftConfigName = "adapter_config.json";
 
 // The content of a LoRA folder's adapter_config.json.
 struct PeftConfig {
@@ -30,14 +30,11 @@ std::string peft_config_json(const PeftConfig& config, const std::string& task);
 // Notes for the user: the parts of this adapter that llama.cpp and vLLM do not read.
 std::vector<std::string> notes_of_readers(const models::Adapter& adapter);
 
-inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
-// The prefix that peft's files put before the model's tensor names.
-inline constexpr const char* kPeftPrefix = "base_model.model.";
-
 // The weights of `base`, with those that the model's adapter trains (A, B and modules_to_save) read from the folder.
-// Throws Error{usage} if the folder lacks one of them, has others, or has one in another shape.
+// Throws Error{usage} if the folder lacks one of them, has one in another shape, or has others, unless these are copies
+// of the base's: of rounded copies, `note` says that they are not read.
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const std::filesystem::path& folder,
-                                           const models::Model& model);
+                                           const models::Model& model, const BaseAgain& again, const Note& note);
 
 // Joins two sources: trained weights come from `trained`, frozen ones from `base`. initialised() names only frozen
 // weights, and left_out() is base's.

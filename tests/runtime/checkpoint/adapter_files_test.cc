@@ -50,6 +50,13 @@ class AdapterFiles : public testing::Test {
     return saved_.run(1, saved_.sets(1, with(more, {"checkpoint.resume=none", "training.precision=fp32"})), 1);
   }
   fs::path place(const char* name) const { return saved_.folder().path() / name; }
+  // Replaces the first place of a text in the configuration of peft's folder.
+  void replace_in_config(std::string_view old, std::string_view now) const {
+    std::string config = read_text(place("peft") / kPeftConfigName);
+    const std::size_t at = config.find(old);
+    ASSERT_NE(at, std::string::npos) << config;
+    std::ofstream(place("peft") / kPeftConfigName) << config.replace(at, old.size(), now);
+  }
   // A run whose model.path is the newest checkpoint reads its weights, including those of the adapter.
   void expect_weights_of_checkpoints() const {
     const Recipe recipe =
@@ -273,8 +280,14 @@ TEST_F(AdapterFiles, ReadsATiedTable) {
   ASSERT_NE(copy, std::string::npos);
   bytes[copy] = static_cast<char>(bytes[copy] ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;
-  EXPECT_FAILURE((void)start({"adapter.path=" + place("peft").string()}), Exit::usage,
-                 AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight")));
+  const std::string adapter = "adapter.path=" + place("peft").string();
+  EXPECT_FAILURE((void)start({adapter}), Exit::usage,
+                 AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight"),
+                       HasSubstr("name both in modules_to_save"),
+                       HasSubstr("untie the model: model.config.tie_word_embeddings = false; otherwise train")));
+  replace_in_config(R"("modules_to_save":["wte"])", R"("modules_to_save":["wte","lm_head"])");
+  replace_in_config(R"("ensure_weight_tying":true)", R"("ensure_weight_tying":false)");
+  EXPECT_NO_THROW((void)start({adapter, "model.config.tie_word_embeddings=false"}));
 }
 
 // peft lists names of many families, and a checkpoint keeps these lists.
@@ -325,10 +338,12 @@ TEST_F(AdapterFiles, RefusesATableTrainedAsACopy) {
   EXPECT_FAILURE(
       (void)start(path), Exit::usage,
       AllOf(HasSubstr("without ensure_weight_tying"), HasSubstr("model.config.tie_word_embeddings = false")));
-  std::string config = read_text(place("peft") / kPeftConfigName);
-  config.insert(config.find('{') + 1, "\"ensure_weight_tying\": true,");
-  std::ofstream(place("peft") / kPeftConfigName) << config;
-  EXPECT_FAILURE((void)start(path), Exit::usage, HasSubstr("no base_model.model.lm_head.weight"));
+  replace_in_config("{", R"({"ensure_weight_tying": true,)");
+  EXPECT_FAILURE((void)start(path), Exit::usage,
+                 AllOf(HasSubstr("no base_model.model.lm_head.weight"), HasSubstr("set that to false in its"),
+                       HasSubstr("untie the model: model.config.tie_word_embeddings = false; if it was trained with")));
+  replace_in_config(R"("ensure_weight_tying": true)", R"("ensure_weight_tying": false)");
+  EXPECT_NO_THROW((void)start(with(path, {"model.config.tie_word_embeddings=false"})));
 }
 
 // Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.

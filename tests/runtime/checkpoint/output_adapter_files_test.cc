@@ -1,12 +1,16 @@
 // Files of an adapter of the output layer: checkpoints, peft's folder, which may hold the layer's own matrix, and the
 // merged model.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -22,7 +26,9 @@ namespace strata::runtime {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 class OutputAdapterFiles : public testing::Test {
  protected:
@@ -33,13 +39,13 @@ class OutputAdapterFiles : public testing::Test {
     return saved_.sets(ranks, all);
   }
   std::filesystem::path place(const char* name) const { return saved_.folder().path() / name; }
-  // The losses of two steps that begin with peft's folder.
-  std::vector<std::string> losses() const {
-    return saved_.run(1, sets(1, {"adapter.path=" + place("peft").string(), "checkpoint.resume=none"}), 2).losses;
+  // Two steps that begin with peft's folder.
+  SavedRun::Result begin(int ranks = 1) const {
+    return saved_.run(ranks, sets(ranks, {"adapter.path=" + place("peft").string(), "checkpoint.resume=none"}), 2);
   }
-  // Adds to peft's file what peft saves: the output layer's own matrix, here with one element changed.
-  void add_matrix(device::DType dtype, float change,
-                  const std::string& name = "base_model.model.lm_head.base_layer.weight") const {
+  // Adds to peft's file what peft saves: the output layer's own matrix, here rounded, and with one element changed.
+  void add_matrix(device::DType dtype, const std::string& name, device::DType rounding = device::DType::fp32,
+                  float change = 0) const {
     const std::filesystem::path path = place("peft") / kPeftWeightsName;
     const Recipe recipe = load_recipe(std::nullopt, sets(1, {}));
     const Job job = make_job(open_workload(recipe), 1, capacity_of({}, 1));
@@ -51,6 +57,10 @@ class OutputAdapterFiles : public testing::Test {
     random_weights(*job.model, recipe.training.seed)
         ->read(head, static_cast<std::size_t>(matrix - parameters.begin()), 0, values);
     values.back() += change;
+    for (float& value : values) {
+      if (rounding == device::DType::bf16) value = device::to_float(device::from_float<device::bf16>(value));
+      if (rounding == device::DType::fp16) value = device::to_float(device::from_float<device::fp16>(value));
+    }
     std::vector<models::TensorSpec> tensors{{name, dtype, matrix->shape}};
     std::string data;
     for (const float value : values) {
@@ -96,7 +106,8 @@ void OutputAdapterFiles::expect_continued_exported_and_merged(const std::vector<
   std::erase_if(merged, [](const std::string& set) {
     return set.starts_with("model.config.") || set.starts_with("model.preset");
   });
-  EXPECT_NEAR(std::stod(saved_.run(1, merged, 1).losses[0]), std::stod(losses()[0]), 1e-5) << "the sum is rounded once";
+  EXPECT_NEAR(std::stod(saved_.run(1, merged, 1).losses[0]), std::stod(begin().losses[0]), 1e-5)
+      << "the sum is rounded once";
 }
 
 TEST_F(OutputAdapterFiles, AreContinuedExportedAndMerged) {
@@ -115,31 +126,60 @@ TEST_F(OutputAdapterFiles, OfDoraAreContinuedExportedAndMerged) {
   EXPECT_EQ(magnitudes->elements(), file.find("base_model.model.lm_head.lora_B.weight")->shape[0]);
 }
 
-TEST_F(OutputAdapterFiles, TheirCopyOfTheMatrixMustBeTheModels) {
-  (void)saved_.run(1, sets(1, kNamed), 3, {3});
-  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
-  const std::vector<std::string> without = losses();
-  for (const device::DType dtype : {device::DType::fp32, device::DType::bf16}) {
-    add_matrix(dtype, 0);
-    EXPECT_EQ(losses(), without) << name_of(dtype);
+// peft saves the own matrix of an output layer that is a target, and of any adapter if it is asked to
+// (save_embedding_layers): in the dtype of its run, or widened again.
+TEST_F(OutputAdapterFiles, ACopyOfTheMatrixMustBeTheModels) {
+  const struct {
+    std::vector<std::string> adapter;
+    std::string name;
+    const char* refusal;
+  } cases[] = {{kNamed, "base_model.model.lm_head.base_layer.weight", "was trained on another model"},
+               {{"adapter.kind=lora", R"(adapter.target_modules=["attn.c_proj"])"},
+                "base_model.model.lm_head.weight",
+                "if it was trained, add \"lm_head\" there to read it"}};
+  using enum device::DType;
+  for (const auto& [adapter, name, refusal] : cases) {
+    SCOPED_TRACE(name);
+    for (const std::filesystem::path& old : {saved_.checkpoints(), place("peft")}) std::filesystem::remove_all(old);
+    (void)saved_.run(1, sets(1, adapter), 3, {3});
+    export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+    const std::vector<std::string> without = begin().losses;
+    for (const auto& [dtype, rounding] : {std::pair(fp32, fp32), {bf16, bf16}, {fp32, bf16}, {fp32, fp16}}) {
+      add_matrix(dtype, name, rounding);
+      const SavedRun::Result run = begin();
+      EXPECT_EQ(run.losses, without) << name_of(dtype);
+      if (rounding == fp32) {
+        EXPECT_THAT(run.notes, Not(Contains(HasSubstr("holds a copy"))));
+      } else {
+        EXPECT_THAT(
+            run.notes,
+            Contains(HasSubstr(fmt::format("holds a copy of lm_head.weight, rounded to {}", name_of(rounding)))));
+      }
+      // Ranks compare hashes of what each has read of the model, which comparisons must not change.
+      EXPECT_NO_THROW((void)begin(2));
+    }
+    add_matrix(fp32, name, fp32, 0x1p-10f);
+    EXPECT_FAILURE((void)begin(), Exit::usage,
+                   AllOf(HasSubstr("holds all of " + name), HasSubstr("is not a copy of the model's lm_head.weight"),
+                         HasSubstr("exact or rounded to bf16 or fp16"), HasSubstr(refusal)));
   }
-  add_matrix(device::DType::fp32, 0x1p-10f);
-  EXPECT_FAILURE((void)losses(), Exit::usage,
-                 AllOf(HasSubstr("lm_head.base_layer.weight"), HasSubstr("differs from the model's lm_head.weight")));
 }
 
-// peft's save_embedding_layers writes the output layer, and the embedding, of any adapter.
-TEST_F(OutputAdapterFiles, AMatrixWithoutAnAdapterMayBeTheModels) {
-  (void)saved_.run(1, sets(1, {"adapter.kind=lora", R"(adapter.target_modules=["attn.c_proj"])"}), 3, {3});
+// One rank compares for all of them, so the others read none of the copy.
+TEST_F(OutputAdapterFiles, ARankMayLeaveTheComparisonToAnother) {
+  (void)saved_.run(1, sets(1, kNamed), 1, {1});
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
-  const std::vector<std::string> without = losses();
-  const std::string name = "base_model.model.lm_head.weight";
-  for (const device::DType dtype : {device::DType::fp32, device::DType::bf16}) {
-    add_matrix(dtype, 0, name);
-    EXPECT_EQ(losses(), without) << name_of(dtype);
-  }
-  add_matrix(device::DType::fp32, 0x1p-10f, name);
-  EXPECT_FAILURE((void)losses(), Exit::usage, AllOf(HasSubstr("holds all of"), HasSubstr("add \"lm_head\" there")));
+  const Recipe recipe = load_recipe(std::nullopt, sets(1, {"adapter.path=" + place("peft").string()}));
+  const Job job = make_job(open_workload(recipe), 1, capacity_of({}, 1));
+  const auto base = [&] { return random_weights(*job.model, recipe.training.seed); };
+  const auto read = [&](const std::function<std::unique_ptr<WeightSource>()>& compared) {
+    (void)peft_weights(base(), place("peft"), *job.model, {{}, compared}, [](const std::string&) {});
+  };
+  add_matrix(device::DType::fp32, "base_model.model.lm_head.base_layer.weight", device::DType::fp32, 1);
+  EXPECT_NO_THROW(read({}));
+  EXPECT_FAILURE(read(base), Exit::usage, HasSubstr("is not a copy"));
+  add_matrix(device::DType::fp32, "base_model.model.of_another.weight");
+  EXPECT_FAILURE(read({}), Exit::usage, HasSubstr("has no place"));
 }
 
 }  // namespace

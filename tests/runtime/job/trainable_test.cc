@@ -152,7 +152,12 @@ TEST(Freezable, APatternWithoutAMatchNamesTheNearestTensors) {
     return complaint_about(kSmallLlama, {"training.freeze=" + freeze});
   };
   EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
-  EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
+  EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"),
+              AllOf(HasSubstr("like *.h.0.*"), HasSubstr("the nearest are model.layers.*.")));
+  const std::string projections = "the nearest are model.layers.*.self_attn.q_proj.weight, ";
+  EXPECT_THAT(refused("*q_prj*"), HasSubstr(projections));
+  EXPECT_THAT(refused("model.layers.[0-2].self_atn.q_proj.*"), HasSubstr(projections));
+  EXPECT_THAT(refused("*embed_token.weigh?"), HasSubstr("the nearest are model.embed_tokens.weight, "));
   EXPECT_THAT(refused(R"(["model.*", ""])"), HasSubstr("training.freeze"));
 }
 

@@ -86,6 +86,7 @@ TEST_F(UntieTest, SaysHowToUntie) {
   }
   write({{"lm_head.weight", 1}});
   EXPECT_EQ(how_to_untie(*model, folder_.path()), command_to_untie(folder_.path()));
+  EXPECT_THAT(command_to_untie(folder_.path()), HasSubstr("copytree(argv[1], argv[2]")) << "with the tokenizer's files";
 }
 
 }  // namespace

@@ -92,6 +92,21 @@ TEST_F(RankMonitorTest, ReportsThePlaceOfItsRank) {
   EXPECT_FALSE(token_.is_set());
 }
 
+// Reports come once per second, and one more comes soon after a rank has entered another phase.
+TEST_F(RankMonitorTest, ReportsANewPhaseSoon) {
+  const RankMonitor monitor(memory_, setup());
+  const auto start = std::chrono::steady_clock::now();
+  using enum runtime::Phase;
+  for (const runtime::Phase phase : {planning, loading, training, evaluating, training, writing, ending}) {
+    memory_.places().enter(phase);
+    EXPECT_TRUE(happens([&] {
+      const auto all = sent_.all();
+      return !all.empty() && view_of(all.back().ranks(0)).phase == phase;
+    }));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 4s) << "seven reports take six seconds otherwise";
+}
+
 TEST_F(RankMonitorTest, ShowsThatTheProcessRuns) {
   const RankMonitor monitor(memory_, setup());
   const std::int64_t first = memory_.places().beat.load();

@@ -22,7 +22,7 @@ fs::path golden(const char* name) {
 }
 
 class QuantisedExportTest : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, QuantisedExportTest, testing::Values("nf4/llama", "nf4/gpt2"));
+INSTANTIATE_TEST_SUITE_P(, QuantisedExportTest, testing::Values("nf4/llama", "nf4/gpt2", "nf4/head"));
 
 TEST_P(QuantisedExportTest, WritesBitsandbytesOriginalTensors) {
   const tests::ScratchFolder scratch;
@@ -49,6 +49,39 @@ TEST_P(QuantisedExportTest, WritesBitsandbytesOriginalTensors) {
   for (const models::StoredTensor& tensor : b.tensors())
     EXPECT_TRUE(models::same_values(tensor, *a.find(tensor.name))) << tensor.name;
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
+}
+
+// transformers quantises the output layer if llm_int8_skip_modules is a list without it. Its values are bitsandbytes'.
+TEST(QuantisedHead, HasTheValuesOfBitsandbytes) {
+  const tests::ScratchFolder scratch;
+  const fs::path out = scratch.path() / "out", folder = golden("nf4/head");
+  export_model(ModelFolder(folder), out, {});
+  const auto wanted = models::Safetensors::open(folder / "../head.safetensors");
+  const auto written = models::Safetensors::open(out);
+  EXPECT_TRUE(models::same_values(*wanted.find("lm_head.weight"), *written.find("lm_head.weight")));
+}
+
+// A training reads it, whatever trains it: an adapter, on any number of ranks, or itself.
+TEST(QuantisedHead, IsTrained) {
+  const SavedRun run;
+  const auto loss = [&](int ranks, std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"model.path=" + golden("nf4/head").string(), "checkpoint.resume=none", "training.precision=fp32"});
+    std::vector<std::string> sets = run.sets(ranks, more);
+    std::erase_if(sets, [](const std::string& set) {
+      return set.starts_with("model.preset") || set.starts_with("model.config");
+    });
+    return run.run(ranks, sets, 2).losses;
+  };
+  const std::vector<std::string> whole = loss(1, {});
+  EXPECT_NE(whole[0], whole[1]);
+  for (const char* targets : {R"(["q_proj"])", R"(["q_proj", "lm_head"])"}) {
+    const std::string targeted = std::string("adapter.target_modules=") + targets;
+    const std::vector<std::string> alone = loss(1, {"adapter.kind=lora", targeted});
+    EXPECT_EQ(alone[0], whole[0]) << "B is zero";
+    EXPECT_EQ(loss(2, {"adapter.kind=lora", targeted, "zero.stage=3"}), alone);
+    EXPECT_EQ(loss(2, {"adapter.kind=lora", targeted}), alone);
+  }
 }
 
 // Matrices of blocks are in 4 bits, and the head's too if requested.

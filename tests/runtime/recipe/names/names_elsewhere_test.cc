@@ -274,5 +274,16 @@ TEST(NamesElsewhere, ThePageAgreesWithTheProgram) {
   EXPECT_GT(names, 100u);
 }
 
+TEST(EditsTest, OfAGlobCountLettersAlone) {
+  const struct {
+    const char *glob, *text;
+    std::size_t edits;
+  } cases[] = {{"*", "", 0},          {"*", "a.b", 0},    {"a*d", "abcd", 0},      {"*q_*", "a.q_proj.b", 0},
+               {"*b", "abc", 1},      {"a*z", "abcd", 1}, {"*qu_*", "a.q_b.c", 1}, {"?bc", "abc", 0},
+               {"[xyz]bc", "abc", 0}, {"[bc", "abc", 1},  {"", "abc", 3},          {"abc", "", 3},
+               {"a?c", "ac", 1}};
+  for (const auto& [glob, text, count] : cases) EXPECT_EQ(edits_of_glob(glob, text), count) << glob << " " << text;
+}
+
 }  // namespace
 }  // namespace strata::runtime
