@@ -49,6 +49,15 @@ class AdapterFiles : public testing::Test {
   SavedRun::Result start(const std::vector<std::string>& more) const {
     return saved_.run(1, saved_.sets(1, with(more, {"checkpoint.resume=none", "training.precision=fp32"})), 1);
   }
+  // The message that refuses peft's folder; empty if it is accepted.
+  std::string refusal() const {
+    try {
+      (void)start({"adapter.path=" + place("peft").string()});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
   fs::path place(const char* name) const { return saved_.folder().path() / name; }
   // Replaces the first place of a text in the configuration of peft's folder.
   void replace_in_config(std::string_view old, std::string_view now) const {
@@ -193,12 +202,7 @@ TEST_F(AdapterFiles, ExplainsNamesThatPeftDoesNotSave) {
     out.write(reinterpret_cast<const char*>(&length), sizeof length);
     out << header << data;
     out.close();
-    try {
-      (void)start({"adapter.path=" + place("peft").string()});
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal();
   };
   EXPECT_EQ(refused("none", "none"), "");
   EXPECT_THAT(refused("lora_A.weight", "lora_A.default.weight"),
@@ -230,12 +234,7 @@ TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
       data.insert(0, models::safetensors_header(tensors));
     }
     std::ofstream(file, std::ios::binary) << data;
-    try {
-      (void)start({"adapter.path=" + place("peft").string()});
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal();
   };
   const char* table = "base_model.model.transformer.wpe.weight";
   EXPECT_THAT(refused(table, 24, 48), AllOf(HasSubstr(table), HasSubstr("add \"wpe\" there")));
