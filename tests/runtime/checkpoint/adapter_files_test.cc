@@ -384,25 +384,5 @@ TEST_F(AdapterFiles, Dora) {
       << "the adapter must have learned something";
 }
 
-TEST_F(AdapterFiles, RefusesUnsupportedSettingsByName) {
-  const auto refused = [&](const std::string& key) {
-    fs::create_directory(place("other"));
-    std::ofstream(place("other") / kPeftConfigName)
-        << R"({"peft_type": "LORA", "r": 4, "target_modules": ["c_attn"], )" << key << "}";
-    std::string text;
-    try {
-      read_peft_config(place("other"));
-    } catch (const Error& error) {
-      text = error.what();
-    }
-    return text;
-  };
-  EXPECT_EQ(refused(R"("megatron_core": "megatron.core", "loftq_config": {}, "layer_replication": null)"), "");
-  EXPECT_THAT(refused(R"("trainable_token_indices": [1])"), HasSubstr("trainable_token_indices"));
-  EXPECT_THAT(refused(R"("bias": "all")"), HasSubstr("bias"));
-  EXPECT_THAT(refused(R"("init_lora_weights": "pissa")"), HasSubstr("path_initial_model_for_weight_conversion"));
-  EXPECT_THAT(refused(R"("init_lora_weights": "loftq")"), HasSubstr("merge_and_unload"));
-}
-
 }  // namespace
 }  // namespace strata::runtime
