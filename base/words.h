@@ -17,6 +17,7 @@ inline std::vector<std::string_view> words_of(std::string_view text, char separa
   return out;
 }
 
+// True if `word` is one of the parts. No part of a table is empty.
 inline bool has_word(std::string_view words, std::string_view word, char separator = ' ') {
   return std::ranges::any_of(words | std::views::split(separator),
                              [&](const auto& one) { return std::string_view(one.begin(), one.end()) == word; });

@@ -34,13 +34,12 @@ Launch find_launch() {
   return {};
 }
 
-// Sets what Open MPI's TCP does by default; values that the user sets take precedence.
-// One connection per pair of ranks lets data that waits for buffer space in one direction block the other direction: at
-// 2 Gbit/s, two ranks that send to each other were twice as fast with two connections. Connections are file
+// Sets defaults of Open MPI's TCP. The user's variables and --mca take precedence.
+// With one connection per pair of ranks, data that waits for buffer space in one direction blocks the other direction:
+// at 2 Gbit/s, two ranks that send to each other were twice as fast with two connections. Connections are file
 // descriptors, often limited to 1,024 per process, so large runs keep one.
-// A message above the eager limit (64 KiB) waits for a handshake in the queue of a link that other pairs keep full.
-// Receives are posted before the pieces arrive, so pieces need no handshake: an all-to-all of four nodes at 1 Gbit/s
-// took 435 to 450 ms without it, and 430 to 800 ms with it.
+// A message above the eager limit (64 KiB) begins with a handshake, which queues after the other data of its
+// connection. Our pieces are sent without one; messages.cc bounds how many of them MPI buffers.
 void set_tcp_defaults(int ranks) {
   constexpr int kMost = 256;
   if (ranks <= kMost) (void)setenv("OMPI_MCA_btl_tcp_links", "2", 0);

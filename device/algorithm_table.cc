@@ -41,6 +41,7 @@ std::optional<std::string> from_hex(std::string_view hex) {
 const char* word(Epilogue epilogue) {
   constexpr const char* kWords[] = {"",        " gelu_tanh", " gelu_tanh_gradient", " gelu_erf", " gelu_erf_gradient",
                                     " sums_a", " sums_b"};
+  static_assert(std::size(kWords) == static_cast<std::size_t>(Epilogue::sums_b) + 1);
   return kWords[static_cast<std::size_t>(epilogue)];
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace strata {
@@ -11,6 +12,7 @@ namespace {
 // What stands before the first member, and before the others, by JsonLayout.
 constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
     {"", ","}, {"", ", "}, {"", ",\n"}, {"\n", ",\n"}, {"\n  ", ",\n  "}};
+static_assert(std::size(kSeparators) == static_cast<std::size_t>(JsonLayout::indented) + 1);
 
 }  // namespace
 

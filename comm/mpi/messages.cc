@@ -48,10 +48,12 @@ class Backoff {
   Clock::time_point began_{}, next_look_{};
 };
 
-// Data is sent in pieces that need no handshake (kMessagePiece), because a handshake would wait in the queue of a link
-// that other data keeps full. MPI buffers pieces that arrive before their receives are posted. So that it buffers at
-// most kWindow of them per stream, a sender waits for credits after that, and a receiver sends one for every kCredit
-// pieces that it has received.
+// Data is sent in pieces that need no handshake (kMessagePiece), because a handshake would queue after the other data
+// of its connection. MPI buffers pieces that arrive before their receives are posted. So that it buffers at most
+// kWindow of them from a peer, a sender waits for credits after that, and a receiver sends one for every kCredit pieces
+// that it has received. In a gather or an all-to-all, each rank needs all the others' data, so none is more than one
+// call ahead. A rank that receives nothing could be many calls ahead, so its call also waits for a credit that says
+// that the receiver's call has begun.
 constexpr std::size_t kWindow = 16, kCredit = 4, kSlots = kWindow + 1;
 // How many members (or nodes) a rank exchanges with at the same time. This bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
@@ -134,7 +136,8 @@ class MessageCollectives final : public Collectives {
           },
           [&](int peer) {
             return Span{data, peer == root ? bytes : 0};
-          });
+          },
+          true);
     for (std::size_t at = 0; at < bytes; at += kChunk) {
       const int count = static_cast<int>(std::min(kChunk, bytes - at));
       requests_.assign(1, MPI_REQUEST_NULL);
@@ -144,11 +147,11 @@ class MessageCollectives final : public Collectives {
   }
 
   void send(const std::byte* data, std::size_t bytes, int to) override {
-    add({to, rank_, false, {const_cast<std::byte*>(data), bytes}});
+    add({to, rank_, false, {const_cast<std::byte*>(data), bytes}, -1, true});
     run();
   }
   void receive(std::byte* data, std::size_t bytes, int from, device::cpu::Team&) override {
-    add({from, from, true, {data, bytes}});
+    add({from, from, true, {data, bytes}, -1, true});
     run();
   }
 
@@ -164,11 +167,15 @@ class MessageCollectives final : public Collectives {
     bool receives;
     Span span;
     int after = -1;                     // the stream whose received pieces this one sends on; -1: all data is available
+    bool one_sided = false;             // the receiver sends nothing, and a credit says that it is there
     std::size_t started = 0, done = 0;  // pieces
-    std::size_t credits = 0;            // sent, or asked for
+    std::size_t credits = 0;            // that were sent, or whose receives were posted
 
     std::size_t pieces() const { return (span.bytes + kMessagePiece - 1) / kMessagePiece; }
-    std::size_t all_credits() const { return pieces() > kWindow ? (pieces() - kWindow + kCredit - 1) / kCredit : 0; }
+    std::size_t extra_credits() const { return one_sided ? 1 : 0; }
+    std::size_t all_credits() const {
+      return extra_credits() + (pieces() > kWindow ? (pieces() - kWindow + kCredit - 1) / kCredit : 0);
+    }
   };
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -178,18 +185,18 @@ class MessageCollectives final : public Collectives {
     return static_cast<int>(streams_.size()) - 1;
   }
 
-  // Sends out(peer) to every peer and receives in(peer) from it.
+  // Sends out(peer) to every peer and receives in(peer) from it. `one_sided`: only one of the two has bytes.
   template <typename Out, typename In>
-  void move(Out out, In in) {
+  void move(Out out, In in, bool one_sided = false) {
     for (int first = 1; first < size_; first += kPeersAtOnce) {
       const int end = std::min(size_, first + kPeersAtOnce);
       for (int i = first; i < end; ++i) {
         const int from = (rank_ + size_ - i) % size_;
-        add({from, from, true, in(from)});
+        add({from, from, true, in(from), -1, one_sided});
       }
       for (int i = first; i < end; ++i) {
         const int to = (rank_ + i) % size_;
-        add({to, rank_, false, out(to)});
+        add({to, rank_, false, out(to), -1, one_sided});
       }
       run();
     }
@@ -235,7 +242,7 @@ class MessageCollectives final : public Collectives {
         std::min(stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done, stream.done + kWindow);
     if (!stream.receives) {
       const std::size_t granted = stream.credits - (credit == MPI_REQUEST_NULL ? 0 : 1);
-      end = std::min(end, kWindow + granted * kCredit);
+      end = std::min(end, kWindow + (granted - std::min(granted, stream.extra_credits())) * kCredit);
     }
     for (; stream.started < end; ++stream.started) {
       const std::size_t begin = stream.started * kMessagePiece;
@@ -247,7 +254,7 @@ class MessageCollectives final : public Collectives {
       else
         STRATA_MPI(MPI_Isend(data, count, MPI_BYTE, peer, stream.owner, comm_, slot));
     }
-    const bool may_credit = !stream.receives || stream.done >= (stream.credits + 1) * kCredit;
+    const bool may_credit = !stream.receives || stream.done >= (stream.credits + 1 - stream.extra_credits()) * kCredit;
     if (credit == MPI_REQUEST_NULL && stream.credits < stream.all_credits() && may_credit) {
       const int tag = size_ + stream.owner;
       if (stream.receives)

@@ -158,10 +158,10 @@ class Control::Impl {
     planned_ = job.plan.memory;
     board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
-    plan.set_text(fmt::format(
-        "{} of {} parameters, {} on {} {}, {}\n", job.model->family, count_text(job.model->parameters()),
-        zero_text(job.recipe.zero.stage, job.plan.mesh().data(), job.plan.ranks()), memory_.map().nodes.size(),
-        memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
+    plan.set_text(fmt::format("{} of {} parameters, {} on {}, {}\n", job.model->family,
+                              count_text(job.model->parameters()),
+                              zero_text(job.recipe.zero.stage, job.plan.mesh().data(), job.plan.ranks()),
+                              counted(memory_.map().nodes.size(), "node"), runtime::memory_text(job.plan)));
     plan.set_recipe(runtime::to_text(job.complete_recipe()));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));
     plan.set_hash(runtime::hash_of(job.plan));

@@ -22,6 +22,7 @@ struct EvaluationMetric {
   std::string_view name;
   bool greater_is_better;
   std::array<bool, 5> of;  // whether it is a metric of each PredictionKind
+  static_assert(static_cast<int>(PredictionKind::entities) == 4);
 
   bool is_of(PredictionKind predictions) const { return of[static_cast<std::size_t>(predictions)]; }
 };

@@ -163,9 +163,9 @@ Value reversed(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.text(std::move(out), value.safe());
 }
 
-template <bool most>
+template <bool kMost>
 Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given(most ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  const Parameters given(kMost ? "max" : "min", arguments, {"case_sensitive", "attribute"});
   const std::vector<Value> all = runtime.items_of(value);
   if (all.empty()) return Value::undefined("the list is empty: it has no smallest or largest element");
   const auto key = [&](const Value& item) {
@@ -173,7 +173,7 @@ Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
   };
   std::size_t best = 0;
   for (std::size_t i = 1; i < all.size(); ++i)
-    if (most ? less(key(all[best]), key(all[i]), runtime) : less(key(all[i]), key(all[best]), runtime)) best = i;
+    if (kMost ? less(key(all[best]), key(all[i]), runtime) : less(key(all[i]), key(all[best]), runtime)) best = i;
   return all[best];
 }
 
@@ -225,22 +225,22 @@ Value mapped(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.iterator(std::move(out));
 }
 
-// The items of `value` for which the test (of an attribute) returns `wanted`.
-template <bool of_attribute, bool wanted>
+// The items of `value` for which the test (of an attribute) returns `kWanted`.
+template <bool kOfAttribute, bool kWanted>
 Value chosen(Runtime& runtime, const Value& value, Arguments& arguments) {
   const auto& given = arguments.positional;
-  const std::size_t name = of_attribute ? 1 : 0;
-  if (of_attribute && given.empty()) throw Fault("selectattr and rejectattr need the name of an attribute");
+  const std::size_t name = kOfAttribute ? 1 : 0;
+  if (kOfAttribute && given.empty()) throw Fault("selectattr and rejectattr need the name of an attribute");
   std::vector<Value> out;
   for (const Value& item : items_if_true(runtime, value)) {
-    const Value tested = of_attribute ? by_path(runtime, item, given[0]) : item;
+    const Value tested = kOfAttribute ? by_path(runtime, item, given[0]) : item;
     bool is = tested.truthy();
     if (given.size() > name) {
       Arguments rest{.positional = {given.begin() + static_cast<std::ptrdiff_t>(name) + 1, given.end()},
                      .named = arguments.named};
       is = runtime.test(text_of(given[name], "select"), tested, rest);
     }
-    if (is == wanted) out.push_back(item);
+    if (is == kWanted) out.push_back(item);
   }
   return runtime.iterator(std::move(out));
 }

@@ -226,10 +226,10 @@ void RankMonitor::answer_dump() {
 void RankMonitor::send_report(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
   // Report once per second, and more often while a dump is being requested or ranks enter other phases.
-  std::vector<runtime::Phase> now_in = phases();
-  if (now - sent_at_ < kSecond && asked == dump_reported_ && now_in == sent_phases_) return;
+  std::vector<runtime::Phase> phases_now = phases();
+  if (now - sent_at_ < kSecond && asked == dump_reported_ && phases_now == sent_phases_) return;
   sent_at_ = now;
-  sent_phases_ = std::move(now_in);
+  sent_phases_ = std::move(phases_now);
   if (setup_.receive) return setup_.receive(report(now));
   if (memory_.node() == 0) return;
   if (!stream_)

@@ -209,7 +209,7 @@ class ChunkedHead final : public LossUnit {
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
                  View dx, const GradientRange& gradients) const override {
-    const TileLogits logits = tiled_.logits_in(c.workspace);
+    const TileLogits logits = tiled_.first_logits(c.workspace);
     switch (step) {
       case LossStep::norm:
         normalize(lane, c, tiled_, x);

@@ -36,7 +36,8 @@ class HeadDora {
                device::ConstView b) const;
   // Writes the logits from z. With dropout, they are (x - x') W^T before.
   void scale(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, const TileLogits& logits) const;
-  // Adds dm, and x's gradient through W to d_input. Replaces the gradient of the logits by z's, and z by anything.
+  // Adds dm, and x's gradient through W to d_input. Replaces the gradient of the logits by z's; z's
+  // memory is then undefined.
   // `dropout`: of all rows of x.
   void backward(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
                 device::View d_logits, device::View z, device::View d_input, device::Dropout dropout) const;

@@ -68,7 +68,8 @@ struct HeadPlaces {
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
     bool drops = false;    // the adapter's input has dropout
     bool dora = false;
-    // With DoRA: as logit_stride, for the scaled logits. Only with dropout do they exist for as long as the others.
+    // With DoRA: as logit_stride, for the scaled logits. With dropout, those of all tiles exist; otherwise one tile's
+    // at a time.
     std::size_t scaled_stride = 0;
     bool one_tile = false;
   };
@@ -76,7 +77,7 @@ struct HeadPlaces {
   explicit HeadPlaces(const Shape& s);
 
   // The memory for the first tile's logits.
-  TileLogits logits_in(device::View workspace) const {
+  TileLogits first_logits(device::View workspace) const {
     const device::View all = logits.of(workspace);
     return scaled.size > 0 ? TileLogits{scaled.of(workspace), all} : TileLogits{all, {}};
   }
@@ -251,7 +252,7 @@ class HeadTable {
   // another; those of scaled logits may be the same.
   template <typename F>
   void for_logits(const Context& c, const HeadPlaces& p, std::size_t rows, F&& f) const {
-    const TileLogits first = p.logits_in(c.workspace);
+    const TileLogits first = p.first_logits(c.workspace);
     const bool together = p.scaled.size < p.logits.size && first.unscaled;
     std::size_t next = 0;
     for (std::size_t tile = 0; tile < count(); ++tile) {

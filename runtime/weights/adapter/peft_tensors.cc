@@ -120,8 +120,8 @@ bool UnnamedTensors::is_copy(const StoredTensor& tensor, std::size_t unit, std::
   const auto rounding = rounding_of(tensor, *weights_, unit, parameter);
   if (rounding && *rounding != DType::fp32)
     note_(fmt::format(
-        "{} holds a copy of {}, rounded to {}: the model's own values are read, and peft would read the copy",
-        folder_.string(), own.name, device::name_of(*rounding)));
+        "{} holds {}, a copy of {} rounded to {}: the model's own values are read, and peft would read the copy",
+        folder_.string(), tensor.name, own.name, device::name_of(*rounding)));
   return rounding.has_value();
 }
 

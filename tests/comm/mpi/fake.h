@@ -28,6 +28,8 @@ void belong_to(int rank);
 // This many bytes of every data message arrive per call of the receiver. `newest_first`: only those of the newest
 // message between two ranks, so that messages do not end in the order in which they began.
 void set_bytes_per_call(std::size_t bytes, bool newest_first = false);
+// Data messages of at most this many bytes do not wait for their receivers (4,096 at first).
+void set_eager_limit(std::size_t bytes);
 // Data from one rank to another stops once this many bytes have arrived there.
 void stop_data(int from, int to, std::size_t after);
 // After a notice was sent, the receiver does not see it in its next `calls` checks.

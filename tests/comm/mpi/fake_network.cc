@@ -15,8 +15,6 @@ thread_local int this_rank = 0;
 
 namespace {
 
-constexpr std::size_t kEager = 4096;  // bytes of a message that does not wait for its receiver
-
 Way& way(int from, int to) {
   return fake->ways[{from, to}];
 }
@@ -66,7 +64,7 @@ void progress(int rank) {
       if (bytes > 0) std::memcpy(receive->data + receive->moved, send.copy.data() + receive->moved, bytes);
       receive->moved += bytes;
       if (receive->moved < send.bytes) continue;
-      if (!send.is_notice) --on.on_their_way;
+      if (!send.is_notice && send.bytes > 0) --on.on_their_way;
       receive->done = send.done = true;
       receive->match = nullptr;
       std::erase(receives, receive);
@@ -126,9 +124,9 @@ Request* post_send(const Comm& comm, int context, const void* data, std::size_t 
   Request* const send = owned.get();
   fake->sends[context].push_back(send);
   Way& on = way(comm.rank, to);
-  if (!send->is_notice) on.most_on_their_way = std::max(on.most_on_their_way, ++on.on_their_way);
+  if (!send->is_notice && bytes > 0) on.most_on_their_way = std::max(on.most_on_their_way, ++on.on_their_way);
   send->copy.assign(begin, begin + bytes);
-  if (bytes > kEager) {
+  if (bytes > fake->eager) {
     fake->requests[send] = std::move(owned);
     return send;
   }
@@ -219,6 +217,10 @@ void set_bytes_per_call(std::size_t bytes, bool newest_first) {
   const Lock lock(fake->mutex);
   fake->bytes_per_call = bytes;
   fake->newest_first = newest_first;
+}
+void set_eager_limit(std::size_t bytes) {
+  const Lock lock(fake->mutex);
+  fake->eager = bytes;
 }
 void stop_data(int from, int to, std::size_t after) {
   const Lock lock(fake->mutex);

@@ -54,6 +54,7 @@ struct Fake {
   std::condition_variable changed;
   std::vector<int> nodes;
   std::size_t bytes_per_call = kAll;
+  std::size_t eager = 4096;  // bytes of a message that does not wait for its receiver
   bool newest_first = false;
   int threads = MPI_THREAD_MULTIPLE;
   std::map<std::pair<int, int>, Way> ways;

@@ -27,7 +27,7 @@ using device::Arena;
 using device::Lane;
 using testing::HasSubstr;
 
-constexpr std::size_t kPiece = std::size_t{1} << 20;  // as messages.cc cuts data
+constexpr std::size_t kPiece = kMessagePiece;
 
 std::unique_ptr<World> messages() {
   return mpi_messages_world(std::make_unique<MpiSession>(), "", 2s);
@@ -127,23 +127,60 @@ TEST(MpiMessages, AMessageArrivesByteByByte) {
   expect_all_ended_well(2);
 }
 
-// One large message would block the other direction, and many at once would need memory for all of them.
+// Many pieces at once would need memory for all of them, whether or not each waits for its receiver.
 TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreInFlight) {
+  for (const std::size_t eager : {kPiece / 2, kPiece}) {
+    SCOPED_TRACE(eager);
+    fake_mpi::run_well(
+        2,
+        [](int) {
+          const auto world = messages();
+          Gather gather(*world, 50 * kPiece + 5);
+          gather.start(0);
+          gather.wait();
+          gather.expect_arrived(0);
+          world->leave();
+        },
+        {},
+        [&] {
+          fake_mpi::set_bytes_per_call(kPiece / 2);
+          fake_mpi::set_eager_limit(eager);
+        });
+    for (const auto& [from, to] : {std::pair(0, 1), std::pair(1, 0)}) {
+      EXPECT_LE(fake_mpi::most_on_their_way(from, to), 16U);  // fewer if the other rank is quick to receive
+      EXPECT_EQ(fake_mpi::arrived(from, to) / kPiece, 50U);
+    }
+    expect_all_ended_well(2);
+  }
+}
+
+// A rank that only sends, as in a pipeline, does not fill the memory of one that is not ready to receive.
+TEST(MpiMessages, ASenderIsAtMostOneMessageAhead) {
+  constexpr std::size_t kMessages = 10, kBytes = 3 * kPiece + 5;
   fake_mpi::run_well(
       2,
-      [](int) {
+      [](int number) {
         const auto world = messages();
-        Gather gather(*world, 20 * kPiece + 5);
-        gather.start(0);
-        gather.wait();
-        gather.expect_arrived(0);
+        Lane lane("messages", 1, world->rank(), world->abort_token());
+        const auto communicator = world->open(lane);
+        const Arena arena = world->allocate(kMessages * kBytes);
+        for (std::size_t m = 0; m < kMessages; ++m) {
+          std::byte* const data = arena.at(m * kBytes);
+          if (number == 0) {
+            std::memset(data, static_cast<int>(m + 1), kBytes);
+            communicator->send(data, kBytes, 1);
+          } else {
+            if (m == 0) std::this_thread::sleep_for(100ms);
+            communicator->receive(data, kBytes, 0);
+          }
+        }
+        lane.synchronize();
+        for (std::size_t m = 0; m < kMessages; ++m) EXPECT_EQ(arena.at(m * kBytes)[kBytes - 1], std::byte(m + 1));
         world->leave();
       },
-      {}, [] { fake_mpi::set_bytes_per_call(kPiece / 2); });
-  for (const auto& [from, to] : {std::pair(0, 1), std::pair(1, 0)}) {
-    EXPECT_LE(fake_mpi::most_on_their_way(from, to), 16U);  // fewer if the other rank is quick to receive
-    EXPECT_EQ(fake_mpi::arrived(from, to) / kPiece, 20U);
-  }
+      {}, [] { fake_mpi::set_eager_limit(kPiece); });
+  EXPECT_LE(fake_mpi::most_on_their_way(0, 1), 8U) << "the end of one message and all of the next";
+  expect_all_ended_well(2);
 }
 
 // The cause that rank 0 reports if another rank fails while its gather is in the middle of a message from rank 1.

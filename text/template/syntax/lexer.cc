@@ -277,6 +277,7 @@ class Lexer {
 
 std::string shown(const Token& token) {
   constexpr std::array<std::string_view, 5> kFirst = {"text", "{{", "}}", "{%", "%}"};  // by Kind
+  static_assert(kFirst.size() == static_cast<std::size_t>(Token::Kind::block_end) + 1);
   if (token.kind == Token::Kind::end) return "the end of the template";
   const auto kind = static_cast<std::size_t>(token.kind);
   return kind < kFirst.size() ? std::string(kFirst[kind]) : fmt::format("'{}'", excerpt(token.text, 64));

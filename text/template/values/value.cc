@@ -216,6 +216,7 @@ bool Value::equals(const Value& other, Meter& meter) const {
 std::string_view Value::type_name() const {
   constexpr std::array<std::string_view, 10> kNames = {"Undefined", "None", "bool",  "int", "float",
                                                        "str",       "list", "tuple", "",    "dict"};  // by Kind
+  static_assert(kNames.size() == static_cast<std::size_t>(Kind::dict) + 1);
   switch (kind()) {
     case Kind::view:
       return sequence().name;
