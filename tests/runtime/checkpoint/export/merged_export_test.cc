@@ -85,7 +85,7 @@ TEST(MergedExport, ReportsRandomValues) {
     const std::string layer = "bert.encoder.layer.1.output.dense";
     PeftConfig config;
     config.adapter.rank = 1;
-    config.adapter.target_modules.names = {layer};
+    config.adapter.target_modules = {{layer}, {}};
     config.base = base.string();
     std::ofstream(peft / kPeftConfigName) << peft_config_json(config, "");
     const std::vector<models::TensorSpec> factors = {

@@ -22,52 +22,64 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A large head does not fit next to the activations of all units of its stage, but it fits next to those of half of
-// them. The losses stay the same.
-TEST(SuggestionOverRanks, TwiceTheStagesAreSuggestedWhenNothingElseFits) {
-  for (const int stages : {1, 2}) {
-    SCOPED_TRACE(stages);
-    const int ranks = 2 * stages;
-    const std::string more = std::to_string(2 * stages);
-    std::vector<std::string> sets = {"model.config.n_layer=6",
-                                     "model.config.n_embd=64",
-                                     "model.config.n_head=2",
-                                     "model.config.n_inner=64",
-                                     "model.config.vocab_size=3000",
-                                     "model.config.n_positions=512",
-                                     "data.seq_len=512",
-                                     "training.global_batch_size=4",
-                                     "memory.host=1KiB",
-                                     "training.precision=fp32",
-                                     "zero.stage=3",
-                                     "memory.prefetch=0",
-                                     "training.recompute=block",
-                                     fmt::format("parallel.stages={}", stages)};
-    auto staged = sets;
-    staged.back() = "parallel.stages=" + more;
-    const auto peak_of = [&](std::vector<std::string> of) {
-      of.insert(of.begin(), {"model.preset=tiny-gpt2"});
-      const Recipe recipe = load_recipe({}, of);
-      std::size_t peak = 0;
-      for (const Job& stage : jobs_of_stages(open_workload(recipe), ranks, capacity_of(recipe.memory, 1)))
-        peak = std::max(peak, stage.plan.memory[0].peak);
-      return peak;
-    };
-    const std::size_t needed = peak_of(staged);
-    ASSERT_LT(needed, peak_of(sets));
-    sets.push_back(fmt::format("memory.device={}", needed));
-    const Job refused = tiny_job(sets, ranks);
-    const Capacity capacity = capacity_of(refused.recipe.memory, 1);
-    ASSERT_FALSE(memory_of_stages(refused, capacity));
-    const auto nearest = nearest_that_fit(refused, capacity);
-    ASSERT_EQ(nearest.size(), 1u);
-    EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.stages", more)));
-    const std::string text = refusal(refused, capacity, nearest);
-    EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.stages=" + more), testing::Not(HasSubstr("losses change"))));
-    auto changed = sets;
-    for (const auto& [key, value] : nearest[0].changes) changed.push_back(fmt::format("{}={}", key, value));
-    EXPECT_TRUE(memory_of_stages(tiny_job(changed, ranks), capacity).has_value());
-  }
+// A large head does not fit next to all activations of the model, but it fits next to those of the last stage alone.
+// The losses stay the same.
+TEST(SuggestionOverRanks, StagesAreSuggestedWhenNothingElseFits) {
+  std::vector<std::string> sets = {"model.config.n_layer=6",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=64",
+                                   "model.config.vocab_size=3000",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=fp32",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  auto staged = sets;
+  staged.push_back("parallel.stages=2");
+  const auto peak_of = [](std::vector<std::string> of) {
+    of.insert(of.begin(), {"model.preset=tiny-gpt2"});
+    const Recipe recipe = load_recipe({}, of);
+    std::size_t peak = 0;
+    for (const Job& stage : jobs_of_stages(open_workload(recipe), 2, capacity_of(recipe.memory, 1)))
+      peak = std::max(peak, stage.plan.memory[0].peak);
+    return peak;
+  };
+  const std::size_t needed = peak_of(staged);
+  ASSERT_LT(needed, peak_of(sets));
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.stages", "2")));
+  const std::string text = refusal(refused, capacity, nearest);
+  EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.stages=2"), testing::Not(HasSubstr("losses change"))));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
+}
+
+// A pipeline that does not fit gets more stages, here in four ranks instead of two.
+TEST(SuggestionOverRanks, MoreStagesAreSuggestedForAPipeline) {
+  const std::vector<std::string> sets = {"model.preset=llama-1b",   "model.config.vocab_size=1024",
+                                         "data.seq_len=128",        "training.global_batch_size=4",
+                                         "memory.host=1MiB",        "memory.device=4356MiB",
+                                         "training.precision=bf16", "parallel.stages=2"};
+  const Recipe recipe = load_recipe({}, sets);
+  const Capacity capacity = capacity_of(recipe.memory, 1);
+  const Job refused = draft_job(open_workload(recipe), 4, capacity);
+  ASSERT_FALSE(memory_of_stages(refused, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.stages", "4")));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(fmt::format("{}={}", key, value));
+  EXPECT_TRUE(memory_of_stages(draft_job(open_workload(load_recipe({}, changed)), 4, capacity), capacity));
 }
 
 // Two stages take three sequences on three data ranks each, which two data ranks of three stages cannot share.
