@@ -138,20 +138,21 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
   }
 }
 
-std::string command_to_untie(const std::filesystem::path& folder) {
+std::string command_to_untie(const std::filesystem::path& folder, bool masked) {
   return python_command(
-      "import shutil, torch; from transformers import AutoModelForCausalLM as M; "
-      "m = M.from_pretrained(argv[1], dtype='auto'); m.config.tie_word_embeddings = False; "
-      "m.lm_head.weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); "
-      "shutil.copytree(argv[1], argv[2], ignore=shutil.ignore_patterns('*.safetensors*', '*.bin*', '*.pth', "
-      "'checkpoint-*')); m.save_pretrained(argv[2])",
+      fmt::format("import shutil, torch; from transformers import AutoModelFor{}LM as M; ",
+                  masked ? "Masked" : "Causal") +
+          "m = M.from_pretrained(argv[1], dtype='auto'); m.config.tie_word_embeddings = False; "
+          "m.get_output_embeddings().weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); "
+          "shutil.copytree(argv[1], argv[2], ignore=shutil.ignore_patterns('*.safetensors*', '*.bin*', '*.pth', "
+          "'checkpoint-*')); m.save_pretrained(argv[2])",
       {folder.string(), (folder / "").parent_path().string() + "-untied"});
 }
 
 std::string how_to_untie(const models::Model& model, const std::optional<std::filesystem::path>& folder) {
   const std::string by_key = "model.config.tie_word_embeddings = false";
   const auto& shared = model.units.back()->shared();
-  if (!folder || !shared || shared->name != "lm_head.weight") return by_key;
+  if (!folder || !shared) return by_key;
   try {
     const models::Safetensors file = models::Safetensors::open(*folder);
     const std::string& table = model.units[shared->unit]->parameters()[shared->parameter].name;
@@ -159,7 +160,7 @@ std::string how_to_untie(const models::Model& model, const std::optional<std::fi
   } catch (const Error&) {  // a checkpoint, or files that the code which reads them reports
     return by_key;
   }
-  return command_to_untie(*folder);
+  return command_to_untie(*folder, model.objective == models::Objective::masked_lm);
 }
 
 }  // namespace strata::runtime

@@ -42,12 +42,12 @@ std::string prefix_of_wrapper(std::span<const std::string> names, std::string_vi
 void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
 
-// The command that saves a copy of a decoder's folder, tokenizer included, with its own output layer, which
-// transformers reads too.
-std::string command_to_untie(const std::filesystem::path& folder);
+// The command that saves a copy of a model's folder, tokenizer included, with an output layer of its own, which
+// transformers reads too. `masked`: the model is an encoder for masked language modelling.
+std::string command_to_untie(const std::filesystem::path& folder, bool masked = false);
 
-// How to untie a model whose output layer shares its table: the key, or the command if the folder of a decoder does not
-// hold both. `folder`: the model's, if it has one.
+// How to untie a model whose output layer shares its table: the key, or the command if the model's folder does not hold
+// both. `folder`: the model's, if it has one.
 std::string how_to_untie(const models::Model& model, const std::optional<std::filesystem::path>& folder);
 
 }  // namespace strata::runtime

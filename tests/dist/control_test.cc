@@ -40,14 +40,16 @@ class ControlDist : public testing::Test {
   static bool steps(Running& running) {
     return running.wait_until([](const auto&, const auto& errors) { return errors.find("step 500/") != errors.npos; });
   }
-  // The process ID of a rank, as the run reports it.
+  // The process ID of a rank, as the run reports it. On a busy machine a rank may not answer the first request.
   pid_t pid_of(int rank) const {
-    const Outcome dump = run(ctl("dump", {"--json"}));
-    simdjson::dom::parser parser;
-    simdjson::dom::element root;
-    if (parser.parse(dump.output).get(root) != simdjson::SUCCESS) return -1;
-    for (const auto told : root["ranks"].get_array())
-      if (told["rank"].get_int64() == rank) return static_cast<pid_t>(told["pid"].get_int64().value());
+    for (int asked = 0; asked < 10; ++asked) {
+      const Outcome dump = run(ctl("dump", {"--json"}));
+      simdjson::dom::parser parser;
+      simdjson::dom::element root;
+      if (parser.parse(dump.output).get(root) != simdjson::SUCCESS) continue;
+      for (const auto told : root["ranks"].get_array())
+        if (told["rank"].get_int64() == rank) return static_cast<pid_t>(told["pid"].get_int64().value());
+    }
     return -1;
   }
   static std::string hash_in(const std::string& summary) {

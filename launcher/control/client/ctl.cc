@@ -117,8 +117,9 @@ std::string text_of(const pb::Status& s) {
   std::string out = fmt::format("{}", state_text(s.state()));
   if (s.state() == pb::STARTING || (!s.phase().empty() && s.phase() != "training"))
     out += fmt::format(" ({} for {})", s.phase(), duration_text(s.phase_seconds()));
-  out += fmt::format(", {} of {} parameters, ZeRO-{}, pid {} on {}\n", run.family(), count_text(run.parameters()),
-                     run.zero_stage(), run.pid(), run.host());
+  if (run.parameters() > 0)  // known once the run is planned
+    out += fmt::format(", {} of {} parameters, ZeRO-{}", run.family(), count_text(run.parameters()), run.zero_stage());
+  out += fmt::format(", pid {} on {}\n", run.pid(), run.host());
   out += s.has_last() ? text_of(s.last(), s.max_steps()) : fmt::format("step {}/{}", s.step(), s.max_steps());
   if (s.seconds_left() > 0) out += fmt::format("  {} left", duration_text(s.seconds_left()));
   std::vector<std::string> tiers;
@@ -126,7 +127,8 @@ std::string text_of(const pb::Status& s) {
     if (tier.planned_bytes() > 0)
       tiers.push_back(fmt::format("{} {} of {} planned", title_of(tier, run), bytes_text(tier.measured_bytes()),
                                   bytes_text(tier.planned_bytes())));
-  out += fmt::format("\nmemory of a rank: {}\ncheckpoint: ", fmt::join(tiers, ", "));
+  if (!tiers.empty()) out += fmt::format("\nmemory of a rank: {}", fmt::join(tiers, ", "));
+  out += "\ncheckpoint: ";
   out += s.has_checkpoint()             ? fmt::format("step {}, {} ago, {}", s.checkpoint().step(),
                                                       duration_text(s.now() - s.checkpoint().time()), s.checkpoint().path())
          : run.checkpoint_dir().empty() ? "none: checkpoint.dir is not set"

@@ -89,5 +89,20 @@ TEST_F(UntieTest, SaysHowToUntie) {
   EXPECT_THAT(command_to_untie(folder_.path()), HasSubstr("copytree(argv[1], argv[2]")) << "with the tokenizer's files";
 }
 
+TEST_F(UntieTest, SaysHowToUntieAnEncoder) {
+  const auto config = models::Config::parse(
+      R"({"model_type":"bert","hidden_size":4,"num_attention_heads":2,"num_hidden_layers":1,"intermediate_size":8,
+          "max_position_embeddings":4,"vocab_size":2})",
+      "config.json");
+  models::RunShape shape{1, 1, device::DType::fp32, 1};
+  shape.objective = Objective::masked_lm;
+  const auto model = models::make_model(config, shape);
+  write({{"bert.embeddings.word_embeddings.weight", 1}});
+  EXPECT_EQ(how_to_untie(*model, folder_.path()), command_to_untie(folder_.path(), true));
+  EXPECT_THAT(command_to_untie(folder_.path(), true), HasSubstr("AutoModelForMaskedLM"));
+  write({{"bert.embeddings.word_embeddings.weight", 1}, {"cls.predictions.decoder.weight", 1}});
+  EXPECT_EQ(how_to_untie(*model, folder_.path()), "model.config.tie_word_embeddings = false");
+}
+
 }  // namespace
 }  // namespace strata::runtime
