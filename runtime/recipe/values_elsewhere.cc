@@ -236,7 +236,8 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
     return fmt::format("; you mean \"{}\"", size);
   for (const bool mistyped : {false, true})
     for (const std::string& name : names_allowed(key)) {
-      if (std::isdigit(static_cast<unsigned char>(name[0]))) continue;  // an example of a size or of a range
+      const bool is_example = name.ends_with('B') || name.find('-') != name.npos;  // of a size or of a range
+      if (is_example && std::isdigit(static_cast<unsigned char>(name[0]))) continue;
       const bool same = mistyped ? is_typo(edits(plain(name), written), written.size(), 4) : is_same(name, written);
       if (same && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
     }

@@ -90,6 +90,8 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(meant)));
   }
+  // The example of a range is not what the user means.
+  EXPECT_FAILURE(recipe_with({"report.trace_steps=5-3"}), Exit::usage, testing::Not(HasSubstr("you mean")));
 }
 
 TEST(ValuesElsewhere, SomeHaveNoCounterpart) {
