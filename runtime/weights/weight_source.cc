@@ -133,11 +133,13 @@ class StoredWeights final : public WeightSource {
                directory.string(), name);
     TensorMatch match = match_tensors(model, names, new_head);
     if (!match.missing.empty()) refuse_wrapped(directory, names, match.missing.front());
-    if (match.missing == std::vector<std::string>{"lm_head.weight"})
+    // The rest of the head is there, so the model was saved tied.
+    const bool masked = !new_head && match.initialised.size() == 1 && match.initialised[0].ends_with("decoder.weight");
+    if (masked || match.missing == std::vector<std::string>{"lm_head.weight"})
       fail(Exit::usage,
-           "{} has no lm_head.weight, which model.config.tie_word_embeddings = false (or config.json) asks for: leave "
-           "that out, or save the model untied first: {}",
-           directory.string(), command_to_untie(directory));
+           "{} has no {}, which model.config.tie_word_embeddings = false (or config.json) asks for: leave that out, or "
+           "save the model untied first: {}",
+           directory.string(), masked ? match.initialised[0] : match.missing[0], command_to_untie(directory, masked));
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       const auto& parameters = model.units[unit]->parameters();
       auto& tensors = tensors_.emplace_back();

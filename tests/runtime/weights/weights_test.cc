@@ -234,6 +234,24 @@ TEST(WeightsTest, ExplainsHowToMakeAMissingOutputLayer) {
               AllOf(HasSubstr("has no lm_head.weight"), HasSubstr("m.config.tie_word_embeddings = False")));
 }
 
+// A tied encoder has the other layers of its head, so the decoder is not one to initialise.
+TEST(WeightsTest, ExplainsHowToMakeAMissingDecoder) {
+  const auto model = [](bool tied) {
+    models::RunShape shape{1, 4, device::DType::fp32, 1};
+    shape.objective = models::Objective::masked_lm;
+    return make_model(models::Config::parse(fmt::format(R"({{"model_type":"bert","hidden_size":8,"vocab_size":5,
+        "num_attention_heads":2,"num_hidden_layers":1,"intermediate_size":12,"tie_word_embeddings":{}}})",
+                                                        tied),
+                                            "config.json"),
+                      shape);
+  };
+  const tests::ScratchFolder folder;
+  const auto tied = model(true), untied = model(false);
+  (void)bert_weights(*tied, folder, [](std::string name) { return name; });
+  EXPECT_THAT(tests::failure_of([&] { stored_weights(*untied, folder.path(), 0, false); }).what(),
+              AllOf(HasSubstr("has no cls.predictions.decoder.weight"), HasSubstr("AutoModelForMaskedLM")));
+}
+
 // All heads that transformers or TRL has for a family are left out for other objectives. A tensor that belongs to no
 // head is refused.
 TEST(WeightsTest, OmitsHeadsOfAllClasses) {
