@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-// What stands before the first member, and before the others, by JsonLayout.
+// The texts before the first member and before each of the others, by JsonLayout.
 constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
     {"", ","}, {"", ", "}, {"", ",\n"}, {"\n", ",\n"}, {"\n  ", ",\n  "}};
 static_assert(std::size(kSeparators) == static_cast<std::size_t>(JsonLayout::indented) + 1);

@@ -27,6 +27,14 @@
 namespace strata::runtime {
 namespace {
 
+// A sentence about the tensors that full training trains if the model's files hold matrices in 4 bits.
+std::string note_of_quantised_files(const models::Model& model) {
+  return fmt::format(
+      "the model's files hold its linear layers in 4 bits, and blocks keep theirs: {} of {} parameters are trained "
+      "(tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter on top of them",
+      model.trained_parameters(), model.parameters());
+}
+
 // Prompt tokens per forward pass: enough rows for products to reach full speed.
 constexpr std::size_t kPromptRows = 128;
 

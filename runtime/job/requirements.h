@@ -79,9 +79,6 @@ void require_quantised(const models::Model& model);
 // 64 elements that share a scale.
 void require_whole_scales(const models::Model& model, const models::ShardRange& shards);
 
-// A sentence about the tensors that full training trains if the model's files hold matrices in 4 bits.
-std::string note_of_quantised_files(const models::Model& model);
-
 // A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
 // of them at the same time, so fewer are allowed.
 inline constexpr std::int64_t kMaxCalls = 1 << 16, kMaxVerticalCalls = 1 << 13;

@@ -395,11 +395,4 @@ void require_whole_scales(const models::Model& model, const models::ShardRange& 
     }
 }
 
-std::string note_of_quantised_files(const models::Model& model) {
-  return fmt::format(
-      "the model's files hold its linear layers in 4 bits, and blocks keep theirs: {} of {} parameters are trained "
-      "(tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter on top of them",
-      model.trained_parameters(), model.parameters());
-}
-
 }  // namespace strata::runtime

@@ -72,7 +72,8 @@ std::string text_or_none(const std::vector<T>& list) {
   return list.empty() ? "none" : text_of_list(list);
 }
 
-// What a value means to a key; nullopt if the key does not allow it. store() is the result of a key's `set`.
+// These functions read a value for a key, or return nullopt if the key does not allow it. store() gives the result of
+// a key's `set`.
 template <typename T, typename Member>
 bool store(std::optional<T> value, Member& member) {
   if (value) member = *std::move(value);

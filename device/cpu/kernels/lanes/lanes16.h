@@ -366,7 +366,7 @@ STRATA_LANES void for16_by4(std::size_t n, F&& f) {
 // The three versions of a kernel that is a template over the element type, in the order of DType.
 #define STRATA_BY_DTYPE(kernel) \
   { kernel<float>, kernel<::strata::device::bf16>, kernel<::strata::device::fp16> }
-// Of a kernel that is also a template over F.
+// The same for a kernel that is also a template over F.
 #define STRATA_OF(F, kernel) \
   { kernel<F, float>, kernel<F, ::strata::device::bf16>, kernel<F, ::strata::device::fp16> }
 

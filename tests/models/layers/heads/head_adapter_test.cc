@@ -355,7 +355,7 @@ TEST(HeadAdapterTargets, TheOutputLayerHasToBeNamed) {
   EXPECT_EQ(one->linear_layers()[0].low_rank.rank, 5u);
 }
 
-// What the adapter adds to the cost is what its products compute, and DoRA's norms.
+// The adapter's cost is that of its products and of DoRA's norms.
 TEST(HeadAdapterWork, CountsItsProducts) {
   AdaptedShape dropped = with_dora({97, 24, 50, 3});
   dropped.dropout = 0.25;
