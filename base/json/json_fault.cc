@@ -102,7 +102,7 @@ class Walk {
 
   bool value(std::size_t level) {
     skip_space();
-    if (at_end()) return wrong(level == 0 ? "nothing" : "an end within a list or an object");
+    if (at_end()) return wrong(level == 0 ? "nothing" : "an unclosed list or object");
     const char c = text_[at_];
     if (c == '{' || c == '[') {
       if (level >= levels_) return wrong(fmt::format("more than {} levels", levels_));
@@ -124,18 +124,18 @@ class Walk {
     if (take('}')) return true;
     do {
       skip_space();
-      if (at_end()) return wrong("an end within an object");
+      if (at_end()) return wrong("an unclosed object");
       if (text_[at_] != '"') return wrong(shown() + " in place of a name in quotes");
       if (!string()) return false;
       skip_space();
       if (!at_end() && text_[at_] != ':') return wrong("a name without a colon after it");
       ++at_;
-      if (at_ > text_.size()) return at_ = text_.size(), wrong("an end within an object");
+      if (at_ > text_.size()) return at_ = text_.size(), wrong("an unclosed object");
       if (!value(level + 1)) return false;
       skip_space();
     } while (take(','));
     if (take('}')) return true;
-    return wrong(at_end() ? "an end within an object" : shown() + " in place of a comma or }");
+    return wrong(at_end() ? "an unclosed object" : shown() + " in place of a comma or }");
   }
 
   bool list(std::size_t level) {
@@ -147,7 +147,7 @@ class Walk {
       skip_space();
     } while (take(','));
     if (take(']')) return true;
-    return wrong(at_end() ? "an end within a list" : shown() + " in place of a comma or ]");
+    return wrong(at_end() ? "an unclosed list" : shown() + " in place of a comma or ]");
   }
 
   bool string() {
@@ -240,7 +240,7 @@ std::string found_in_json(std::string_view text, std::size_t levels) {
   Walk walk(text, levels);
   auto fault = walk.run();
   if (!fault) fault = walk.doubtful();
-  return fault ? fmt::format("{} in line {}", fault->found, fault->line) : "another value";
+  return fault ? fmt::format("{} on line {}", fault->found, fault->line) : "another value";
 }
 
 }  // namespace strata
