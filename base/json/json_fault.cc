@@ -173,7 +173,7 @@ class Walk {
       at_ += 4;
       code_unit(digits);
     } else if (std::string_view("\"\\/bfnrt").find(text_[at_]) == std::string_view::npos) {
-      return wrong(fmt::format("the escape \\{} in a string, which JSON does not have", shown()));
+      return wrong(fmt::format("the escape \\{}, which JSON does not have, in a string", shown()));
     }
     return true;
   }
@@ -216,7 +216,7 @@ class Walk {
     const std::size_t e = digits_of.find_first_of("eE");
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');
     if (result.ec == std::errc::result_out_of_range && !tiny)
-      return wrong(fmt::format("{}, which is out of range for a number", shown()));
+      return wrong(fmt::format("{}, a number out of range", shown()));
     if (digits_of.find_first_of(".eE") == digits_of.npos && !has_64_bits(digits_of))
       doubt(fmt::format("{}, an integer of more than 64 bits", digits_of.substr(0, 40)));
     at_ = end;

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kVariable = "STRATA_CONNECT_SECONDS";
 // The nodes of a large run do not start a program at the same time.
 constexpr int kSeconds = 120, kMost = 86'400;
-// A rank waits this much longer than the rank below it. In this time, the launcher ends it if the lower rank has
-// printed the message.
+// A rank waits this much longer than the rank below it. If the lower rank has printed the message, the launcher ends
+// this rank within that time.
 constexpr std::chrono::seconds kTurn{2};
 constexpr int kTurns = 15;
 
