@@ -48,7 +48,7 @@ Processor choose() {
   // oneDNN accepts this only once, before it creates its first primitive. Code that creates primitives calls isa()
   // first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
-    fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: leave DNNL_MAX_CPU_ISA unset with it");
+    fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: unset DNNL_MAX_CPU_ISA");
   return {Isa::avx2, !name.empty(), false, false};
 }
 

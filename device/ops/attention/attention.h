@@ -21,7 +21,8 @@ struct AttentionShape {
   float scale;
   std::size_t window = 0;
   bool causal = true;
-  bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
+  // Sequences can hold more or less than one document, so implementations for whole sequences are not used.
+  bool packed = false;
   // If the shape has only some of the layer's heads: the number of heads in the layer (0: `heads`), and the index of
   // the first one here. Only dropout needs them, because it numbers heads within the layer.
   std::size_t layer_heads = 0, first_head = 0;

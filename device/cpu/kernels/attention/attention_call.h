@@ -30,13 +30,13 @@ struct AttentionCall {
   [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
 };
 
-// A document: `rows` rows of sequence `batch` from its row `first` on.
+// A document: `rows` rows of sequence `batch`, starting at its row `first`.
 struct AttentionRows {
   std::size_t batch, first, rows;
 };
 
-// The tiles that a forward task computes: queries [begin, begin + rows) of `heads` heads from `head` on, which share a
-// key head. heads * (tiles in rows) is at most forward_tiles().
+// The tiles that a forward task computes: queries [begin, begin + rows) of the `heads` heads that start at `head` and
+// share a key head. heads * (tiles in rows) is at most forward_tiles().
 struct QueryTiles {
   std::size_t head, heads, begin, rows;
 };

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
-      // Not conditional: a lane beyond the end adds up numbers that it does not write.
+      // This is not conditional: a lane beyond the end adds up numbers that it does not write.
       const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
       const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
