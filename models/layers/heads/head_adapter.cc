@@ -36,7 +36,7 @@ void HeadAdapter::prepare(const RunShape& run) {
   const auto r = static_cast<std::int64_t>(at_.rank);
   const DType t = run.dtype;
   const auto make = [&](const device::ProductShape& shape) { return Product(run.device, shape); };
-  // With dropout, the gradient through A is dropped like x before it is added.
+  // With dropout, the gradient through A gets the dropout of x before it is added.
   const bool adds = run.adapter_dropout() == 0;
   products_.emplace(Products{make({m, r, d, false, true, d, d, r, t, t}), make({r, d, m, true, false, r, d, d, t, t}),
                              make({m, d, r, false, false, r, d, d, t, t, false, adds})});
