@@ -31,8 +31,8 @@ class Event {
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
-  // For an event that host lanes record: true if its newest record has been reached, so that a wait would end
-  // immediately, or if it has no record.
+  // For an event that host lanes record: true if its newest record has been reached, or if it has no record. A wait
+  // would then end immediately.
   bool passed() const;
   // For the same kind of event: blocks the issuing thread until it has been reached. Throws Aborted when the run's
   // token is set.

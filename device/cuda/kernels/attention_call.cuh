@@ -34,7 +34,7 @@ struct AttentionCall {
   std::uint64_t micro_batch;
   std::uint32_t site, threshold;        // threshold 0: no dropout
   float keep_scale;                     // 1 / (1 - p)
-  std::size_t layer_heads, first_head;  // dropout counts heads in the whole layer
+  std::size_t layer_heads, first_head;  // dropout numbers heads within the whole layer
 
   __device__ std::size_t width() const { return heads * head_dim; }
 };

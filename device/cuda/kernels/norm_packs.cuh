@@ -14,7 +14,7 @@
 namespace strata::device::cuda {
 
 // How a team of 2^bits threads reads a vector: each thread has `packs` packs of some elements, which stay in registers,
-// so that memory is read once. packs == 0: the vector is longer than that, and is read several times.
+// so memory is read once. packs == 0: the vector is longer than that, and is read several times.
 struct Split {
   int bits, packs;
 };

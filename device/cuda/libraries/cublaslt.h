@@ -37,7 +37,7 @@ template <typename Pointer>
 using CublasLtOwner = std::unique_ptr<std::remove_pointer_t<Pointer>, DestroyCublasLt>;
 using CublasLtHandle = CublasLtOwner<cublasLtHandle_t>;
 
-// Makes a handle for the current device.
+// Creates a handle for the current device.
 CublasLtHandle make_cublaslt_handle();
 
 }  // namespace strata::device::cuda

@@ -27,7 +27,7 @@ struct DestroyCudnn {
 };
 using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn>;
 
-// Makes a handle for the current device; its work is queued in `stream`.
+// Creates a handle for the current device; its work is queued in `stream`.
 CudnnHandle make_cudnn_handle(cudaStream_t stream);
 
 }  // namespace strata::device::cuda

@@ -22,7 +22,7 @@ struct AttentionCall {
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
   float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
   std::uint32_t* turns;       // [batch, heads, seq]: contributions so far to dq_sum of the query tile that starts there
-  RandomStream random;        // random numbers of dropout, which counts heads in the whole layer
+  RandomStream random;        // random numbers of dropout, which numbers heads within the layer
   std::uint32_t layer_heads, first_head;
   std::uint32_t threshold;  // 0: no dropout
   float keep_scale;         // 1 / (1 - p)

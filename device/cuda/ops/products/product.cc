@@ -49,7 +49,7 @@ class LtProduct final : public Product::Impl {
   const Use& use_for(StreamLane& lane, int alignment);
   static std::optional<Matmul> prepare(StreamLane& lane, const AlgorithmKey& key);
 
-  std::vector<Use> uses_;  // made in the first step; usually one
+  std::vector<Use> uses_;  // created in the first step; usually one
 };
 
 std::size_t LtProduct::workspace_bytes(int) {
