@@ -29,7 +29,7 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 
 // Functions that families use to read a config. All throw Error{usage} naming the key if the value is not supported. A
-// size is at most `most`, so that no product of sizes overflows.
+// size is at most `most`, so no product of sizes overflows.
 inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std::size_t{1} << 12,
                              kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMaxWidth);

@@ -16,7 +16,7 @@
 
 namespace strata::models {
 
-// Linear layers that multiply the same input. Their matrices are adjacent, so that they are multiplied as one.
+// Linear layers that multiply the same input. Their matrices are adjacent, so they are multiplied as one.
 struct JoinedLayers {
   struct Matrix {
     std::string name;

@@ -133,7 +133,7 @@ void HeadAdapter::round_gradient(Lane& lane, const Context& c, const HeadPlaces&
   if (p.d_b.size > 0) cast(lane, sum_of(c, p, tile, gradients), b(gradients, tile));
 }
 
-// Scaled here, so that neither B's gradient nor A's has to be.
+// Scaled here, so that neither B's gradient nor A's has to be scaled.
 void HeadAdapter::leave_gradient(Lane& lane, const Context& c, const HeadPlaces& p, View to) const {
   const View of_shards = p.d_down_of_shards.of(c.workspace);
   if (at_.scale != 1) scale(lane, of_shards, at_.scale, of_shards);

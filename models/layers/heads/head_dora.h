@@ -15,10 +15,10 @@
 namespace strata::models {
 
 // DoRA of a head's adapter (device/ops/dora.h): with z = x (W + s B A)^T, the logits are g z + bias. g = m / |W + s B
-// A| has an element per word; its denominator counts as a constant in backward. If x has dropout, z is computed from
-// x', what dropout leaves of x, and the logits are (x - x') W^T + g z + bias, as in peft. Rows of the table are whole,
-// so norms are local to a tile. m and A belong to the part of the norm; while tiles of the table are gathered, the
-// workspace has copies of them.
+// A| has an element per word; its denominator is treated as a constant in backward. If x has dropout, z is computed
+// from x', what dropout leaves of x, and the logits are (x - x') W^T + g z + bias, as in peft. Rows of the table are
+// whole, so norms are local to a tile. m and A belong to the part of the norm; while tiles of the table are gathered,
+// the workspace has copies of them.
 class HeadDora {
  public:
   // The adapter's place, and the magnitudes' for each shard of this rank. `drops`: x has dropout.

@@ -24,8 +24,8 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 // A linear layer that is computed in V virtual shards, each of which is a Linear with a piece of W, as in Megatron-LM
 // (Shoeybi et al. 2019). A matrix that is cut is stored as a stack of the shards' matrices: [V, rows, features / V]. If
 // outputs are cut, y is such a stack and dx is the sum of V products. If inputs are cut, x is such a stack, y is the
-// sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that
-// its bits do not depend on how many ranks compute them. With one shard, it is the Linear itself.
+// sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so its
+// bits do not depend on how many ranks compute it. With one shard, a SplitLinear is the Linear itself.
 //
 // If ranks share the layer, each computes neighbouring shards, so its stacks contain only those. A sum over shards is
 // then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
