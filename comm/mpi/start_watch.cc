@@ -27,9 +27,10 @@ std::chrono::seconds connect_timeout() {
   int seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMost)
-    throw AgreedError(Exit::usage, fmt::format("{} is \"{}\" in the environment: set it to seconds from 1 to {}, or "
-                                               "unset it",
-                                               kVariable, text, kMost));
+    throw AgreedError(Exit::usage,
+                      fmt::format("{} is \"{}\" in the environment: set it to a number of seconds from 1 to {}, or "
+                                  "unset it",
+                                  kVariable, text, kMost));
   return std::chrono::seconds(seconds);
 }
 
