@@ -121,7 +121,7 @@ bool has_amx() {
 std::string describe() {
   const Processor& p = processor();
   return fmt::format("{} ({}{}, fp32 products native, bf16 products {}, fp16 products widened to fp32)", model_name(),
-                     p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as STRATA_CPU_ISA asks" : "",
+                     p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as set by STRATA_CPU_ISA" : "",
                      p.tile_products   ? "native (AMX)"
                      : p.bf16_products ? "native (AVX512_BF16)"
                                        : "widened to fp32");
