@@ -40,7 +40,7 @@ void read_names(const Config& config, Classes& out) {
   }
   if (out.names.size() == keys.size()) return require_different(config, out.names);
   const bool given = config.overridden("id2label." + keys.front());
-  fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, and no \"{}\": expected {}",
+  fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, but no \"{}\": expected {}",
        given ? "model.config.id2label" : config.describe("id2label"),
        fmt::join(std::span(keys).first(std::min<std::size_t>(keys.size(), 8)), ", "), keys.size() > 8 ? ", ..." : "",
        out.names.size(), kWanted);
