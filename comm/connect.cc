@@ -73,11 +73,11 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
                       fmt::format("{} started {} ranks, but MPI sees only this one: start with strata launch, with the "
                                   "mpirun of the Open MPI that strata is linked with, or with srun --mpi=pmix",
                                   launch.launcher, launch.ranks));
-  // Ranks whose recipes ask for different transports must still connect to find that out.
+  // Ranks whose recipes request different transports must still connect to find that out.
   const int asked = static_cast<int>(transport), both[] = {asked, -asked};
   int most[2] = {};
   STRATA_MPI(MPI_Allreduce(both, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-  if (most[0] != -most[1]) return mpi_messages_world(std::move(session), "the ranks ask for different transports");
+  if (most[0] != -most[1]) return mpi_messages_world(std::move(session), "the ranks request different transports");
   if (transport == Transport::messages) return mpi_messages_world(std::move(session), "");
   std::string why_not;
   if (auto world = mpi_shared_memory_world(session, why_not)) return world;

@@ -42,7 +42,7 @@ Processor choose() {
   if (!name.empty() && name != "avx2" && name != "avx512")
     fail(Exit::usage, "STRATA_CPU_ISA is '{}': use avx2 or avx512, or leave it unset", name);
   if (name == "avx512" && !avx512)
-    fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
+    fail(Exit::usage, "STRATA_CPU_ISA is avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
     return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, onednn_uses_amx()};
   // oneDNN accepts this only once, before it creates its first primitive. Code that creates primitives calls isa()

@@ -91,7 +91,7 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.add_note(fmt::format("{}: the model brings its own code, which is not run; it is read as a {} model",
+    config.add_note(fmt::format("{}: the model comes with its own code, which is not run; it is read as a {} model",
                                 config.describe("auto_map"), family));
   if (!names.empty())
     config.add_note(fmt::format("{} has {} that {} models do not read, so {} nothing: {}", config.source(),
