@@ -25,7 +25,7 @@ struct Failure {
 };
 
 // Ends all waits of a rank after an error. The first error sets the token. Every wait in the program (event,
-// collective, lane) polls it and throws Aborted once it is set. There is one per rank and run. The run owns it, and it
+// collective, lane) polls it and throws Aborted once it is set. Each rank of a run has one. The run owns it, and it
 // outlives lanes and communicators. Thread-safe.
 class AbortToken {
  public:
@@ -43,7 +43,7 @@ class AbortToken {
   Failure failure_;
 };
 
-// Why a run ended. `strata launch` decides by this value, and never by a message, whether to restart the run.
+// Why a run ended. `strata launch` decides whether to restart the run by this value, never by a message.
 struct EndReason {
   enum class Kind : std::uint8_t {
     other,

@@ -2,7 +2,7 @@
 // base/ holds what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
 // (abort.h), files (files/), JSON (json/), the name and addresses of this machine (host/), threads and parallel loops
 // (thread.h), numbers as text (quantity.h), quotations in messages (quote.h), and the callbacks for notes and progress
-// (progress.h). It knows nothing about devices, models or runs. A user's mistake is an Error. A broken invariant ends
+// (progress.h). It does not depend on devices, models or runs. A user's mistake is an Error. A broken invariant ends
 // the process through STRATA_CHECK, which prints both values.
 
 #include <fmt/format.h>

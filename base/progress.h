@@ -11,7 +11,7 @@ namespace strata {
 // Receives, on rank 0, a one-line note for the user.
 using Note = std::function<void(const std::string&)>;
 
-// Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: progress
+// Reports the progress of a long operation, as the amount done and the total. Any thread may call it. Empty: progress
 // is not reported.
 using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
 

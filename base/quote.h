@@ -21,7 +21,7 @@ inline std::string excerpt(std::string_view text, std::size_t bytes) {
 }
 
 // Quotes a word for a shell, which then reads it as one literal word, whatever it contains. A word that needs no quotes
-// gets none. Control characters, which no screen shows, are written with printf.
+// gets none. Control characters, which a screen does not show, are written with printf.
 std::string shell_word(std::string_view word);
 
 // A command line that runs `code` in Python with `arguments` as argv[1] and so on, because a path inside the code would

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// 32 random hexadecimal digits, unguessable and unique, for names of runs and for secrets of a measurement.
+// 32 random hexadecimal digits, unguessable and unique, for the names of runs and files and for one-time secrets.
 inline std::string random_name() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());

@@ -68,8 +68,8 @@ void parallel(std::size_t n, int threads, F&& f) {
 // stays busy while f works.
 template <typename Prefetch, typename F>
 void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
-  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // threads - 1 of these run concurrently with call
-                                                                     // i
+  // threads - 1 of these calls run concurrently with call i.
+  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);
   for (std::size_t i = 0; i < std::min(n, ahead); ++i) prefetch(i);
   parallel(n, threads, [&](std::size_t i) {
     if (i + ahead < n) prefetch(i + ahead);

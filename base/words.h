@@ -6,8 +6,8 @@
 
 namespace strata {
 
-// The parts of a text between separators, without an empty one at its end. Tables of many names hold them as one text,
-// with spaces between them. The text must outlive the result.
+// The parts of a text between separators, without an empty one at its end. Tables of many names store them as one text,
+// separated by spaces. The text must outlive the result.
 inline std::vector<std::string_view> words_of(std::string_view text, char separator = ' ') {
   std::vector<std::string_view> out;
   for (std::size_t at = 0, end; at < text.size(); at = end + 1) {

@@ -80,10 +80,10 @@ class Communicator {
   virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) = 0;
 
   // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run, `pieces` (an
-  // array of size() pointers, owned by the caller) points at each rank's copy of this rank's own piece, in the order of
-  // the world's ranks whatever the group's order is, because sums must not depend on which rank owns what. The copies
-  // are in `staging` (size() * piece bytes), or wherever the backend can read them in place. They stay valid until
-  // release(), which must follow every all_to_all on this lane.
+  // array of size() pointers, owned by the caller) points to each rank's copy of this rank's own piece. The pointers
+  // are in the order of the world's ranks, whatever the group's order is, because sums must not depend on which rank
+  // owns what. The copies are in `staging` (size() * piece bytes), or wherever the backend can read them in place. They
+  // stay valid until release(), which must follow every all_to_all on this lane.
   virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                           const std::byte** pieces) = 0;
   virtual void release() = 0;
@@ -98,9 +98,9 @@ class Communicator {
 
   // send() sends `bytes` bytes to rank `to` of the group, and receive() receives them from rank `from`. The n-th send
   // from one rank to another on this communicator matches the n-th receive there, of the same size. With 0 bytes, both
-  // do nothing. Other ranks take no part. A send ends when its buffer is free, which may not be before its receive
-  // ends. Ranks that send to each other use two communicators, one per direction, each with its own lane: in a single
-  // lane, each rank's send could wait forever for a receive that is queued after the other rank's send.
+  // do nothing. Other ranks take no part. A send ends when its buffer can be reused, which can be as late as the end of
+  // its receive. Ranks that send to each other use two communicators, one per direction, each with its own lane: in a
+  // single lane, each rank's send could wait forever for a receive that is queued after the other rank's send.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from) = 0;
 
@@ -158,8 +158,8 @@ class World {
   // Sets the callback that reports a rank lost without a message. On each node, the first rank that notices the loss
   // calls `print` immediately, on the thread that noticed, because mpirun ends all ranks soon after a loss, before a
   // run has unwound. Call this before the first collective. Only the ranks of a process's own node notice that it has
-  // ended. A rank that left, or does not leave, may be missed on several nodes, which cannot agree in time, so each
-  // cause says which rank missed it.
+  // ended. If a rank left early or does not leave, ranks on several nodes may notice it. They cannot agree in time on
+  // one of them, so each cause names the rank that noticed.
   virtual void when_lost(std::function<void(const Failure&)>) {}
   // Whether this rank failed first, and so prints the failure.
   bool prints_failure() { return failure().rank == rank(); }
@@ -183,7 +183,7 @@ std::unique_ptr<World> connect(Backend backend, Transport transport);
 // Throws Error{usage} if connect() would refuse the backend on every rank.
 void require_possible(Backend backend);
 // The rank that the launcher assigned to this process, and the number of ranks that it started, before a world exists.
-// Both are 0 without a launcher.
+// Both are 0 if there is no launcher.
 int launched_rank();
 int launched_ranks();
 

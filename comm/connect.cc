@@ -54,7 +54,7 @@ void require_pmi(const Launch& launch) {
   for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD"})
     if (std::getenv(name)) return;
   throw AgreedError(Exit::usage,
-                    fmt::format("srun started {} ranks without PMIx, so MPI cannot connect them: start them by srun "
+                    fmt::format("srun started {} ranks without PMIx, so MPI cannot connect them: start them with srun "
                                 "--mpi=pmix or strata launch",
                                 launch.ranks));
 }
@@ -70,14 +70,14 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
   // Otherwise each rank would train alone, and all would write the same checkpoints.
   if (launch.ranks > 1 && session->size == 1)
     throw AgreedError(Exit::usage,
-                      fmt::format("{} started {} ranks but MPI sees only this one: start with strata launch, with the "
+                      fmt::format("{} started {} ranks, but MPI sees only this one: start with strata launch, with the "
                                   "mpirun of the Open MPI that strata is linked with, or with srun --mpi=pmix",
                                   launch.launcher, launch.ranks));
-  // Ranks whose recipes ask for different transports must still connect to find that out.
+  // Ranks whose recipes request different transports must still connect to find that out.
   const int asked = static_cast<int>(transport), both[] = {asked, -asked};
   int most[2] = {};
   STRATA_MPI(MPI_Allreduce(both, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-  if (most[0] != -most[1]) return mpi_messages_world(std::move(session), "the ranks ask for different transports");
+  if (most[0] != -most[1]) return mpi_messages_world(std::move(session), "the ranks request different transports");
   if (transport == Transport::messages) return mpi_messages_world(std::move(session), "");
   std::string why_not;
   if (auto world = mpi_shared_memory_world(session, why_not)) return world;
@@ -95,7 +95,7 @@ void require_possible(Backend backend) {
   if (backend == Backend::solo && launch.ranks > 1)
     fail(Exit::usage,
          "comm.backend = solo, but {} started {} ranks that would each train alone and overwrite each other's files: "
-         "use comm.backend = auto, or start one",
+         "use comm.backend = auto, or start one rank",
          launch.launcher, launch.ranks);
 }
 

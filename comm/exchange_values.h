@@ -11,8 +11,8 @@
 
 namespace strata::comm {
 
-// World::exchange() for values: returns the values of all ranks, in rank order. Every rank passes the same number of
-// values. Collective.
+// Like World::exchange(), but for values: returns the values of all ranks, in rank order. Every rank passes the same
+// number of values. Collective.
 template <typename T>
 std::vector<T> exchange_values(World& world, std::span<const T> own) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -23,7 +23,7 @@ class Levels {
   int place() const { return place_; }
   bool far(int member) const { return node_of_[static_cast<std::size_t>(member)] != node_; }
   bool even() const { return even_; }
-  // Whether there are several nodes, each with the same number of members, and at least two.
+  // Whether there are several nodes, all with the same number of members, which is at least two.
   bool two() const { return even_ && nodes_.size() > 1 && nodes_[0].size() > 1; }
 
   // Bytes that this rank sends to other nodes: for an all-gather with `bytes` from this rank, for an all-to-all over

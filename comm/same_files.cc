@@ -14,8 +14,8 @@
 namespace strata::comm {
 namespace {
 
-// Calls f(block) for every block that a fingerprint covers. Places are rounded down, so that the last block ends with
-// the last byte.
+// Calls f(block) for every block that a fingerprint covers. Places are rounded down, so the last block ends with the
+// last byte.
 template <typename F>
 void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& f) {
   if (bytes.size() <= coverage.whole) return f(bytes);

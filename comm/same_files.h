@@ -16,8 +16,8 @@ struct FileFingerprint {
 };
 
 // How much of a long range of bytes a fingerprint covers. Up to `whole` bytes: all of them. Beyond that: `blocks`
-// blocks of `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a file
-// of `whole` bytes.
+// blocks of `block_bytes`, spread evenly from the first byte to the last, so a long file costs no more than a file of
+// `whole` bytes.
 struct Coverage {
   std::size_t whole, blocks, block_bytes;
 };

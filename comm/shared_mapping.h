@@ -33,8 +33,8 @@ class SharedMapping {
   Address address() const;
   void close_file();  // once the peers have mapped it
 
-  // Maps another process's memory. Throws an Error{failed} with the reason if it cannot: another container, no rights,
-  // a hidden /proc.
+  // Maps another process's memory. Throws an Error{failed} with the reason if that is impossible: another container, no
+  // permission, a hidden /proc.
   static SharedMapping of(const Address& address);
 
   std::byte* data() const { return data_; }

@@ -140,7 +140,7 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   } catch (const Error& refused) {
     // Unless STRATA_ALGORITHMS is set, the user did not name this file, so it is not a usage error.
     const Exit code = refused.code() == Exit::usage ? Exit::failed : refused.code();
-    throw Error(code, fmt::format("{} (STRATA_ALGORITHMS names another file)", refused.what()));
+    throw Error(code, fmt::format("{} (set STRATA_ALGORITHMS to use another file)", refused.what()));
   }
 }
 

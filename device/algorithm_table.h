@@ -58,13 +58,13 @@ AlgorithmTable load_algorithms(const std::filesystem::path& file, const std::str
 void save_algorithms(const AlgorithmTable& table, const std::filesystem::path& file);
 
 // The machine for which a table of `device` is valid: "NVIDIA H200 (132 SMs), cuBLASLt 13.1.0, cuDNN 9.10.2",
-// everything that may affect bits. Empty if products have no choice of algorithms, as on the CPU.
+// everything that may affect bits. Empty if products do not have a choice of algorithms, as on the CPU.
 std::string algorithm_machine(Device device);
 // Times all candidates on `device` for the products that `table` lacks, and adds the fastest. Call it at set-up, before
 // the arenas are allocated: it allocates and frees memory as large as the largest product's operands, and takes a few
 // tenths of a second per product.
 void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
-// From now on, products of `lane` use the table. Products that the table lacks use the library's first proposal.
+// From now on, products in `lane` use the table. Products that the table lacks use the library's first proposal.
 void use_algorithms(Lane& lane, const std::shared_ptr<const AlgorithmTable>& table);
 
 }  // namespace strata::device

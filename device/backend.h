@@ -15,14 +15,13 @@
 
 namespace strata::device {
 
-// The parts of a twin: everything for one kind of device, filled in by device/cpu/backend.cc and
-// device/cuda/backend.cc. device/dispatch/ implements what device/*.h and device/ops/ declare. Its sources see this
-// table; the headers do not.
+// The parts of a twin for one kind of device, filled in by device/cpu/backend.cc and device/cuda/backend.cc.
+// device/dispatch/ implements what device/*.h and device/ops/ declare. Its sources see this table; the headers do not.
 struct Backend {
   Operations operations;
 
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
-  // Makes the device's part of an event, in addition to the host's part; null if the host's part is enough.
+  // Creates the device's part of an event, in addition to the host's part; null if the host's part is enough.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
   // Implements device/fault_watch.h; null if a device cannot fail on its own.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);

@@ -3,8 +3,8 @@
 
 namespace strata::device {
 
-// The processor on which a rank computes. Each lane, event, memory and product is made for one device. Host lanes and
-// host memory belong to the default device.
+// The processor on which a rank computes. Each lane, event, memory and product is created for one device. Host lanes
+// and host memory belong to the default device.
 enum class Kind : std::uint8_t { cpu, cuda };
 
 struct Device {

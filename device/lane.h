@@ -1,8 +1,8 @@
 #pragma once
-// device/ is what computes: memory (memory.h), lanes of work (here), events between lanes, and operations (ops/), each
-// on the CPU and on CUDA GPUs. cpu/ and cuda/ are twins under headers that name neither. backend.h and operations.h are
-// the tables through which a lane finds its own twin, and comm/nccl/ is the only higher folder that uses a twin
-// directly. numeric/ holds what both twins share to the bit: dtypes, exact sums, random numbers, roundings
+// device/ does the computing, on the CPU and on CUDA GPUs: memory (memory.h), lanes of work (here), events between
+// lanes, and operations (ops/). cpu/ and cuda/ are twins under headers that name neither. backend.h and operations.h
+// are the tables through which a lane finds its own twin, and comm/nccl/ is the only higher folder that uses a twin
+// directly. numeric/ holds what both twins share bit for bit: dtypes, exact sums, random numbers, roundings
 // (numeric/dtype.h first). A lane is an in-order queue, and an event orders two lanes; the folders above issue work and
 // wait for nothing else. Open ops/products/product.h next for an operation, cpu/lane_impl.h or cuda/lane_impl.h for how
 // a lane runs.
@@ -24,15 +24,15 @@ class Lane;
 // that refers to it.
 class Event {
  public:
-  // For lanes of `device` and of the host. A record in the device's lanes costs more if the host waits for it, and
-  // cannot be part of a graph then. Without `host_waits`, only lanes of the device may wait for such records.
+  // For lanes of `device` and of the host. If the host waits for a record in the device's lanes, the record costs more
+  // and cannot be part of a graph. Without `host_waits`, only lanes of the device may wait for such records.
   explicit Event(Device device = {}, bool host_waits = true);
   ~Event();
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
-  // For an event that host lanes record: true if its newest record has been reached, so that a wait would end
-  // immediately, or if it has no record.
+  // For an event that host lanes record: true if its newest record has been reached, or if it has no record. A wait
+  // would then end immediately.
   bool passed() const;
   // For the same kind of event: blocks the issuing thread until it has been reached. Throws Aborted when the run's
   // token is set.
@@ -48,10 +48,10 @@ class Event {
 
 struct Operations;
 
-// An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. Operations take the
-// lane in which they run, and return before they have run. Work in different lanes overlaps, and only events order it.
-// One host thread issues work; it waits if a lane's queue is full. The first exception thrown by a lane's work sets the
-// abort token; from then on the run's lanes drop queued work.
+// An in-order queue of device work: a stream on CUDA, a thread with a team of workers on the CPU. An operation takes
+// the lane in which it runs, and the call returns before the operation has run. Work in different lanes overlaps, and
+// only events order it. One host thread issues work; it waits if a lane's queue is full. The first exception thrown by
+// a lane's work sets the abort token; from then on the run's lanes drop queued work.
 class Lane {
  public:
   // `threads` includes the lane's own thread (on the CPU). `rank` is for error messages. The token outlives the lane.

@@ -21,7 +21,7 @@ class Event::Twin {
  public:
   virtual ~Twin() = default;
 
-  // True if the device has reached record n, which one of its lanes made. Any thread may poll it. It must not call the
+  // True if the device has reached record n, made by one of its lanes. Any thread may poll it. It must not call the
   // device's driver: the issuing thread may be blocked inside the driver until the caller has continued.
   virtual bool reached(std::uint64_t n) = 0;
 

@@ -3,7 +3,7 @@
 
 namespace strata::device {
 
-// Everything that changes from step to step, in one small buffer on the device, so that the step's work is issued (or
+// The values that change from step to step, in one small buffer on the device. So the step's work is issued (or
 // replayed as a graph) unchanged. The host writes the first group before the step. The consensus task writes the second
 // group before the first update.
 struct StepScalars {

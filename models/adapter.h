@@ -41,7 +41,7 @@ struct Adapter {
   double dropout = 0;   // dropout of the input of A
   bool dora = false;    // also trains the magnitudes of W + s B A (Liu et al. 2024)
   AdapterInit init = AdapterInit::kaiming;
-  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match counts
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match applies
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
 };
 

@@ -55,7 +55,7 @@ struct RunShape {
   bool divides_rows() const { return sequence && shards.count < shards.of; }
   // The blocks in which norms sum their gradients (models/layers/norm_part.h): all, or the blocks of this rank's rows.
   ShardRange row_blocks() const { return divides_rows() ? shards : ShardRange{0, shards.of, shards.of}; }
-  // The rows of this rank: all, or its part of them.
+  // This rank's rows: all of them, or its part.
   ElementRange own_rows() const {
     if (!divides_rows()) return {0, tokens()};
     const std::size_t rows = tokens() * shards.count / shards.of, begin = rows * (shards.first / shards.count);
@@ -101,8 +101,8 @@ struct BatchRows {
   }
 };
 
-// If the model has a padding token: its rows get position 0, and the other rows of each document get 1, 2, 3 ... Call
-// it once, on filled columns whose positions begin at 0 in each document.
+// If the model has a padding token, the token's rows get position 0, and the other rows of each document get 1, 2, 3
+// ... Call this once, on filled columns whose positions begin at 0 in each document.
 void place_padding(const BatchRows& rows);
 
 // The layout of a micro-batch's columns in memory.

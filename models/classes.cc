@@ -30,7 +30,8 @@ void require_different(const Config& config, const std::vector<std::string>& nam
 }
 
 void read_names(const Config& config, Classes& out) {
-  constexpr std::string_view kWanted = R"(an object that names the classes from 0 on, such as {"0": "no", "1": "yes"})";
+  constexpr std::string_view kWanted =
+      R"(an object that names the classes, counted from 0, such as {"0": "no", "1": "yes"})";
   config.require_object("id2label", kWanted);
   const std::vector<std::string> keys = config.keys_inside("id2label");
   for (std::string key = "id2label.0"; config.has(key); key = fmt::format("id2label.{}", out.names.size())) {
@@ -39,7 +40,7 @@ void read_names(const Config& config, Classes& out) {
   }
   if (out.names.size() == keys.size()) return require_different(config, out.names);
   const bool given = config.overridden("id2label." + keys.front());
-  fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, and no \"{}\": expected {}",
+  fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, but no \"{}\": expected {}",
        given ? "model.config.id2label" : config.describe("id2label"),
        fmt::join(std::span(keys).first(std::min<std::size_t>(keys.size(), 8)), ", "), keys.size() > 8 ? ", ..." : "",
        out.names.size(), kWanted);
@@ -54,11 +55,11 @@ Classes read_classes(const Config& config, Objective objective) {
   read_names(config, out);
   if (config.has("num_labels")) {
     const std::size_t count = size_of_key(config, "num_labels", kMaxClasses);
-    // As in transformers: a given number of labels replaces default names.
+    // As in transformers, a given number of labels replaces default names.
     const bool replaces = config.overridden("num_labels") && !config.overridden("id2label.0") && !out.named;
     if (!out.names.empty() && out.names.size() != count && !replaces)
       fail(config.overridden("num_labels") ? Exit::usage : Exit::corrupt,
-           "{} is {}, and id2label names {} ({}): leave num_labels out, or make id2label fit",
+           "{} is {}, and id2label names {} ({}): leave num_labels out, or make id2label match it",
            config.describe("num_labels"), count,
            out.names.size() == 1 ? "one class" : fmt::format("{} classes", out.names.size()),
            fmt::join(std::span(out.names).first(std::min<std::size_t>(out.names.size(), 8)), ", "));
@@ -77,7 +78,7 @@ Classes read_classes(const Config& config, Objective objective) {
   else if (problem == "multi_label_classification")
     out.target = device::ClassTarget::many;
   else if (!problem.empty() && problem != "single_label_classification")
-    fail(Exit::usage, "{} is \"{}\": it is regression, single_label_classification or multi_label_classification",
+    fail(Exit::usage, "{} is \"{}\": it must be regression, single_label_classification or multi_label_classification",
          config.describe("problem_type"), problem);
   if (objective == Objective::token_classification && problem != kPrediction) out.target = device::ClassTarget::one;
   if (out.target == device::ClassTarget::number && out.names.size() > 1)

@@ -34,9 +34,9 @@ constexpr std::size_t place_in_pool(std::size_t offset) {
   return offset & ((std::size_t{1} << kPoolBits) - 1);
 }
 
-// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: complete pools, or the available
-// part of them. Quantised elements have been unpacked. Offsets count from the start of a pool. Frozen elements have no
-// gradient: their GradientRange view is empty.
+// Elements of a unit's pools, starting at `begin`, `frozen_begin` and `quantised_begin`: complete pools, or the
+// available part of them. Quantised elements have been unpacked. Offsets count from the start of a pool. Frozen
+// elements have no gradient: their GradientRange view is empty.
 template <typename V>
 struct FlatRange {
   V values = {};

@@ -1,10 +1,10 @@
 #pragma once
-// models/ is mathematics: layers with forward and backward written out, and the families made of them. It computes the
-// shards of a layer that it is given, and does not depend on communicators, stages, tiers or plans. A Unit (this
-// header) is gathered as a whole: an embedding, a block, a head. It reports its inputs and outputs, its cost, and the
-// tensors that it saves and shares; the planner asks it, and does not distinguish kinds of units. Open families/gpt2.cc
-// next: a family reads from top to bottom like its paper, made of layers/ and device/ops. families/families.h lists
-// them all; files/ reads and writes config.json and safetensors (files/config.h first).
+// models/ holds the mathematics of models: layers with forward and backward written out, and the families made of them.
+// It computes the shards of a layer that it is given, and does not depend on communicators, stages, tiers or plans. A
+// Unit (this header) is gathered as a whole: an embedding, a block, a head. It reports its inputs and outputs, its
+// cost, and the tensors that it saves and shares; the planner asks it, and does not distinguish kinds of units. Open
+// families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
+// families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <array>
 #include <cstddef>
@@ -58,7 +58,7 @@ struct Context {
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
-  bool meanwhile = false;  // run the work that the stretch left for the time of the exchange, not the stretch
+  bool meanwhile = false;  // run the work that the stretch left for the exchange, not the stretch
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -353,7 +353,7 @@ class Model {
   void ignore_layers(std::span<const std::string> layers);
   // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
   std::vector<std::string> drawn_if_missing;
-  // Class weights, stored as fp32 in the constants from byte class_weights_at on; empty: 1 each.
+  // Class weights, stored as fp32 in the constants, starting at byte class_weights_at; empty: 1 each.
   std::vector<float> class_weights;
   std::size_t class_weights_at = 0;
   // The prefix that base-model checkpoints leave out ("transformer.", "model.").

@@ -29,7 +29,7 @@ std::optional<Objective> named_objective(const Config& config) {
       if (name.ends_with(suffix)) return objective;
   for (const std::string& name : config.texts("architectures"))
     if (name.find("For") != std::string::npos)
-      fail(Exit::usage, "{} names {}, whose head is not supported: choose one that is with training.objective",
+      fail(Exit::usage, "{} names {}, whose head is not supported: choose a supported one with training.objective",
            config.describe("architectures"), name);
   return std::nullopt;
 }

@@ -35,8 +35,8 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// The elements of the whole tensor that one shard's piece has: every `shards`-th block of `length` elements, from
-// block `shard` on.
+// The elements of the whole tensor that one shard's piece has: every `shards`-th block of `length` elements, starting
+// with block `shard`.
 struct Piece {
   std::size_t shard = 0, shards = 1, length = 1;
 

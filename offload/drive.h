@@ -61,10 +61,10 @@ struct Share {
   std::optional<Failure> failure;
 };
 
-// One drive. Its I/O thread makes a submitter of `mode` for `file`, and keeps up to queue_depth requests in flight,
-// taken from the open calls in turn. Short transfers are continued; EINTR and EAGAIN are tried again. Throws
-// std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the file
-// outlives it.
+// One drive. Its I/O thread creates a submitter of `mode` for `file`, and keeps up to queue_depth requests in flight,
+// taken from the open calls in turn. Short transfers are continued; EINTR and EAGAIN are retried. Throws
+// std::system_error if the submitter cannot be created, Error{failed} if the thread cannot be started. Owns the thread;
+// the file outlives it.
 class Drive {
  public:
   Drive(const SwapFile& file, const IoMode& mode, const IoOptions& options);

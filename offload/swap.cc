@@ -155,7 +155,7 @@ std::string Swap::describe() const {
 
 namespace {
 
-// The reason why a submitter could not be made, and the remedy.
+// The reason why a submitter could not be created, and the remedy.
 std::string engine_refused(Engine engine, const std::system_error& error) {
   const int code = error.code().value();
   const std::string what = fmt::format("{}: {}", name_of(engine), error.what());
@@ -305,9 +305,9 @@ std::optional<std::uint64_t> Checksums::mismatch(std::uint64_t offset, std::span
 namespace {
 
 using namespace std::chrono_literals;
-// How often a wait polls the abort token.
+// The interval at which a wait polls the abort token.
 constexpr auto kPoll = 50ms;
-// The time that requests in flight have to finish after an abort, so that the kernel does not write into reused memory.
+// The time that requests in flight have to finish after an abort. Otherwise the kernel could write into reused memory.
 constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {

@@ -33,8 +33,8 @@ struct Range {
 
 // Moves the bytes of up to kMaxRanges ranges, all in flight together, between memory and a tier that is striped over
 // `drives`, and waits for them. Any thread may call it, and calls may overlap. Throws Error{failed} with file, offset
-// and reason. Throws Aborted within half a second of the abort, even if requests never complete; their memory then has
-// to stay mapped.
+// and reason. Throws Aborted within half a second of the abort, even if requests never complete; their memory must then
+// stay mapped.
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
               const AbortToken& abort);
 
@@ -95,7 +95,7 @@ struct ProbeResult {
 
 // Tries the modes that `options` leaves open, the best first: O_DIRECT before buffered; io_uring, libaio, threads;
 // registered buffers before plain ones. Each writes a block, reads it back and compares. `options` outlives the drive.
-// Throws Error{usage} with the reasons if a forced mode does not work, Error{failed} if no mode does.
+// Throws Error{usage} with the reasons if a forced mode does not work, or Error{failed} if no mode does.
 ProbeResult probe(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 
 // The reason why registering memory failed, and the remedy.

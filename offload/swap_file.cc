@@ -39,7 +39,7 @@ SwapFile::SwapFile(std::filesystem::path folder, std::uint64_t bytes, int rank)
   preallocate();
   struct statfs status {};
   if (::fstatfs(file_.get(), &status) == 0 && status.f_type == TMPFS_MAGIC)
-    notes_.push_back("this folder is tmpfs: its bytes are memory, not a drive's");
+    notes_.push_back("this folder is on tmpfs, which is memory and not a drive");
 }
 
 std::string SwapFile::name() const {
@@ -68,7 +68,7 @@ void SwapFile::open() {
   const int error = errno;
   if (error == EACCES || error == EPERM || error == EROFS || error == ENOENT)
     fail(Exit::usage, "the offload folder {} cannot be written: {}", folder_.string(), error_text(error));
-  fail(error == ENOSPC || error == EDQUOT ? Exit::does_not_fit : Exit::failed, "{} cannot be made: {}", name(),
+  fail(error == ENOSPC || error == EDQUOT ? Exit::does_not_fit : Exit::failed, "{} cannot be created: {}", name(),
        error_text(error));
 }
 
@@ -78,7 +78,7 @@ void SwapFile::too_small(std::uint64_t available) const {
 }
 
 void SwapFile::preallocate() {
-  // Check first, because a file system may allocate all its space before it finds that this is too little.
+  // Check first, because a file system may allocate all its space before it finds that it has too little.
   const auto available = free_bytes(file_.get());
   if (available && *available < bytes_) too_small(*available);
   const auto size = static_cast<off_t>(bytes_);

@@ -24,7 +24,7 @@ class SwapFile {
   std::string name() const;
   // Switches between bypassing the page cache and using it; returns 0 or an errno.
   int set_direct(bool direct);
-  // A warning about this folder for the user: it is memory instead of a drive, or its bytes could not be reserved.
+  // Warnings about this folder for the user: it is memory instead of a drive, or its bytes could not be reserved.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:

@@ -1,5 +1,5 @@
 // io_uring (Axboe, "Efficient IO with io_uring"): requests and completions pass through two rings shared with the
-// kernel, so that one system call submits a batch and collects another.
+// kernel, so one system call submits a batch and collects another.
 #include <liburing.h>
 #include <sys/eventfd.h>
 

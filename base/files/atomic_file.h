@@ -11,7 +11,7 @@ namespace strata {
 
 // A file that appears complete or not at all. It is written next to `path`, unnamed or under a temporary name, and
 // commit() renames it. Without commit(), the destructor removes it. Throws Error{failed} with the path and the system's
-// reason, or Error{usage} if its folder does not exist or `path` is something other than a regular file.
+// reason, or Error{usage} if its folder does not exist or `path` exists and is not a regular file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

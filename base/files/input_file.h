@@ -32,10 +32,10 @@ std::string read_input(const std::filesystem::path& path, const std::string& nam
 std::string read_input(const Descriptor& file, const std::string& named, std::size_t most);
 
 // This function and the next one detect what an incomplete download leaves in place of a file, and throw an
-// Error{usage} that says what to do. This one finds a link whose target is missing, for example because a download
-// cache was cleared. A listing shows such a link as a file.
+// Error{usage} that says what to do. This one detects a link whose target is missing, for example because a download
+// cache was cleared. A listing shows such a link as if it were the file.
 void refuse_broken_link(const std::filesystem::path& path);
-// Finds a Git LFS pointer (git-lfs/docs/spec.md), which a clone without LFS contains instead of the file. `text`: the
+// Detects a Git LFS pointer (git-lfs/docs/spec.md), which a clone without LFS contains instead of the file. `text`: the
 // file, or its first 1,024 bytes.
 void refuse_lfs_pointer(std::string_view text, const std::string& named);
 

@@ -9,7 +9,7 @@ namespace strata {
 
 // A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} with the path
 // and the system's reason. Throws Error{usage} if the path does not exist or is not a regular file, or if a broken link
-// or a Git LFS pointer lies in the file's place.
+// or a Git LFS pointer is in the file's place.
 class MappedFile {
  public:
   MappedFile() = default;

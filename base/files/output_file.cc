@@ -111,7 +111,7 @@ void no_folder_for(const fs::path& path) {
   if (fs::is_directory(folder, ignored))
     fail(Exit::usage, "{}: no files can be created in {}: give a name in another folder", path.string(),
          folder.string());
-  fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path.string(), folder.string());
+  fail(Exit::usage, "{}: there is no folder {}: create it first, or give another name", path.string(), folder.string());
 }
 
 }  // namespace strata

@@ -10,8 +10,8 @@
 namespace strata {
 
 // The functions below create files in folders that others may write to. None of them follows a link at `path` itself,
-// so a planted link cannot redirect a write. If the system refuses, they return an empty descriptor and set errno, from
-// which refused_write() makes the error. `access`: O_WRONLY or O_RDWR.
+// so a planted link cannot redirect a write. If the system refuses, they return an empty descriptor and set errno,
+// which refused_write() turns into an error. `access`: O_WRONLY or O_RDWR.
 
 // Creates a file that does not exist yet. EEXIST means that something is already there.
 Descriptor create_new_file(const std::filesystem::path& path, int access = O_WRONLY, mode_t mode = 0666);

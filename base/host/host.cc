@@ -46,8 +46,8 @@ struct Mount {
   fs::path folder, group = "/";
 };
 
-// The mounts of cgroup version 2 (`unified`), or those of version 1 for the controller. Without mountinfo, the usual
-// mount points.
+// The mounts of cgroup version 2 (`unified`), or those of version 1 for the controller. If mountinfo is missing, they
+// are the usual mount points.
 std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
   std::vector<Mount> out;
   std::ifstream table(root / "proc/self/mountinfo");

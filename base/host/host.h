@@ -29,7 +29,7 @@ struct AddressLookup {
 // `flags` are those of getaddrinfo(). Without `port`, the addresses have no port.
 AddressLookup look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
 
-// The path of this program's file, for starting it again. It stays correct if another build replaces the file.
+// The path of this program's file, for starting it again. It stays correct even if another build replaces the file.
 std::filesystem::path own_program();
 
 // A control group that limits this process, for example a container's: its folder and its version.
@@ -37,12 +37,13 @@ struct ControlGroup {
   std::filesystem::path folder;
   bool unified;
 };
-// This process's group and its ancestors, as far as they are mounted, for the controller ("cpu", "memory") in versions
-// 1 and 2. Tests pass another `root`, under which /proc/self and the groups are looked up.
+// This process's group and those of its ancestors that are mounted, for the controller ("cpu", "memory") in versions 1
+// and 2. Tests pass another `root`, under which /proc/self and the groups are looked up.
 std::vector<ControlGroup> control_groups(std::string_view controller, const std::filesystem::path& root = "/");
 
-// The number of processors that this process's control groups allow: the lowest quota of its group and the ancestors,
-// in version 1 (cpu.cfs_quota_us) and 2 (cpu.max). nullopt if there is no quota. `root`: see control_groups().
+// The number of processors that this process's control groups allow: the lowest quota among its group and that group's
+// ancestors, in version 1 (cpu.cfs_quota_us) and 2 (cpu.max). nullopt if there is no quota. `root`: see
+// control_groups().
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 // The number of threads that a quota can keep busy, at least one.
 int threads_within(double quota);

@@ -102,7 +102,7 @@ class Walk {
 
   bool value(std::size_t level) {
     skip_space();
-    if (at_end()) return wrong(level == 0 ? "nothing" : "an end within a list or an object");
+    if (at_end()) return wrong(level == 0 ? "nothing" : "an unclosed list or object");
     const char c = text_[at_];
     if (c == '{' || c == '[') {
       if (level >= levels_) return wrong(fmt::format("more than {} levels", levels_));
@@ -124,18 +124,18 @@ class Walk {
     if (take('}')) return true;
     do {
       skip_space();
-      if (at_end()) return wrong("an end within an object");
+      if (at_end()) return wrong("an unclosed object");
       if (text_[at_] != '"') return wrong(shown() + " in place of a name in quotes");
       if (!string()) return false;
       skip_space();
       if (!at_end() && text_[at_] != ':') return wrong("a name without a colon after it");
       ++at_;
-      if (at_ > text_.size()) return at_ = text_.size(), wrong("an end within an object");
+      if (at_ > text_.size()) return at_ = text_.size(), wrong("an unclosed object");
       if (!value(level + 1)) return false;
       skip_space();
     } while (take(','));
     if (take('}')) return true;
-    return wrong(at_end() ? "an end within an object" : shown() + " in place of a comma or }");
+    return wrong(at_end() ? "an unclosed object" : shown() + " in place of a comma or }");
   }
 
   bool list(std::size_t level) {
@@ -147,7 +147,7 @@ class Walk {
       skip_space();
     } while (take(','));
     if (take(']')) return true;
-    return wrong(at_end() ? "an end within a list" : shown() + " in place of a comma or ]");
+    return wrong(at_end() ? "an unclosed list" : shown() + " in place of a comma or ]");
   }
 
   bool string() {
@@ -173,7 +173,7 @@ class Walk {
       at_ += 4;
       code_unit(digits);
     } else if (std::string_view("\"\\/bfnrt").find(text_[at_]) == std::string_view::npos) {
-      return wrong(fmt::format("the escape \\{} in a string, which JSON does not have", shown()));
+      return wrong(fmt::format("the escape \\{}, which JSON does not have, in a string", shown()));
     }
     return true;
   }
@@ -216,7 +216,7 @@ class Walk {
     const std::size_t e = digits_of.find_first_of("eE");
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');
     if (result.ec == std::errc::result_out_of_range && !tiny)
-      return wrong(fmt::format("{}, which is out of range for a number", shown()));
+      return wrong(fmt::format("{}, a number out of range", shown()));
     if (digits_of.find_first_of(".eE") == digits_of.npos && !has_64_bits(digits_of))
       doubt(fmt::format("{}, an integer of more than 64 bits", digits_of.substr(0, 40)));
     at_ = end;
@@ -240,7 +240,7 @@ std::string found_in_json(std::string_view text, std::size_t levels) {
   Walk walk(text, levels);
   auto fault = walk.run();
   if (!fault) fault = walk.doubtful();
-  return fault ? fmt::format("{} in line {}", fault->found, fault->line) : "another value";
+  return fault ? fmt::format("{} on line {}", fault->found, fault->line) : "another value";
 }
 
 }  // namespace strata

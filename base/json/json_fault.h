@@ -15,9 +15,9 @@ struct JsonFault {
 // finite in double precision.
 std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t levels = 1024);
 
-// Describes why a parser refused a text: "a string without its closing quote in line 3". If the text has no
-// fault, names something valid that parsers may refuse (a byte order mark, half of a surrogate pair, an integer of more
-// than 64 bits), otherwise "another value".
+// Describes why a parser refused a text: "a string without its closing quote on line 3". If the text has no fault, this
+// names something valid that parsers may refuse (a byte order mark, half of a surrogate pair, an integer of more than
+// 64 bits) or, if there is none, returns "another value".
 std::string found_in_json(std::string_view text, std::size_t levels = 1024);
 
 }  // namespace strata

@@ -220,7 +220,7 @@ bool ControlLine::leave_together() {
   }
   const std::lock_guard lock(mutex_);
   for (int polls = 0, sent = 0; polls < kTimeToPrint / 5ms; ++polls) {
-    // Poll MPI no longer than needed, because it also continues the messages that the failure left in flight.
+    // Poll MPI no longer than needed, because each call also advances the messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;
     std::this_thread::sleep_for(5ms);

@@ -29,12 +29,13 @@ class ControlLine {
 
   // Called during a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Called outside waits. Like poll(), but a rank that has left is no failure: if none waits for it, it has finished.
+  // Called outside waits. Like poll(), but a rank that has left is not a failure: if no rank waits for it, it has
+  // finished.
   void check();
   // Tells the other ranks that this one failed. Returns immediately.
   void report_failure(const std::string& cause, Exit code);
-  // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
-  // notices, so a rank that failed listens for a short time, and the lowest failed rank counts.
+  // The failure that ended the run. Several ranks can fail at the same moment, each before it receives the others'
+  // notices. So a rank that failed listens for a short time, and the lowest failed rank's failure is reported.
   Failure failure();
   // See World::when_lost().
   void when_lost(std::function<void(const Failure&)> print);

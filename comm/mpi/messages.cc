@@ -49,8 +49,8 @@ class Backoff {
 };
 
 // Data is sent in pieces that need no handshake (kMessagePiece), because a handshake would queue after the other data
-// of its connection. MPI buffers pieces that arrive before their receives are posted. So that it buffers at most
-// kWindow of them from a peer, a sender waits for credits after that, and a receiver sends one for every kCredit pieces
+// of its connection. MPI buffers pieces that arrive before their receives are posted. To limit these to kWindow from
+// each peer, a sender waits for credits after that number, and a receiver sends one credit for every kCredit pieces
 // that it has received. In a gather or an all-to-all, each rank needs all the others' data, so none is more than one
 // call ahead. A rank that receives nothing could be many calls ahead, so its call also waits for a credit that says
 // that the receiver's call has begun.
@@ -166,10 +166,10 @@ class MessageCollectives final : public Collectives {
     int peer, owner;
     bool receives;
     Span span;
-    int after = -1;                     // the stream whose received pieces this one sends on; -1: all data is available
-    bool one_sided = false;             // the receiver sends nothing, and a credit says that it is there
+    int after = -1;                     // the stream whose received pieces this one forwards; -1: all data is available
+    bool one_sided = false;             // the receiver sends no data, so a credit says that its call has begun
     std::size_t started = 0, done = 0;  // pieces
-    std::size_t credits = 0;            // that were sent, or whose receives were posted
+    std::size_t credits = 0;            // credits sent, or receives posted for credits
 
     std::size_t pieces() const { return (span.bytes + kMessagePiece - 1) / kMessagePiece; }
     std::size_t extra_credits() const { return one_sided ? 1 : 0; }

@@ -38,7 +38,7 @@ std::vector<int> nodes_of(const std::vector<Process>& own, int size) {
 MpiSession::MpiSession() {
   int initialized = 0;
   STRATA_MPI(MPI_Initialized(&initialized));
-  if (initialized) fail(Exit::usage, "MPI is initialised already: a process connects to its world once");
+  if (initialized) fail(Exit::usage, "MPI is already initialised: a process can connect to its world only once");
   int provided = MPI_THREAD_SINGLE;
   STRATA_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   try {

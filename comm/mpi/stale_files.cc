@@ -55,7 +55,7 @@ class UnusedFile {
   explicit UnusedFile(const fs::path& path) {
     if (!is_own(path, S_IFREG)) return;
     file_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    // If another process opens the file during the lease, the kernel sends a signal. The default one would end this
+    // If another process opens the file during the lease, the kernel sends a signal. The default, SIGIO, would end this
     // process.
     leased_ = file_.get() >= 0 && ::fcntl(file_.get(), F_SETSIG, SIGURG) == 0 &&
               ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kVariable = "STRATA_CONNECT_SECONDS";
 // The nodes of a large run do not start a program at the same time.
 constexpr int kSeconds = 120, kMost = 86'400;
-// A rank waits this much longer than the rank below it. In this time, the launcher ends it if the lower rank has
-// printed the message.
+// A rank waits this much longer than the rank below it. If the lower rank has printed the message, the launcher ends
+// this rank within that time.
 constexpr std::chrono::seconds kTurn{2};
 constexpr int kTurns = 15;
 
@@ -27,9 +27,10 @@ std::chrono::seconds connect_timeout() {
   int seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMost)
-    throw AgreedError(Exit::usage, fmt::format("{} is \"{}\" in the environment: set it to seconds from 1 to {}, or "
-                                               "unset it",
-                                               kVariable, text, kMost));
+    throw AgreedError(Exit::usage,
+                      fmt::format("{} is \"{}\" in the environment: set it to a number of seconds from 1 to {}, or "
+                                  "unset it",
+                                  kVariable, text, kMost));
   return std::chrono::seconds(seconds);
 }
 

@@ -81,8 +81,8 @@ NcclCommunicator::~NcclCommunicator() {
     const std::lock_guard lock(mutex_);
     left = comm_ == nullptr;
   }
-  // Call this even if the watch has taken the communicator: the watch may still be busy, and what NCCL uses is
-  // destroyed next.
+  // Call this even if the watch has taken the communicator: the watch may still be busy, and the objects that NCCL uses
+  // are destroyed next.
   if (!left || token_.is_set()) watch_.abort_all();
   watch_.remove(*this);
 }
@@ -247,9 +247,9 @@ std::string NcclCommunicator::find_failure(std::chrono::milliseconds timeout) {
   if (now - since_ <= timeout) return {};
   const double seconds = std::chrono::duration<double>(timeout).count();
   if (all_ended)
-    return fmt::format("NCCL on lane {} has not reached the other ranks for {:g} s: one hangs or is cut off", name_,
+    return fmt::format("NCCL on lane {} could not reach the other ranks within {:g} s: one hangs or is cut off", name_,
                        seconds);
-  return fmt::format("a collective of lane {} has not ended for {:g} s: another rank hangs or is cut off", name_,
+  return fmt::format("no collective on lane {} has completed for {:g} s: another rank hangs or is cut off", name_,
                      seconds);
 }
 

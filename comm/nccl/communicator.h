@@ -78,7 +78,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   const int rank_, size_;
   const std::vector<int> places_;
   const Levels levels_;
-  const int exceptions_;  // the number being unwound when this object was made
+  const int exceptions_;  // the number being unwound when this object was created
   void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so no other code does
   CommBytes sent_;

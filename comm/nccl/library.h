@@ -5,7 +5,7 @@
 
 namespace strata::comm {
 
-// The functions of NCCL that are used, from the library found at the first call. Throws Error{usage}: see
+// The NCCL functions that Strata calls, from the library found at the first call. Throws Error{usage}: see
 // device::cuda::Library::open.
 // clang-format off
 #define STRATA_NCCL_FUNCTIONS(X) \

@@ -42,13 +42,13 @@ Processor choose() {
   if (!name.empty() && name != "avx2" && name != "avx512")
     fail(Exit::usage, "STRATA_CPU_ISA is '{}': use avx2 or avx512, or leave it unset", name);
   if (name == "avx512" && !avx512)
-    fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
+    fail(Exit::usage, "STRATA_CPU_ISA is avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
     return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, onednn_uses_amx()};
   // oneDNN accepts this only once, before it creates its first primitive. Code that creates primitives calls isa()
   // first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
-    fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: leave DNNL_MAX_CPU_ISA unset with it");
+    fail(Exit::failed, "STRATA_CPU_ISA=avx2 has no effect on oneDNN here: unset DNNL_MAX_CPU_ISA");
   return {Isa::avx2, !name.empty(), false, false};
 }
 
@@ -121,7 +121,7 @@ bool has_amx() {
 std::string describe() {
   const Processor& p = processor();
   return fmt::format("{} ({}{}, fp32 products native, bf16 products {}, fp16 products widened to fp32)", model_name(),
-                     p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as STRATA_CPU_ISA asks" : "",
+                     p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as set by STRATA_CPU_ISA" : "",
                      p.tile_products   ? "native (AMX)"
                      : p.bf16_products ? "native (AVX512_BF16)"
                                        : "widened to fp32");

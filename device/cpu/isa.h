@@ -16,8 +16,8 @@ std::string describe();
 bool native_bf16();
 // True if the processor has AVX512_BF16 and our kernels may use it.
 bool has_avx512_bf16();
-// True if the processor has AMX for bf16, and the kernel lets this process use it. Then oneDNN's products use it too,
-// so that both have the bits of one kind of processor.
+// True if oneDNN multiplies bf16 with AMX: the processor has it, and the kernel lets this process use it. Our own
+// kernels then use it too, so that all products have the bits of one kind of processor.
 bool has_amx();
 // True if our own kernels multiply bf16 with AVX512_BF16: the processor has it and is faster with it. Sapphire Rapids
 // is slower with it: a VDPBF16PS does the work of two FMA in the time of four. Timed once; bits do not depend on the

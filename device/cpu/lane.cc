@@ -10,9 +10,9 @@
 
 namespace strata::device::cpu {
 namespace {
-// How often a sleeping wait polls the abort token.
+// The interval at which a sleeping wait polls the abort token.
 constexpr auto kPoll = std::chrono::milliseconds(50);
-// How often a wait for another device polls that device.
+// The interval at which a wait for another device polls that device.
 constexpr auto kQuery = std::chrono::microseconds(20);
 }  // namespace
 

@@ -17,8 +17,8 @@ memory::data_type data_type(DType t) {
   return t == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// The library cuts a product by the number of threads that it sees when the primitive is made, and its bits may depend
-// on that. So it must see one thread.
+// The library cuts a product by the number of threads that it sees when the primitive is created, and its bits may
+// depend on that. So it must see one thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

@@ -16,8 +16,8 @@ struct MatmulShape {
   bool bias = false, accumulate = false;
 };
 
-// A oneDNN matrix product of one shape that several workers can each run single-threaded. Made at set-up. Throws an
-// Error{failed} that names the shape if the library refuses it.
+// A oneDNN matrix product of one shape, which several workers can run at the same time, each single-threaded. Created
+// at set-up. Throws an Error{failed} that names the shape if the library refuses it.
 class Matmul {
  public:
   explicit Matmul(const MatmulShape& shape);

@@ -1,7 +1,7 @@
 #pragma once
 // device/cuda/ is the twin for NVIDIA's GPUs: lanes are streams (lane_impl.h), events between streams and host threads
 // are flags in pinned memory (flags.h), kernels/ holds what ops/*.cu share, and libraries/ loads cuBLASLt and cuDNN
-// when they are needed. Without nvcc, absent.cc replaces all of it. Tests run it by emulation and over a fake CUDA
+// when they are needed. Without nvcc, absent.cc replaces all of it. Tests run it under emulation and over a fake CUDA
 // (tests/device/). This header declares what backend.cc puts into the table of device/backend.h.
 
 #include <cstddef>

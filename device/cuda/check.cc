@@ -39,7 +39,7 @@ std::string explain(cudaError_t error) {
         return "there is no NVIDIA driver here (libcuda.so.1): install one, start the container with --gpus all, or "
                "use device.kind = cpu";
       return fmt::format(
-          "the NVIDIA driver here is one for CUDA {} and this program was built with CUDA {}: install a newer driver, "
+          "the NVIDIA driver here is for CUDA {}, but this program was built with CUDA {}: install a newer driver, "
           "or build with an older toolkit",
           version_text(driver), version_text(CUDART_VERSION));
     case cudaErrorUnsupportedPtxVersion:
@@ -48,10 +48,10 @@ std::string explain(cudaError_t error) {
           "the GPU in STRATA_CUDA_ARCHITECTURES when building",
           version_text(CUDART_VERSION));
     case cudaErrorNoDevice:
-      return "there is an NVIDIA driver, but it shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, start "
+      return "there is an NVIDIA driver, but it shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, start "
              "the container with --gpus all, or use device.kind = cpu";
     case cudaErrorInvalidDevice:
-      return "there is no GPU with that number: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+      return "there is no GPU with that number: check nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
       return "this program contains no code for this GPU: build it with the GPU's number added to "
              "STRATA_CUDA_ARCHITECTURES, such as 80-real";
@@ -59,7 +59,7 @@ std::string explain(cudaError_t error) {
       return "another process has taken this GPU (its compute mode is exclusive): wait until that process ends, or "
              "choose another GPU with CUDA_VISIBLE_DEVICES";
     case cudaErrorInitializationError:
-      return "CUDA cannot start here: look at nvidia-smi and dmesg; after a driver update, load its kernel module "
+      return "CUDA cannot start here: check nvidia-smi and dmesg; after a driver update, load its kernel module "
              "again";
     case cudaErrorSystemNotReady:
       return "this machine's GPUs are not ready: start nvidia-fabricmanager";

@@ -14,7 +14,7 @@ namespace {
 // 32, each lane has its own, as do NCCL's streams and those of copies. CUDA reads this when it starts. Smaller
 // settings, made for other programs, are raised: 1 would put all lanes into one queue.
 bool ask_for_queues() {
-  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes are made
+  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1) == 0;  // NOLINT(concurrency-mt-unsafe): before lanes exist
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
     while (!stopped_.wait_for(lock, kPollInterval, [&] { return stop_; })) {
       const cudaError_t state = cudaStreamQuery(stream_.get());
       if (state == cudaSuccess || state == cudaErrorNotReady) continue;
-      abort_.set({rank_, fmt::format("work of GPU {} failed: {} ({})", device_.ordinal, cudaGetErrorString(state),
+      abort_.set({rank_, fmt::format("work on GPU {} failed: {} ({})", device_.ordinal, cudaGetErrorString(state),
                                      cudaGetErrorName(state))});
       return;
     }

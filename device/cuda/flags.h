@@ -25,13 +25,13 @@ struct Flag {
   static std::uint64_t get(std::uint64_t* flag) { return std::atomic_ref(*flag).load(std::memory_order_acquire); }
 };
 
-// In the stream's order: waits until the flag is at least `value`; sets the flag once all earlier work has run and is
-// visible.
+// Both act in the stream's order. wait_for() waits until the flag is at least `value`. write() sets the flag once all
+// earlier work has run and is visible.
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
-// Returns an unused flag, initially zero; it is free again when its last copy is destroyed. For set-up only, because it
-// pins memory if no flag is left.
+// Returns an unused flag, initially zero; it is free again when its last copy is destroyed. For set-up only, because
+// this pins memory if no flag is left.
 Flag take_flag();
 
 // The flags that one thread hands out, initially zero, and zero again after recycle(). Reserve enough: otherwise memory

@@ -30,7 +30,7 @@ void back_off(std::int64_t query) {
 }
 
 EventTwin& twin_of(Event::State& event) {
-  STRATA_CHECK(event.twin != nullptr);  // made for Device{}: an event of host lanes only
+  STRATA_CHECK(event.twin != nullptr);  // created for Device{}: an event of host lanes only
   return static_cast<EventTwin&>(*event.twin);
 }
 

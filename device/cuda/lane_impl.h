@@ -16,7 +16,7 @@
 namespace strata::device::cuda {
 
 // The lane of a GPU: a stream into which the issuing thread queues work itself. Host work in the lane's order runs in a
-// host lane of its own, made when it is first needed. Stream and host take turns through flags.
+// separate host lane, created when it is first needed. Stream and host take turns through flags.
 class StreamLane final : public Lane::Impl {
  public:
   StreamLane(std::string name, Device device, int threads, int rank, AbortToken& abort);
@@ -36,10 +36,11 @@ class StreamLane final : public Lane::Impl {
 
   // The stream to queue into; makes the lane's device current for the calling thread.
   cudaStream_t stream();
-  // For products: the library's handle for this lane, made when it is first needed, and the algorithms to use, or null.
+  // For products: the library's handle for this lane, created when it is first needed, and the algorithms to use, or
+  // null.
   cublasLtHandle_t cublaslt_handle();
   const AlgorithmTable* algorithms() const { return algorithms_.get(); }
-  // Made when it is first needed; null if the program is built without cuDNN.
+  // Created when it is first needed; null if the program is built without cuDNN.
   CudnnAttention* cudnn_attention();
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
-// device/numeric/ is arithmetic that both twins share to the bit: dtypes and their roundings (here), exact sums of
-// norms and losses (exact_sum.h), counter-based random numbers (philox.h), the formats of an optimizer's moments
-// (storage_format.h) and its update rule (optimizer_update.h). Plain functions of numbers: no lanes, no memory.
+// device/numeric/ holds the arithmetic that both twins share bit for bit: dtypes and their roundings (here), exact sums
+// of norms and losses (exact_sum.h), counter-based random numbers (philox.h), the formats of an optimizer's moments
+// (storage_format.h) and its update rule (optimizer_update.h). These are plain functions of numbers, without lanes or
+// memory.
 
 #include <bit>
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace strata::device {
 // bitsandbytes publishes: a byte for a number in [-1, 1] (signed) or [0, 1] (unsigned). There are seven decades, each
 // cut into twice as many equal steps as the decade below it, and a byte stands for the middle of its step. Zero and one
 // have their own bytes; -1 has none. If bitsandbytes' codes are counted in the order of their values, the byte is the
-// code itself (unsigned), or 127 - code as an int8 (signed), so that a zero byte is zero in both.
+// code itself (unsigned), or 127 - code as an int8 (signed), so a zero byte is zero in both.
 //
 // The values need no table of 256 entries: with n = |byte| (signed) or byte + 1 (unsigned), e = floor(log2 n) is the
 // decade, in which the value is linear in n.

@@ -10,9 +10,9 @@
 // bits too: the offset, which is the mean of all the matrix's scales, is subtracted, and every 256 of them share one
 // scale.
 //
-// A block of StorageFormat::nf4 begins at a multiple of 16,384 elements of its matrix and holds, one after the other:
-// the scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), and 8,192 bytes of codes, each
-// with the even element's code in the high half. A block of nf4_plain holds 256 scales (floats) and the codes.
+// A block of StorageFormat::nf4 begins at a multiple of 16,384 elements of its matrix and holds, in this order: the
+// scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), and 8,192 bytes of codes, each with
+// the even element's code in the high half. A block of nf4_plain holds 256 scales (floats) and the codes.
 namespace strata::device {
 
 inline constexpr std::size_t kScaleBlock = 64;                             // elements that share a scale

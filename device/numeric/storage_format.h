@@ -26,7 +26,7 @@ constexpr bool is_nf4(StorageFormat format) {
   return format == StorageFormat::nf4 || format == StorageFormat::nf4_plain;
 }
 
-// Bytes of this many elements, with a whole last block. Elements and blocks follow each other without gaps.
+// Bytes of this many elements, with a full last block. Elements and blocks follow each other without gaps.
 constexpr std::size_t stored_bytes(StorageFormat format, std::size_t elements) {
   switch (format) {
     case StorageFormat::bf16:

@@ -55,9 +55,9 @@ inline void add_residual(Lane& lane, ConstView x, ConstView residual, View out) 
 inline constexpr std::size_t kMaxPartials = 1024;
 
 // out[i] = the sum of partials[p][i] over p, by a balanced binary tree, plus bias[i % bias.size], in fp32, rounded
-// once. `partials` holds `count` fp32 results of out's size, one after the other; count is a power of two. The tree
-// adds neighbours: with four, (0 + 1) + (2 + 3). So adding the sums of two halves gives the bits of the whole. `bias`
-// has out's dtype, and may be empty. `out` may be the first of the partials.
+// once. `partials` holds `count` fp32 results of out's size, one after another; count is a power of two. The tree adds
+// neighbours: with four, (0 + 1) + (2 + 3). So adding the sums of two halves gives the bits of the whole. `bias` has
+// out's dtype, and may be empty. `out` may be the first of the partials.
 void tree_sum(Lane&, std::size_t count, ConstView partials, ConstView bias, View out);
 
 // The same for partials in several places, as an all-to-all leaves them: at most kMaxPieces, the maximum number of

@@ -6,7 +6,7 @@
 
 namespace strata::device {
 
-// `rows` rows of `groups` vectors with `width` elements. The vectors of a row are adjacent; rows are x_stride and
+// `rows` rows of `groups` vectors with `width` elements each. The vectors of a row are adjacent; rows are x_stride and
 // y_stride elements apart (groups > 1: one norm per attention head inside a packed q/k/v row).
 struct NormShape {
   std::size_t rows, width;

@@ -29,7 +29,8 @@ struct EncoderSpec {
   std::vector<std::string> ignored_suffixes;
 
   std::size_t vocabulary, position_rows, type_rows;
-  // A token that never has a position. The positions of all others start after the row of its number.
+  // The padding token, which never has a position. The positions of all other tokens start after the row with its
+  // number.
   std::optional<std::uint32_t> padding;
   EncoderBlockSpec blocks;
   float embedding_dropout;

@@ -47,8 +47,8 @@ const Family& family_of(const Config& config) {
   }
   std::string names;
   for (const Family& f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(f.name);
-  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe("model_type"), family,
-       names);
+  fail(Exit::usage, "{} is \"{}\", which is not supported; the supported ones are: {}", config.describe("model_type"),
+       family, names);
 }
 
 // Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
@@ -91,10 +91,10 @@ void name_unread(const Config& config, std::string_view family) {
                         : std::move(key));
   std::ranges::sort(names);
   if (code)
-    config.add_note(fmt::format("{}: the model brings its own code, which is not run; it is read as a {} model",
+    config.add_note(fmt::format("{}: the model comes with its own code, which is not run; it is read as a {} model",
                                 config.describe("auto_map"), family));
   if (!names.empty())
-    config.add_note(fmt::format("{} has {} that {} models do not read, so that {} nothing: {}", config.source(),
+    config.add_note(fmt::format("{} has {} that {} models do not read, so {} nothing: {}", config.source(),
                                 counted(names.size(), "key"), family, names.size() == 1 ? "it changes" : "they change",
                                 fmt::join(names, ", ")));
 }
@@ -183,7 +183,7 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
                     std::string_view otherwise) {
   const std::string value = config.text_or(key, otherwise);
   if (std::find(built.begin(), built.end(), value) != built.end()) return;
-  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe(key), value,
+  fail(Exit::usage, "{} is \"{}\", which is not supported; the supported ones are: {}", config.describe(key), value,
        fmt::join(built, ", "));
 }
 
@@ -225,7 +225,7 @@ void require_objective(const RunShape& run, std::string_view family, std::initia
   std::string names;
   for (const Objective objective : built)
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name_of(objective));
-  fail(Exit::usage, "training.objective = \"{}\" is not supported for {} models; these are: {}",
+  fail(Exit::usage, "training.objective = \"{}\" is not supported for {} models; the supported ones are: {}",
        name_of(*run.objective), family, names);
 }
 
@@ -243,8 +243,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have their own message
     fail(Exit::usage,
          "{} belongs to a classifier ({}), which does not generate: strata predict labels texts with it; generate "
-         "needs a "
-         "model for {}",
+         "needs a model for {}",
          config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
   if (run.adapter && classifies) run.adapter = with_classifiers_saved(*run.adapter);
   if (run.adapter && !run.training && run.adapter->dropout > 0) {
@@ -292,7 +291,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   ignore_what_does_not_compute(config);
   name_unread(config, family.name);
   if (run.cache > model->max_positions)
-    fail(Exit::usage, "prompt and new tokens are {} positions, but the model has only {}", run.cache,
+    fail(Exit::usage, "the prompt and the new tokens take {} positions, but the model has only {}", run.cache,
          model->max_positions);
   if (run.seq > model->max_positions)
     fail(Exit::usage, "data.seq_len is {}, but the model has positions for only {} tokens", run.seq,

@@ -13,7 +13,8 @@
 
 namespace strata::models {
 
-// If a file has no `model_type`, adds the type for the class in `architectures`, if Strata supports it.
+// If a file has no `model_type`, adds the type of the class in `architectures`, provided that Strata supports that
+// class.
 void name_family(Config& config);
 
 // make_model() selects one of these by `model_type`.
@@ -28,12 +29,12 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 
 // Functions that families use to read a config. All throw Error{usage} naming the key if the value is not supported. A
-// size is at most `most`, so that no product of sizes overflows.
+// size is at most `most`, so no product of sizes overflows.
 inline constexpr std::size_t kMaxWidth = std::size_t{1} << 20, kMaxLayers = std::size_t{1} << 12,
                              kMaxWords = std::size_t{1} << 24, kMaxPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMaxWidth);
 std::size_t size_or(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most = kMaxWidth);
-// A size that has a default in transformers' class. If the file has none, the default is used and noted
+// A size that has a default in transformers' class. If the file does not have it, the default is used and noted
 // (Config::add_note).
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise,
                             std::size_t most = kMaxWidth);

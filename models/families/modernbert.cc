@@ -64,7 +64,7 @@ Shape read_shape(const Config& config) {
   s.class_dropout = dropout_probability(config, "classifier_dropout", 0);
   require_one_of(config, "classifier_pooling", {"cls", "mean"}, "cls");
   s.mean = config.text_or("classifier_pooling", "cls") == "mean";
-  // Keys about training or running the model in transformers.
+  // Keys that only affect training or running the model in transformers.
   config.ignore({"cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "layer_norm_eps",
                  "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction",
                  "gradient_checkpointing"});

@@ -355,7 +355,7 @@ void Config::add_note(std::string sentence) const {
 }
 
 std::string Config::to_json() const {
-  // Rebuilds the tree of keys. In the map they may not be adjacent, because '-' sorts before '.'.
+  // Rebuilds the tree of keys. In the map they are not always adjacent, because '-' sorts before '.'.
   struct Node {
     std::map<std::string, Node> inner;
     const Value* value = nullptr;

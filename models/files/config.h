@@ -17,9 +17,9 @@ namespace strata::models {
 
 // A flat config.json: a nested key is "rope_parameters.rope_theta". A key that contains a dot in the file
 // ("transformers.js_config") is kept but never read (dotted_keys()), even if a nested key has the same path. NaN,
-// Infinity and numbers of any size are read as Python reads them. A Config remembers which keys were read, so that the
-// rest can be listed (unread()), and collects notes about the keys that were read (notes()). So threads must not share
-// it. Errors: Exit::corrupt with file and key, or Exit::usage if `model.config.*` gave the value.
+// Infinity and numbers of any size are read as Python reads them. A Config records which keys were read, to list the
+// rest (unread()), and collects notes about the keys that were read (notes()). So threads must not share it. Errors:
+// Exit::corrupt with file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
   struct Raw {  // an array, or an object that is empty or has a key with a dot: its JSON text

@@ -13,7 +13,7 @@ std::vector<std::uint32_t> tokens(const Config& config) {
   std::vector<std::uint32_t> out;
   for (const std::int64_t token : config.integers(kKey)) {
     if (token < 0 || token > std::numeric_limits<std::uint32_t>::max())
-      fail(Exit::corrupt, "{} has {}: expected a token's number, from 0", config.describe(kKey), token);
+      fail(Exit::corrupt, "{} has {}: expected a token's number, counted from 0", config.describe(kKey), token);
     out.push_back(static_cast<std::uint32_t>(token));
   }
   return out;

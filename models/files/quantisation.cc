@@ -115,7 +115,7 @@ void require_map(const StoredTensor& map, unsigned entries, Value&& value) {
     float there;
     std::memcpy(&there, map.bytes.data() + code * sizeof there, sizeof there);
     if (std::bit_cast<std::uint32_t>(there) != std::bit_cast<std::uint32_t>(value(code)))
-      fail(Exit::usage, "{}: {} has {} for code {}, and bitsandbytes' own map {}: another map is not supported",
+      fail(Exit::usage, "{}: {} has {} for code {}, but bitsandbytes' own map has {}: other maps are not supported",
            map.file.string(), map.name, there, code, value(code));
   }
 }

@@ -329,7 +329,7 @@ const StoredTensor* Safetensors::find(std::string_view name) const {
 const StoredTensor& Safetensors::require(std::string_view name, std::span<const std::uint64_t> shape) const {
   const StoredTensor* tensor = find(name);
   if (!tensor) {
-    corrupt(path_, 8, fmt::format("tensor {}", name), fmt::format("{} tensors, but not this", tensors_.size()));
+    corrupt(path_, 8, fmt::format("tensor {}", name), fmt::format("{} tensors, but not this one", tensors_.size()));
   }
   if (!std::equal(shape.begin(), shape.end(), tensor->shape.begin(), tensor->shape.end())) {
     corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} of shape [{}]", name, fmt::join(shape, ", ")),

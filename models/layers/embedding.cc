@@ -125,7 +125,7 @@ class Embedding final : public Unit {
     return spec_.types > 1 ? c.batch.types : reinterpret_cast<const std::uint32_t*>(c.constants);
   }
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
-  // The rows of the position table, from position 0's on.
+  // The rows of the position table, starting with that of position 0.
   template <typename V>
   V looked_up(const FlatRange<V>& unit) const {
     const std::size_t first = spec_.first_position, d = spec_.hidden;

@@ -59,8 +59,8 @@ RotaryTable::Scaling read_dynamic(const Group& group, const std::string& key) {
          group.key("original_max_position_embeddings"));
   (void)group.number("factor", 1);
   config.add_note(
-      fmt::format("{} is \"dynamic\": positions are not scaled up to max_position_embeddings, which is the "
-                  "most that a sequence has here",
+      fmt::format("{} is \"dynamic\": positions are scaled only above max_position_embeddings, which no sequence "
+                  "exceeds here",
                   config.describe(key)));
   return RotaryTable::Scaling::none;
 }

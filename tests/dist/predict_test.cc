@@ -100,7 +100,7 @@ TEST_F(Predict, NamesUnreadTensorsOfTheModel) {
   config.insert(config.find('{') + 1, R"("chunks_of_two": 4, "auto_map": {"AutoModel": "modeling.Other"}, )");
   folder_.write("model/config.json", config);
   EXPECT_EQ(predicted("model"), without);
-  EXPECT_THAT(said_, AllOf(HasSubstr("chunks_of_two"), HasSubstr("brings its own code, which is not run")));
+  EXPECT_THAT(said_, AllOf(HasSubstr("chunks_of_two"), HasSubstr("comes with its own code, which is not run")));
   (void)predicted("model", {}, "texts.jsonl", 2);
   EXPECT_EQ(said_.find("chunks_of_two"), said_.rfind("chunks_of_two")) << "once";
 }

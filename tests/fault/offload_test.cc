@@ -75,7 +75,7 @@ TEST_F(OffloadFault, TmpfsWorksAndIsReported) {
   const std::string hash = expected_hash();
   const Outcome outcome = run(mounted(tmpfs("64m"), train(nvme())));
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("this folder is tmpfs: its bytes are memory"));
+  EXPECT_THAT(outcome.errors, HasSubstr("this folder is on tmpfs, which is memory"));
   EXPECT_EQ(weights_hash(), hash);
 }
 

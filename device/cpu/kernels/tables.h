@@ -197,7 +197,7 @@ using ReadGradient = void (*)(const std::byte* first, const std::byte* second, f
 // parameter[0 .. n) = master[i], rounded.
 using WriteParameter = void (*)(const float* master, std::byte* parameter, std::size_t n);
 
-// Elements from a multiple of kMomentBlock on. second, moment2 (except for adamw) and parameter may be null.
+// Elements that start at a multiple of kMomentBlock. second, moment2 (except for adamw) and parameter may be null.
 struct UpdateElements {
   ReadGradient read;
   WriteParameter write;

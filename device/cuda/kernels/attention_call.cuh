@@ -34,7 +34,7 @@ struct AttentionCall {
   std::uint64_t micro_batch;
   std::uint32_t site, threshold;        // threshold 0: no dropout
   float keep_scale;                     // 1 / (1 - p)
-  std::size_t layer_heads, first_head;  // dropout counts heads in the whole layer
+  std::size_t layer_heads, first_head;  // dropout numbers heads within the whole layer
 
   __device__ std::size_t width() const { return heads * head_dim; }
 };
@@ -46,7 +46,7 @@ struct AttentionRows {
   const AttentionCall<T>& call;
   unsigned batch, first, rows;  // the tile's sequence, and its rows there
 
-  // The number of rows from `from` on, at most `most`.
+  // The number of the document's rows in [from, from + most).
   __device__ int rows_from(unsigned from, int most) const {
     return from + most <= rows ? most : from < rows ? static_cast<int>(rows - from) : 0;
   }
@@ -58,8 +58,8 @@ struct AttentionRows {
     return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
            query + queries <= rows && key + keys <= rows;
   }
-  // The rows from `before` rows before to `after` rows after one of the kTileRows rows from `row` on: [reach_begin,
-  // reach_end).
+  // The rows at most `before` rows before or `after` rows after one of the kTileRows rows that start at `row`:
+  // [reach_begin, reach_end).
   __device__ unsigned reach_begin(unsigned row, unsigned before) const { return row <= before ? 0 : row - before; }
   __device__ unsigned reach_end(unsigned row, unsigned after) const {
     return row + kTileRows + after < rows ? row + kTileRows + after : rows;

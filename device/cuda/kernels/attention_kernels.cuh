@@ -54,7 +54,7 @@ __device__ void of_key_gradients(const AttentionCall<T>& c, void* gradients, F f
     f(static_cast<T*>(gradients));
 }
 
-// 64 queries of one head, from the document's row `query` on: FlashAttention-2's forward.
+// 64 queries of one head, starting at the document's row `query`: FlashAttention-2's forward.
 template <typename T, int D>
 __device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head,
                              unsigned query) {
@@ -193,9 +193,9 @@ constexpr bool second(Pass pass) {
   return pass == Pass::keys || pass == Pass::keys_second;
 }
 
-// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o).
-// The other two are read as tiles of columns: scores s = x columns_x^T and products d = y columns_y^T; then first += ds
-// columns_x and second += p columns_y. Keys take their query heads one after another.
+// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, starting at `row`. Rows x, y are k and v (or q and
+// d_o). The other two are read as tiles of columns: scores s = x columns_x^T and products d = y columns_y^T; then first
+// += ds columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
 __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned block_head,
                               unsigned row) {

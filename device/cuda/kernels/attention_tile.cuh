@@ -243,7 +243,7 @@ class Keep {
   }
 
   std::uint64_t first_, seq_;  // first_: for the document's first row and key
-  bool in_blocks_;             // four numbers of a row from a multiple of four on belong to one block
+  bool in_blocks_;             // four numbers of a row that start at a multiple of four belong to one block
   std::uint32_t threshold_;
   RandomStream stream_{};
 };

@@ -16,8 +16,8 @@ struct CodeTable {
   struct alignas(16) Line {
     float steps, shift, most;
   };
-  // Numbers between two powers of two lie in one or two decades: from `least` on in the decade of line `last`, below it
-  // in the one before.
+  // Numbers between two powers of two lie in one or two decades: in the decade of line `last` if they are at least
+  // `least`, otherwise in the one before.
   struct alignas(8) Octave {
     float least;
     std::int32_t last;

@@ -14,7 +14,7 @@
 namespace strata::device::cuda {
 
 // How a team of 2^bits threads reads a vector: each thread has `packs` packs of some elements, which stay in registers,
-// so that memory is read once. packs == 0: the vector is longer than that, and is read several times.
+// so memory is read once. packs == 0: the vector is longer than that, and is read several times.
 struct Split {
   int bits, packs;
 };
@@ -46,7 +46,7 @@ struct Packs {
     return kPacks > 0 ? kPacks : static_cast<int>((width + at_once - 1) / at_once);
   }
   __device__ unsigned column(int pack) const { return (thread + (static_cast<unsigned>(pack) << bits)) * kN; }
-  // The vector's elements from that column on.
+  // The number of the vector's elements from that column to its end.
   __device__ unsigned left(int pack) const {
     const unsigned at = column(pack);
     return at < width ? width - at : 0;
@@ -123,8 +123,8 @@ struct LongSums {
   }
 };
 
-// The place of a vector: from element x on in x, dx and the residual, and from element y on in y and dy; and its number
-// in its row.
+// The place of a vector: it starts at element x of x, dx and the residual, and at element y of y and dy. Also its
+// number in its row.
 struct Place {
   std::size_t x, y;
   unsigned group;

@@ -11,7 +11,7 @@
 namespace strata::device::cuda {
 
 // Kernels compute in fp32 and are compiled without contraction (-fmad=false). A fused multiply-add is written as one,
-// so that the roundings are those of the source.
+// so the roundings are those of the source.
 
 // Consecutive elements that one instruction reads or writes: 2 to 16 bytes, and aligned to their size.
 template <typename T, int kN = 16 / sizeof(T)>

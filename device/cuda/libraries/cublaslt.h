@@ -6,7 +6,7 @@
 
 namespace strata::device::cuda {
 
-// The functions of cuBLASLt that are used. The library is loaded when one is first called. Throws Error{usage}: see
+// The cuBLASLt functions that Strata calls. The library is loaded at the first call. Throws Error{usage}: see
 // Library::open.
 // clang-format off
 #define STRATA_CUBLASLT_FUNCTIONS(X) \
@@ -37,7 +37,7 @@ template <typename Pointer>
 using CublasLtOwner = std::unique_ptr<std::remove_pointer_t<Pointer>, DestroyCublasLt>;
 using CublasLtHandle = CublasLtOwner<cublasLtHandle_t>;
 
-// Makes a handle for the current device.
+// Creates a handle for the current device.
 CublasLtHandle make_cublaslt_handle();
 
 }  // namespace strata::device::cuda

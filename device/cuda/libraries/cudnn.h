@@ -7,8 +7,8 @@
 
 namespace strata::device::cuda {
 
-// The functions of cuDNN that are used, mostly by the frontend's headers, which call them by name. cudnn.cc defines
-// each as a call of the library found when one is first called. Throws Error{usage}: see Library::open.
+// The cuDNN functions that are called, mostly by the frontend's headers, which call them by name. cudnn.cc defines each
+// as a call into the library, which is found at the first call. Throws Error{usage}: see Library::open.
 // clang-format off
 #define STRATA_CUDNN_FUNCTIONS(X) \
   X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnGetVersion) X(cudnnGetErrorString) \
@@ -27,7 +27,7 @@ struct DestroyCudnn {
 };
 using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn>;
 
-// Makes a handle for the current device; its work is queued in `stream`.
+// Creates a handle for the current device; its work is queued in `stream`.
 CudnnHandle make_cudnn_handle(cudaStream_t stream);
 
 }  // namespace strata::device::cuda

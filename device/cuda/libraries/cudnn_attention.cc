@@ -212,7 +212,7 @@ std::string cudnn_text() {
 
 std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropout& dropout) {
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
-  if (dropout.probability > 0) return "dropout has the CPU's masks";
+  if (dropout.probability > 0) return "dropout uses the same masks as on the CPU";
   if (s.packed) return "sequences of several documents";
   if (s.fp32_key_gradients) return "shards share its keys, whose gradients are fp32";
   if (!s.causal) return "attention is not causal";

@@ -108,7 +108,7 @@ Library Library::open(const LibraryName& name) {
   if (void* const handle = load(name, refused)) return {handle, name};
   const auto folders = usual_folders();
   fail(Exit::usage,
-       "{} ({}) is not found: install {} or PyTorch, or name its folder in STRATA_CUDA_LIBRARIES; searched on the "
+       "{} ({}) was not found: install {} or PyTorch, or name its folder in STRATA_CUDA_LIBRARIES; searched on the "
        "loader's path{}{}{}",
        name.title, fmt::join(name.sonames, " or "), name.package,
        folders.empty() ? "" : fmt::format(" and in {}", fmt::join(folders, ", ")),

@@ -16,11 +16,11 @@ inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 // A product in cuBLASLt's terms: descriptions, and the algorithm once one is chosen.
 //
 // Row-major matrices are transposed column-major ones: C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T. B's
-// storage is the library's first operand and A's the second, each transposed if it is here. C is n by m, and the bias
-// goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F takes fp32 operands as they are (no TF32) and multiplies
-// bf16 and fp16 exactly. Only algorithms with the same bits in every run are used: the sums of a split k are added in a
-// fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time). With a bias, k is not
-// split.
+// storage is the library's first operand and A's the second, each transposed if the product transposes it. C is n by m,
+// and the bias goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F takes fp32 operands as they are (no TF32) and
+// multiplies bf16 and fp16 exactly. Only algorithms with the same bits in every run are used: the sums of a split k are
+// added in a fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time). With a
+// bias, k is not split.
 //
 // With gelu, D is the activation, and C the auxiliary output. With its gradient, D is C, and the input of gelu is the
 // auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or second.
@@ -31,7 +31,7 @@ class Matmul {
   // `handle` must outlive it.
   Matmul(cublasLtHandle_t handle, const AlgorithmKey& key);
 
-  // At most `most` of the library's proposals, the fastest by its own estimate first.
+  // At most `most` of the library's proposals, in the order of its own speed estimates, fastest first.
   std::vector<std::string> candidates(int most) const;
   // Returns false if the library refuses the algorithm, which is then for another version or GPU.
   bool choose(const std::string& algorithm);

@@ -22,7 +22,7 @@ struct Pieces {
   __device__ const float* partial(std::size_t p) const { return at[p]; }
 };
 
-// The sum of kCount partials from `first` on, of kN elements from `begin` on.
+// The sum of kCount partials, starting at `first`, over kN elements, starting at `begin`.
 template <std::size_t kCount, int kN, typename Source>
 __device__ Pack<float, kN> subtree(const Source& source, std::size_t first, std::size_t begin) {
   if constexpr (kCount == 1) {

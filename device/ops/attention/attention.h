@@ -21,7 +21,8 @@ struct AttentionShape {
   float scale;
   std::size_t window = 0;
   bool causal = true;
-  bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
+  // Sequences can hold more or less than one document, so implementations for whole sequences are not used.
+  bool packed = false;
   // If the shape has only some of the layer's heads: the number of heads in the layer (0: `heads`), and the index of
   // the first one here. Only dropout needs them, because it numbers heads within the layer.
   std::size_t layer_heads = 0, first_head = 0;
@@ -36,8 +37,8 @@ struct AttentionShape {
 
 // o = dropout(softmax(scale q k^T)) v, tile by tile (FlashAttention-2, Dao 2023), without a seq x seq matrix. Saves
 // lse, fp32 [batch, heads, seq]: the log of the sum of exponentials. documents: [batch * seq], read when the work runs.
-// Tiles are counted from a document's first row, so that its bits (without dropout) depend neither on its place nor on
-// its neighbours. Tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
+// Tiles are counted from a document's first row, so its bits (without dropout) depend neither on its place nor on its
+// neighbours. Tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
 void attention_forward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                        View o, View lse, const Dropout&, View workspace);
 // dq, dk, dv have the layout (and strides) of q, k, v, and their dtype, except with fp32_key_gradients. Gradients of

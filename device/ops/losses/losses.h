@@ -50,7 +50,7 @@ void cross_entropy_gradient(Lane&, const LogitTile& tile, const std::int32_t* la
 // Adds the sum of `losses` to *total, in fp64 and in an order that depends only on the twin and their number.
 void sum_losses(Lane&, ConstView losses, ExactSum* total);
 
-// The target of a classifier's scores. A row's label is
+// The target of a classifier's scores, and what a row's label then is.
 enum class ClassTarget : std::uint8_t {
   one,     // a class: cross-entropy of the softmax
   many,    // any number of classes, bit c is class c: the mean over classes of each sigmoid's cross-entropy

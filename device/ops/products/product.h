@@ -42,9 +42,9 @@ struct ProductShape {
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
-// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). It is cut into tiles whose edges depend
-// only on the shape and the kind of processor. One thread computes each tile, so that the bits do not depend on
-// threads. A Product holds the state that each thread of a lane needs, so all its work runs in one lane at a time.
+// A product of one shape, created when the step is planned (oneDNN, cuBLASLt). It is cut into tiles whose edges depend
+// only on the shape and the kind of processor. One thread computes each tile, so the bits do not depend on the number
+// of threads. A Product holds the state that each thread of a lane needs, so all its work runs in one lane at a time.
 // Throws Error{failed} if the library refuses the shape.
 class Product {
  public:

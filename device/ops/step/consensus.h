@@ -12,8 +12,8 @@ namespace strata::device {
 struct StepMessage {
   ExactSum squares;  // sum over this rank's part of the gradient, still multiplied by the loss scale
   ExactSum loss;     // summed over the labels of this rank's micro-batches
-  // The requests that this rank received: a stop, a checkpoint, an immediate stop. Each has its own bits, so that the
-  // sum over the ranks contains all of them.
+  // The requests that this rank received: a stop, a checkpoint, an immediate stop. Each has its own bits, so the sum
+  // over the ranks contains all of them.
   std::uint64_t requests = 0;
 };
 

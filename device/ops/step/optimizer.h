@@ -52,8 +52,8 @@ enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
 
 // One pass over the elements: takes the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, updates
 // master and moments, and writes `parameter` from the master, rounded. The operation is elementwise, with a fixed order
-// of fused multiply-adds and IEEE sqrt and division, so that every device, vector width, number of threads and cut
-// gives the same bits. Moments are used at full precision and rounded to their format afterwards.
+// of fused multiply-adds and IEEE sqrt and division, so every device, vector width, number of threads and cut gives the
+// same bits. Moments are used at full precision and rounded to their format afterwards.
 void update(Lane&, const Optimizer&, const StepScalars*, const UpdateOperands&, OnSkip = OnSkip::leave_parameter);
 
 }  // namespace strata::device

@@ -49,7 +49,7 @@ class AttentionPart {
                 device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch,
                 std::size_t shard = 0, device::ConstView shared = {}, device::View d_shared = {}) const;
 
-  // The rows from their first query, key or value on.
+  // The rows, starting at their first query, key or value.
   template <typename AnyView>
   AnyView queries(AnyView rows) const {
     return rows;

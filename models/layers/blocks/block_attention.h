@@ -32,8 +32,8 @@ class HeadNorms {
   HeadNorms(const Spec& spec, Slots& save, Slots& work);
 
   std::size_t scratch_bytes() const { return std::max(query_.scratch_bytes(), key_.scratch_bytes()); }
-  // `rows` and `to` hold this rank's shards one after the other, laid out as attention takes them. Writes the queries
-  // and keys in `to`.
+  // `rows` and `to` hold this rank's shards one after another, laid out as attention takes them. Writes the queries and
+  // keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                device::View to, const ActivationViews& saved) const;
   // d_rows: on entry the gradients of the normed queries and keys, on exit the gradients of the unnormed ones. With one

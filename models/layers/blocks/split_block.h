@@ -16,7 +16,7 @@
 
 namespace strata::models {
 
-// Linear layers that multiply the same input. Their matrices are adjacent, so that they are multiplied as one.
+// Linear layers that multiply the same input. Their matrices are adjacent, so they are multiplied as one.
 struct JoinedLayers {
   struct Matrix {
     std::string name;
@@ -69,7 +69,7 @@ class SplitBlock : public Unit {
                 device::ConstView dy, device::View dx, const GradientRange&) const final;
   std::vector<Seam> seams(Pass pass, bool wants_output) const final;
 
-  // Call if no unit below trains anything.
+  // Call this if no unit below trains anything.
   void end_backward() { end_ = trains() ? BackwardEnd{lowest_trained_} : BackwardEnd{}; }
   const BackwardEnd& backward_end() const { return end_; }
 
@@ -106,9 +106,9 @@ class SplitBlock : public Unit {
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // The number of elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
-  // The squared norms of DoRA (SplitLinear::squares); squares() is their number. At the start of a forward, each rank
-  // leaves the sums over its shards. If ranks share the block, they gather these at a seam, and take_squares() saves
-  // the sums over all shards. Otherwise leave_squares() writes to saved_squares().
+  // DoRA's squared norms (SplitLinear::squares); squares() is their number. At the start of a forward, each rank leaves
+  // the sums over its shards. If ranks share the block, they gather these at a seam, and take_squares() saves the sums
+  // over all shards. Otherwise leave_squares() writes to saved_squares().
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_squares(device::Lane&, const Context&, const ActivationViews& saved) const = 0;

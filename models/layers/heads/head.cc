@@ -87,7 +87,7 @@ class ChunkedHead final : public LossUnit {
     if (low_rank.rank > 0)
       adapter_.emplace(linear_layers().back(), parameters(), table_, shards_, rows_, spec.hidden, drops);
     chunk_rows_ = chunk_rows(rows_, spec.vocabulary, run.device.kind);
-    // Random numbers of a chunk's elements, which are drawn in fours, begin with it.
+    // Random numbers are drawn in groups of four, so a chunk must begin with a group.
     if (low_rank.dora && drops) chunk_rows_ = std::min(rows_, (chunk_rows_ + 3) / 4 * 4);
 
     if (generates_) {

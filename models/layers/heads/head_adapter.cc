@@ -36,7 +36,7 @@ void HeadAdapter::prepare(const RunShape& run) {
   const auto r = static_cast<std::int64_t>(at_.rank);
   const DType t = run.dtype;
   const auto make = [&](const device::ProductShape& shape) { return Product(run.device, shape); };
-  // With dropout, the gradient through A is dropped like x before it is added.
+  // With dropout, the gradient through A gets the dropout of x before it is added.
   const bool adds = run.adapter_dropout() == 0;
   products_.emplace(Products{make({m, r, d, false, true, d, d, r, t, t}), make({r, d, m, true, false, r, d, d, t, t}),
                              make({m, d, r, false, false, r, d, d, t, t, false, adds})});
@@ -133,7 +133,7 @@ void HeadAdapter::round_gradient(Lane& lane, const Context& c, const HeadPlaces&
   if (p.d_b.size > 0) cast(lane, sum_of(c, p, tile, gradients), b(gradients, tile));
 }
 
-// Scaled here, so that neither B's gradient nor A's has to be.
+// Scaled here, so that neither B's gradient nor A's has to be scaled.
 void HeadAdapter::leave_gradient(Lane& lane, const Context& c, const HeadPlaces& p, View to) const {
   const View of_shards = p.d_down_of_shards.of(c.workspace);
   if (at_.scale != 1) scale(lane, of_shards, at_.scale, of_shards);

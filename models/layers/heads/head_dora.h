@@ -14,8 +14,8 @@
 
 namespace strata::models {
 
-// DoRA of a head's adapter (device/ops/dora.h): with z = x (W + s B A)^T, the logits are g z + bias, where g = m / |W +
-// s B A| has an element per word, whose denominator counts as a constant in backward. If x has dropout, z is computed
+// DoRA of a head's adapter (device/ops/dora.h): with z = x (W + s B A)^T, the logits are g z + bias. g = m / |W + s B
+// A| has an element per word; its denominator is treated as a constant in backward. If x has dropout, z is computed
 // from x', what dropout leaves of x, and the logits are (x - x') W^T + g z + bias, as in peft. Rows of the table are
 // whole, so norms are local to a tile. m and A belong to the part of the norm; while tiles of the table are gathered,
 // the workspace has copies of them.
@@ -36,9 +36,8 @@ class HeadDora {
                device::ConstView b) const;
   // Writes the logits from z. With dropout, they are (x - x') W^T before.
   void scale(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, const TileLogits& logits) const;
-  // Adds dm, and x's gradient through W to d_input. Replaces the gradient of the logits by z's; z's
-  // memory is then undefined.
-  // `dropout`: of all rows of x.
+  // Adds dm, and adds x's gradient through W to d_input. Replaces the gradient of the logits by z's, after which z's
+  // memory is undefined. `dropout`: of all rows of x.
   void backward(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
                 device::View d_logits, device::View z, device::View d_input, device::Dropout dropout) const;
   void round_gradient(device::Lane&, const Context&, const HeadPlaces& p, const GradientRange& gradients) const;

@@ -71,7 +71,7 @@ void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, Const
 void HeadInput::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, ConstView d_norm, View dx,
                          const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
   const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
-  // The norm's output, and from then on its input, are not read again.
+  // Nothing reads the norm's output again nor, after the norm's backward, its input: gradients take their memory.
   const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
   const View d_taken = !picks()      ? dx
                        : entry_norm_ ? p.entered.of(c.workspace)

@@ -32,7 +32,7 @@ class LossRows {
 
   // The selected rows of x, [tokens, width], without gaps: in `picked`, or x itself.
   device::ConstView pick(device::Lane&, const Context&, device::ConstView x, device::View picked) const;
-  // If it picks: writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
+  // If picks(): writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
   void put_back(device::Lane&, const Context&, device::ConstView d, device::View dx, device::View scratch) const;
 
  private:
@@ -62,14 +62,15 @@ struct HeadPlaces {
     std::size_t logit_stride, table_rows;
     std::size_t words, most_words;  // all words of this rank's shards, and the maximum of a tile
     bool biased, learns, learns_table, learns_words;
-    bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
-    std::size_t shards;                       // this rank's shards of the vocabulary; 0: it is not cut
+    // The head selects rows; has a transform; has a norm before the transform; has a LayerNorm, perhaps without a bias.
+    bool picks, transforms, enters, centred;
+    std::size_t shards;    // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
     bool drops = false;    // the adapter's input has dropout
     bool dora = false;
-    // With DoRA: as logit_stride, for the scaled logits. With dropout, those of all tiles exist; otherwise one tile's
-    // at a time.
+    // With DoRA: like logit_stride, but for the scaled logits. With dropout, the scaled logits of all tiles exist at
+    // the same time, otherwise those of one tile.
     std::size_t scaled_stride = 0;
     bool one_tile = false;
   };

@@ -63,7 +63,7 @@ struct ClassHeadSpec {
         dropout_after = 0;  // before and after the dense layer; without one, only dropout_after
 };
 
-// The last unit of a classifier: the scores of each class, for the rows that enter the loss (RunShape::loss_rows), and
+// The last unit of a classifier: the scores of all classes, for the rows that enter the loss (RunShape::loss_rows), and
 // their loss.
 std::unique_ptr<LossUnit> make_class_head(const ClassHeadSpec& spec, const RunShape& run);
 

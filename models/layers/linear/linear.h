@@ -81,7 +81,7 @@ class LowRankProducts {
   };
   // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
   device::View thin(const Group& group, device::View kept, bool gradient) const;
-  // Computes s x A^T, and returns the x that A multiplies, i.e. after dropout.
+  // Computes s x A^T, and returns the x that A multiplies, that is, x after dropout.
   device::ConstView run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
                              device::View kept, device::View scratch, const device::Dropout& dropout) const;
   device::Dropout of(const Group& group, device::Dropout dropout) const;

@@ -138,8 +138,8 @@ void Linear::forward_dropped(Lane& lane, const ParameterRange& parameters, Const
   }
 }
 
-// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose norm counts as a constant (section 4.3 of the paper):
-// dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
+// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose norm is treated as a constant (section 4.3 of the
+// paper): dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
 ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
                                     const GradientRange& gradients, const Dora& dora, const device::Dropout& dropout,
                                     View sums, ConstView squares) const {

@@ -129,7 +129,7 @@ device::Dropout LowRankProducts::of(const Group& group, device::Dropout dropout)
   return dropout;
 }
 
-// Scale here, so that neither B's product nor its gradient has to.
+// Scale here, so that neither B's product nor its gradient has to be scaled.
 ConstView LowRankProducts::run_down(Lane& lane, const Group& g, const ParameterRange& parameters, ConstView x,
                                     View kept, View scratch, const device::Dropout& dropout) const {
   x = x.sub(0, spec_.rows * spec_.in);

@@ -24,13 +24,13 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 // A linear layer that is computed in V virtual shards, each of which is a Linear with a piece of W, as in Megatron-LM
 // (Shoeybi et al. 2019). A matrix that is cut is stored as a stack of the shards' matrices: [V, rows, features / V]. If
 // outputs are cut, y is such a stack and dx is the sum of V products. If inputs are cut, x is such a stack, y is the
-// sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that
-// its bits do not depend on how many ranks compute them. With one shard, it is the Linear itself.
+// sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so its
+// bits do not depend on how many ranks compute it. With one shard, a SplitLinear is the Linear itself.
 //
 // If ranks share the layer, each computes neighbouring shards, so its stacks contain only those. A sum over shards is
-// then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
-// the bias are the whole. If outputs are cut, the gradients of the layer's tensors then have a separate call, so that
-// the exchange of dx need not wait for them.
+// then the rank's partial sum, in fp32 and without the bias. Adding the partial sums of all ranks by the same tree, and
+// then the bias, gives the result. If outputs are cut, the gradients of the layer's tensors then have a separate call,
+// so the exchange of dx need not wait for them.
 class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
@@ -45,8 +45,8 @@ class SplitLinear {
     std::vector<Linear::Tensor> complete = {};
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
-  // `spec` describes the whole layer, without its tensors. With several shards, an adapter's factor on the side that is
-  // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
+  // `spec` describes the whole layer, without its tensors. With several shards, an adapter's factor on the cut side is
+  // cut too, and the other factor is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut with the outputs. If
   // inputs are cut, the magnitudes and the norms that divide them are whole. Throws Error{usage} if an adapter has
   // dropout on rows whose length is not a multiple of 4.

@@ -24,57 +24,57 @@ TEST(JsonFault, ValidJsonHasNone) {
 
 TEST(JsonFault, NamesTheFaultAndItsLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "nothing in line 1"},
-      {" \n\n", "nothing in line 3"},
-      {"{\"a\": 1,\n\"b\": \"x", "a string without its closing quote in line 2"},
-      {"{\"a\": \"x\n\", 1}", "a string without its closing quote in line 1"},
-      {"{\"a\": \"x\ty\"}", "a control character in a string in line 1"},
-      {"{\"a\": \"\\q\"}", "the escape \\q in a string, which JSON does not have in line 1"},
-      {"[\"\\u12g4\"]", "\\u without four digits in a string in line 1"},
-      {"{\"a\": NaN}", "NaN in place of a value in line 1"},
-      {"{\"a\":\n 01}", "01 in place of a number in line 2"},
-      {"[1.]", "1. in place of a number in line 1"},
-      {"[-]", "- in place of a number in line 1"},
-      {"[1e]", "1e in place of a number in line 1"},
-      {"{\"loss\":1e999}", "1e999, which is out of range for a number in line 1"},
-      {"{\"a\" 1}", "a name without a colon after it in line 1"},
-      {"{\"a\"", "an end within an object in line 1"},
-      {"{\"a\": 1,\n}", "} in place of a name in quotes in line 2"},
-      {"{\"a\": 1 \"b\": 2}", "\" in place of a comma or } in line 1"},
-      {"{\"step\":2,", "an end within an object in line 1"},
-      {"[1,\n2\n", "an end within a list in line 3"},
-      {"[1 2]", "2 in place of a comma or ] in line 1"},
-      {"[1,]", "] in place of a value in line 1"},
-      {"{}\n{}", "{ after its end in line 2"},
+      {"", "nothing on line 1"},
+      {" \n\n", "nothing on line 3"},
+      {"{\"a\": 1,\n\"b\": \"x", "a string without its closing quote on line 2"},
+      {"{\"a\": \"x\n\", 1}", "a string without its closing quote on line 1"},
+      {"{\"a\": \"x\ty\"}", "a control character in a string on line 1"},
+      {"{\"a\": \"\\q\"}", "the escape \\q, which JSON does not have, in a string on line 1"},
+      {"[\"\\u12g4\"]", "\\u without four digits in a string on line 1"},
+      {"{\"a\": NaN}", "NaN in place of a value on line 1"},
+      {"{\"a\":\n 01}", "01 in place of a number on line 2"},
+      {"[1.]", "1. in place of a number on line 1"},
+      {"[-]", "- in place of a number on line 1"},
+      {"[1e]", "1e in place of a number on line 1"},
+      {"{\"loss\":1e999}", "1e999, a number out of range on line 1"},
+      {"{\"a\" 1}", "a name without a colon after it on line 1"},
+      {"{\"a\"", "an unclosed object on line 1"},
+      {"{\"a\": 1,\n}", "} in place of a name in quotes on line 2"},
+      {"{\"a\": 1 \"b\": 2}", "\" in place of a comma or } on line 1"},
+      {"{\"step\":2,", "an unclosed object on line 1"},
+      {"[1,\n2\n", "an unclosed list on line 3"},
+      {"[1 2]", "2 in place of a comma or ] on line 1"},
+      {"[1,]", "] in place of a value on line 1"},
+      {"{}\n{}", "{ after its end on line 2"},
       {"\x7f"
        "ELF",
-       "byte 0x7f in place of a value in line 1"},
-      {"[1]\n\xff\xfe", "bytes that are not UTF-8 in line 2"},
-      {"\xed\xa0\x80", "bytes that are not UTF-8 in line 1"},
+       "byte 0x7f in place of a value on line 1"},
+      {"[1]\n\xff\xfe", "bytes that are not UTF-8 on line 2"},
+      {"\xed\xa0\x80", "bytes that are not UTF-8 on line 1"},
   };
   for (const auto& [text, found] : cases) EXPECT_EQ(found_in_json(text), found) << text;
-  EXPECT_EQ(found_in_json("[[[1]]]", 2), "more than 2 levels in line 1");
+  EXPECT_EQ(found_in_json("[[[1]]]", 2), "more than 2 levels on line 1");
   EXPECT_EQ(found_in_json("[[1]]", 2), "another value");
 }
 
 // Valid JSON that parsers may still refuse. It is not mentioned if there is a real fault.
 TEST(JsonFault, NamesValidJsonThatParsersRefuse) {
   const std::pair<const char*, const char*> cases[] = {
-      {"\xef\xbb\xbf{}", "a byte order mark at its start in line 1"},
-      {"{\n\"a\": \"\\ud800\"}", "\\ud800, half of a character, in a string in line 2"},
-      {"{\"a\\uDBFF\": 1}", "\\uDBFF, half of a character, in a string in line 1"},
-      {"[\"\\udc00\"]", "\\udc00, half of a character, in a string in line 1"},
-      {"[\"\\ud83d\\ude00\\ude00\"]", "\\ude00, half of a character, in a string in line 1"},
-      {"[\"\\ud83d\\ud83d\\ude00\"]", "\\ud83d, half of a character, in a string in line 1"},
-      {"[\"\\ud83d\\n\\ude00\"]", "\\ud83d, half of a character, in a string in line 1"},
-      {"[\n18446744073709551616]", "18446744073709551616, an integer of more than 64 bits in line 2"},
-      {"[-9223372036854775809]", "-9223372036854775809, an integer of more than 64 bits in line 1"},
+      {"\xef\xbb\xbf{}", "a byte order mark at its start on line 1"},
+      {"{\n\"a\": \"\\ud800\"}", "\\ud800, half of a character, in a string on line 2"},
+      {"{\"a\\uDBFF\": 1}", "\\uDBFF, half of a character, in a string on line 1"},
+      {"[\"\\udc00\"]", "\\udc00, half of a character, in a string on line 1"},
+      {"[\"\\ud83d\\ude00\\ude00\"]", "\\ude00, half of a character, in a string on line 1"},
+      {"[\"\\ud83d\\ud83d\\ude00\"]", "\\ud83d, half of a character, in a string on line 1"},
+      {"[\"\\ud83d\\n\\ude00\"]", "\\ud83d, half of a character, in a string on line 1"},
+      {"[\n18446744073709551616]", "18446744073709551616, an integer of more than 64 bits on line 2"},
+      {"[-9223372036854775809]", "-9223372036854775809, an integer of more than 64 bits on line 1"},
   };
   for (const auto& [text, found] : cases) {
     EXPECT_EQ(found_in_json(text), found) << text;
     EXPECT_FALSE(find_json_fault(text)) << text;
     EXPECT_EQ(found_in_json(std::string(text) + "]"),
-              find_json_fault(std::string(text) + "]")->found + " in line " +
+              find_json_fault(std::string(text) + "]")->found + " on line " +
                   std::to_string(find_json_fault(std::string(text) + "]")->line))
         << text;
   }

@@ -48,7 +48,7 @@ TEST(MpiSession, AnAbandonedSessionDoesNotFinalize) {
 TEST(MpiSession, RefusesASecondSessionAndASingleThreadedMpi) {
   fake_mpi::run_well(1, [](int) {
     const MpiSession session;
-    EXPECT_FAILURE(MpiSession(), Exit::usage, testing::HasSubstr("initialised already"));
+    EXPECT_FAILURE(MpiSession(), Exit::usage, testing::HasSubstr("already initialised"));
   });
   EXPECT_EQ(fake_mpi::calls(0, "Finalize"), 1U) << "by the first";
   fake_mpi::run_well(

@@ -94,7 +94,7 @@ TEST_F(NcclFailure, ACollectiveThatHangsEndsAllRanks) {
     for (int i = 0; i < 5; ++i) gather.issue();
     gather.lane.synchronize();
   });
-  EXPECT_THAT(text, HasSubstr("a collective of lane gather has not ended for 0.2 s"));
+  EXPECT_THAT(text, HasSubstr("no collective on lane gather has completed for 0.2 s"));
 }
 
 // A thread that waits for room in a stream blocks other CUDA calls, so the watch must make none.
@@ -106,7 +106,7 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForQueueSpace) {
     for (int i = 0; i < 3000; ++i) device::cuda::copy(gather.lane, gather.arena.data(), gather.arena.at(1000), 8);
     gather.lane.synchronize();
   });
-  EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
+  EXPECT_THAT(text, HasSubstr("has completed for 0.2 s"));
 }
 
 // The time limit applies to each collective, not to all collectives that were issued together.
@@ -142,7 +142,7 @@ TEST_F(NcclFailure, ARankThatUnwindsDoesNotWaitForTheOthers) {
 TEST_F(NcclFailure, ConnectingThatNeverEndsIsNoticed) {
   fake_nccl::set(1, Fault::connect_hangs);
   EXPECT_THAT(failure(kShort, [](Rank& rank) { Gather gather(rank, "gather"); }),
-              HasSubstr("NCCL on lane gather has not reached the other ranks for 0.2 s"));
+              HasSubstr("NCCL on lane gather could not reach the other ranks within 0.2 s"));
 }
 
 TEST_F(NcclFailure, AnAbortWhileItConnectsLeavesNothingBehind) {
@@ -163,7 +163,7 @@ TEST_F(NcclFailure, NoticesThatOtherRanksDoNotLeave) {
     { const Gather gather(rank, "gather"); }
     rank.world.abort_token().throw_if_set();
   });
-  EXPECT_THAT(text, HasSubstr("has not reached the other ranks for 0.2 s"));
+  EXPECT_THAT(text, HasSubstr("could not reach the other ranks within 0.2 s"));
 }
 
 TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
@@ -174,7 +174,7 @@ TEST_F(NcclFailure, TwoHungCommunicatorsAreAbortedTogether) {
     reduce.issue();
     reduce.lane.synchronize();
   });
-  EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
+  EXPECT_THAT(text, HasSubstr("has completed for 0.2 s"));
 }
 
 // This happens before the watch's first check.

@@ -30,7 +30,7 @@ TEST(FaultWatch, EndsWaitsForAFailedDevice) {
   }
   fake_fail(false);
   EXPECT_EQ(abort.failure().rank, 3);
-  EXPECT_THAT(abort.failure().cause, ::testing::HasSubstr("work of GPU 0 failed"));
+  EXPECT_THAT(abort.failure().cause, ::testing::HasSubstr("work on GPU 0 failed"));
 }
 
 TEST(FaultWatch, IsSilentAboutAHealthyDevice) {

@@ -136,7 +136,7 @@ TEST_F(RunData, RefusesFilesThatAreNotReports) {
   EXPECT_FAILURE((void)run_data(files_of_run(documents)), Exit::corrupt, HasSubstr("holds no steps"));
   const auto broken = folder_.write("broken.jsonl", step_line(1, 2) + "{\"step\":2,\n" + step_line(3, 2));
   EXPECT_FAILURE((void)run_data(files_of_run(broken)), Exit::corrupt,
-                 testing::EndsWith("broken.jsonl, line 2: expected a JSON object, found an end within an object"));
+                 testing::EndsWith("broken.jsonl, line 2: expected a JSON object, found an unclosed object"));
   const auto large = folder_.write("large.jsonl", step_line(1, 2) + "{\"step\":2,\"loss\":1e999}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(large)), Exit::corrupt,
                  testing::EndsWith("line 2: expected a JSON object, found 1e999, which is out of range for a number"));
@@ -181,7 +181,7 @@ TEST_F(RunData, OmitsADamagedPart) {
     }
   write_all();
   folder_.write("report.jsonl", "{\"step\":1,\n");
-  EXPECT_THAT(noted(), HasSubstr("report.jsonl is not JSON lines: its first line has an end within an object\n"));
+  EXPECT_THAT(noted(), HasSubstr("report.jsonl is not JSON lines: its first line has an unclosed object\n"));
   EXPECT_EQ(simdjson::minify(element(parser_.parse(json_))["steps"]["loss"]), "[]");
   for (const auto& [name, text] : parts) folder_.write(name, "{");
   EXPECT_FAILURE((void)run_data(files_of_run(folder_.path())), Exit::corrupt, HasSubstr("report.jsonl"));

@@ -97,8 +97,8 @@ TEST(ClassNamesTest, NumbersNamesFromZero) {
   EXPECT_FAILURE(read(R"({"id2label": ["a", "b"]})"), Exit::corrupt,
                  AllOf(HasSubstr("id2label of config.json is [\"a\",\"b\"]"), HasSubstr("{\"0\": \"no\"")));
   EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "2": "c"}})"), Exit::corrupt,
-                 HasSubstr("id2label of config.json has the keys 0, 2, and no \"1\""));
-  EXPECT_FAILURE(read(R"({"id2label": {"1": "a", "2": "c"}})"), Exit::corrupt, HasSubstr("and no \"0\""));
+                 HasSubstr("id2label of config.json has the keys 0, 2, but no \"1\""));
+  EXPECT_FAILURE(read(R"({"id2label": {"1": "a", "2": "c"}})"), Exit::corrupt, HasSubstr("but no \"0\""));
   EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "1": "c"}, "num_labels": 3})"), Exit::corrupt,
                  HasSubstr("num_labels of config.json is 3, and id2label names 2 classes (a, c)"));
   EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "1": "b", "2": "a"}})"), Exit::corrupt,

@@ -39,8 +39,9 @@ TEST(FamiliesTest, ArchitecturesNameTheObjective) {
   EXPECT_EQ(objective("bert", "BertForPreTraining"), Objective::masked_lm);
   EXPECT_EQ(objective("gpt2", "GPT2LMHeadModel"), Objective::causal_lm);
   EXPECT_EQ(objective("llama", ""), Objective::causal_lm);
-  EXPECT_FAILURE(objective("bert", "BertLMHeadModel"), Exit::usage,
-                 AllOf(HasSubstr("\"causal_lm\" is not supported for bert"), HasSubstr("these are: \"masked_lm\"")));
+  EXPECT_FAILURE(
+      objective("bert", "BertLMHeadModel"), Exit::usage,
+      AllOf(HasSubstr("\"causal_lm\" is not supported for bert"), HasSubstr("the supported ones are: \"masked_lm\"")));
   EXPECT_FAILURE(objective("llama", "LlamaForMaskedLM"), Exit::usage,
                  HasSubstr("\"masked_lm\" is not supported for llama"));
   EXPECT_EQ(objective("gpt2", "GPT2ForSequenceClassification"), Objective::sequence_classification);
@@ -53,7 +54,8 @@ TEST(FamiliesTest, RefusesUnsupportedKeysByName) {
     SCOPED_TRACE(key);
     EXPECT_FAILURE(make(tiny(family), overrides), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
   };
-  refused("t5", {}, "model_type of config.json", "\"t5\", which is not supported; these are: bert, distilbert, gpt2");
+  refused("t5", {}, "model_type of config.json",
+          "\"t5\", which is not supported; the supported ones are: bert, distilbert, gpt2");
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");
   refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "sqrt(head_dim) are not supported");
@@ -332,7 +334,8 @@ TEST(FamiliesTest, TheFamilyDeterminesTheRowOfATextsClass) {
   try {
     (void)make(tiny("none"));
   } catch (const Error& error) {
-    std::istringstream list(std::string(error.what()).substr(std::string_view(error.what()).find("these are: ") + 11));
+    std::istringstream list(
+        std::string(error.what()).substr(std::string_view(error.what()).find("the supported ones are: ") + 24));
     for (std::string name; std::getline(list >> std::ws, name, ',');) families.push_back(name);
   }
   ASSERT_GE(families.size(), 10u);

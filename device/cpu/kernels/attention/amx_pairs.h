@@ -12,7 +12,7 @@ namespace strata::device::cpu::STRATA_ISA {
 static constexpr std::size_t kTileRows = 16, kTilePairs = 16;
 
 // During its lifetime, this thread's eight tile registers have 16 rows of 64 bytes. oneDNN's kernels configure them
-// again in each of their calls.
+// again in every call.
 class TileRegisters {
  public:
   [[gnu::always_inline]] TileRegisters() {

@@ -13,8 +13,8 @@ struct AttentionKernels {
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // Computes delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // Computes dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) from row `first`
-  // of the document on. Their parts of dq are added in turn, so tiles of a document must start in order.
+  // Computes dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) that begin at
+  // row `first` of the document. Their parts of dq are added in turn, so tiles of a document must start in order.
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
                       std::size_t tiles, float* scratch);
 };

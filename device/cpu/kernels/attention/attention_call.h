@@ -22,7 +22,7 @@ struct AttentionCall {
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
   float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
   std::uint32_t* turns;       // [batch, heads, seq]: contributions so far to dq_sum of the query tile that starts there
-  RandomStream random;        // random numbers of dropout, which counts heads in the whole layer
+  RandomStream random;        // random numbers of dropout, which numbers heads within the layer
   std::uint32_t layer_heads, first_head;
   std::uint32_t threshold;  // 0: no dropout
   float keep_scale;         // 1 / (1 - p)
@@ -30,13 +30,13 @@ struct AttentionCall {
   [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
 };
 
-// A document: `rows` rows of sequence `batch` from its row `first` on.
+// A document: `rows` rows of sequence `batch`, starting at its row `first`.
 struct AttentionRows {
   std::size_t batch, first, rows;
 };
 
-// The tiles that a forward task computes: queries [begin, begin + rows) of `heads` heads from `head` on, which share a
-// key head. heads * (tiles in rows) is at most forward_tiles().
+// The tiles that a forward task computes: queries [begin, begin + rows) of the `heads` heads that start at `head` and
+// share a key head. heads * (tiles in rows) is at most forward_tiles().
 struct QueryTiles {
   std::size_t head, heads, begin, rows;
 };

@@ -7,8 +7,8 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// Replaces scores s[query, key] with the dropped, scaled probabilities, and ds = d_o v^T with the scores' gradient,
-// both as factors.
+// Replaces scores s[query, key] with the scaled probabilities after dropout, and ds = d_o v^T with the scores'
+// gradient, both as factors.
 template <typename O>
 static void probabilities(const O& operands, const AttentionCall& c, const AttentionRows& document, std::size_t head,
                           const TilePair& at, std::size_t queries, float* s, float* ds, std::uint32_t* words) {
@@ -111,8 +111,8 @@ template <typename T>
         const std::size_t n = t.keys;
         const TilePair at{row, t.first, n, c.behind, c.ahead};
         if (!at.some_visible()) continue;
-        // On the diagonal, 16 queries at a time are multiplied only with the keys that one of them sees; below, 16 keys
-        // only with the queries that see one.
+        // On the diagonal, 16 queries at a time are multiplied only with the keys that one of them sees. Likewise, 16
+        // keys are later multiplied only with the queries that see one of them.
         const bool diagonal = at.diagonal() && !O::kTransposedSums;
         const std::size_t some = diagonal ? kLanes : m;
         for (std::size_t y = 0; y < m; y += some) {

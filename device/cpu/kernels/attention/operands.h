@@ -270,7 +270,7 @@ struct Pairs : Softmax<bf16> {
     if (i < n) f(i, static_cast<__mmask32>((1u << (n - i)) - 1));
   }
 
-  // Pairs (even[i], odd[i]) for sixteen i from kFirst on.
+  // Pairs (even[i], odd[i]) for sixteen i, starting at kFirst.
   template <int kFirst>
   STRATA_LANES __m512i interleave(__m512i even, __m512i odd) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

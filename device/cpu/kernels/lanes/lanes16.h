@@ -184,7 +184,7 @@ STRATA_LANES F32x16 nearest(F32x16 a) {
   constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
 }
-// Two exact steps and one rounding, so that results below the normal range are correct.
+// Two exact steps and one rounding, so results below the normal range are correct.
 STRATA_LANES __m256 scale_by_power(__m256 a, __m256 n) {
   const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
   const __m256i rest = _mm256_sub_epi32(whole, half), bias = _mm256_set1_epi32(127);

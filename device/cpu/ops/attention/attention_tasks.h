@@ -31,7 +31,7 @@ class AttentionTasks {
 
   std::size_t forward_rows() const { return query_tiles_ * kAttentionTile; }
   std::size_t forward_tasks() const { return windows(query_tiles_) * across() * parts(); }
-  // The tiles of sequence `batch` that start in the window from its row `begin` on.
+  // The tiles of sequence `batch` that start in the window that begins at its row `begin`.
   struct Forward {
     std::size_t batch, head, heads, begin;
   };

@@ -160,7 +160,7 @@ void TiledProduct::add_matmul(int row_kind, int column_kind, Step step) {
 
 void TiledProduct::reserve(int workers) {
   if (static_cast<std::size_t>(workers) > workers_.size())
-    fail(Exit::usage, "a lane of {} threads is more than the {} that products allow here: use fewer threads", workers,
+    fail(Exit::usage, "a lane has {} threads, more than the {} that products allow here: use fewer threads", workers,
          workers_.size());
   for (int w = 0; w < workers; ++w) {
     if (workers_[w]) continue;

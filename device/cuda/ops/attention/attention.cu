@@ -65,7 +65,7 @@ CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, cons
 std::size_t attention_workspace(const AttentionShape& s, DType dtype, bool dropout, int) {
   if (s.head_dim > kMaxHeadDim)
     fail(Exit::usage,
-         "attention on a GPU takes heads of at most {} elements and this model's have {}: train it on "
+         "attention on a GPU supports heads of at most {} elements, but this model's have {}: train it on "
          "the CPU",
          kMaxHeadDim, s.head_dim);
   return std::max(s.batch * s.heads * s.seq * sizeof(float), dropout ? 0 : cudnn_attention_workspace(s, dtype));

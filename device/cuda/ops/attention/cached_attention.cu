@@ -139,7 +139,7 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
     const std::size_t packs = (s.head_dim + kSize - 1) / kSize;
     if (packs > kThreads)
       fail(Exit::usage,
-           "generation on a GPU needs heads of at most {} elements; this model's have {}: run it on the "
+           "generation on a GPU supports heads of at most {} elements, but this model's have {}: run it on the "
            "CPU",
            kThreads * kSize, s.head_dim);
     const Call<T> call{.q = q.as<T>(),

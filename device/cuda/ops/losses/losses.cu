@@ -49,7 +49,7 @@ __device__ Softmax joined(const Softmax& a, const Softmax& b) {
 }
 
 // Warps pass through memory independently. Each writes its part of each piece to shared memory. Then parts are combined
-// into pieces and pieces into the row, both in order, so that a row cut between pieces gives the same bits.
+// into pieces and pieces into the row, both in order, so a row cut between pieces gives the same bits.
 constexpr int kBatch = kWarp;  // pieces between two barriers
 
 template <bool kAligned>

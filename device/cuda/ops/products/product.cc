@@ -49,7 +49,7 @@ class LtProduct final : public Product::Impl {
   const Use& use_for(StreamLane& lane, int alignment);
   static std::optional<Matmul> prepare(StreamLane& lane, const AlgorithmKey& key);
 
-  std::vector<Use> uses_;  // made in the first step; usually one
+  std::vector<Use> uses_;  // created in the first step; usually one
 };
 
 std::size_t LtProduct::workspace_bytes(int) {
@@ -77,8 +77,8 @@ std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& k
   if (chosen) {
     if (!matmul.choose(*chosen))
       fail(Exit::usage,
-           "cuBLASLt refuses the algorithm that the table of {} has for the product {}: delete that table, so that "
-           "the next run makes a new one",
+           "cuBLASLt refuses the algorithm that the table of {} has for the product {}: delete that table; the next "
+           "run writes a new one",
            table->machine(), key.text());
     return matmul;
   }

@@ -18,7 +18,7 @@ struct Pieces {
   int count;
 };
 
-// A warp takes 256 elements, four of either half per lane, so that each of its accesses is one range of memory.
+// A warp takes 256 elements, four of either half per lane, so each of its accesses is one range of memory.
 constexpr std::size_t kWarpElements = 256;
 
 template <typename T, bool kWhole>
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
-      // Not conditional: a lane beyond the end adds up numbers that it does not write.
+      // This is not conditional: a lane beyond the end adds up numbers that it does not write.
       const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
       const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Each of a block's 64 partial sums takes every 64th element. Threads that each take 16 bytes read all 64 together, row
 // by row. The tree over them, j and j + 32, j and j + 16, ..., first joins threads, then the sums of one thread. A
-// float's square is exact in fp64, so that the fused addition rounds as a plain one does.
+// float's square is exact in fp64, so the fused addition rounds as a plain one does.
 constexpr std::size_t kPartials = 64;
 
 template <typename T, bool kTied, bool kWhole>

@@ -69,8 +69,8 @@ __device__ decltype(auto) visit_here(DType t, F&& f) {
   return f(float{});
 }
 
-// A warp takes a block of kMomentBlock elements, four of either half per lane, so that each of its accesses is one
-// range of memory.
+// A warp takes a block of kMomentBlock elements, four of either half per lane, so each of its accesses is one range of
+// memory.
 constexpr int kHalf = kMomentBlock / 2;
 struct Elements {
   float at[8];

@@ -72,7 +72,7 @@ TEST(Library, AMissingOrDamagedOneIsReportedInOneSentence) {
   EXPECT_FAILURE(
       (void)Library::open({"A test", {"libstrata-test-missing.so.2", "libstrata-test-missing.so.1"}, "it-dev"}),
       Exit::usage,
-      AllOf(HasSubstr("A test (libstrata-test-missing.so.2 or libstrata-test-missing.so.1) is not found"),
+      AllOf(HasSubstr("A test (libstrata-test-missing.so.2 or libstrata-test-missing.so.1) was not found"),
             HasSubstr("install it-dev"), HasSubstr("STRATA_CUDA_LIBRARIES")));
   EXPECT_FAILURE((void)Library::open({"A test", {"libstrata-test-damaged.so.1"}, "it"}), Exit::usage,
                  AllOf(HasSubstr("the loader refused"), HasSubstr("libstrata-test-damaged.so.1")));
