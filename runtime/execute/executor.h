@@ -92,8 +92,8 @@ class Executor {
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
   void synchronize() { queues_.synchronize(); }
-  // As synchronize(); in a cyclic plan, also runs the update that the step left. Call it before anything but the next
-  // step uses the state, spans() or comm_bytes().
+  // Like synchronize(), but in a cyclic plan it also runs the update that the step left. Call it before anything but
+  // the next step uses the state, spans() or comm_bytes().
   void drain();
 
   // After drain(): makes the next step begin a checkpoint, with the work of `saver` in its checkpoint lane.

@@ -23,8 +23,8 @@ namespace {
 // node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
 // step 1.
 constexpr std::size_t kReserve = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
-// The largest number of communicators that gather and reduce can need: zero.*_group may add one over a group each for
-// parameters, updates and sums (Queues).
+// The largest number of communicators that gather and reduce can need: zero.*_group may add one each for parameters,
+// updates and sums, over a group (Queues).
 constexpr std::size_t kStagedCommunicators = 5;
 
 }  // namespace
@@ -136,7 +136,7 @@ RankDevice choose_rank_device(DeviceKind kind, int node_rank) {
   if (!found.usable()) {
     if (kind == DeviceKind::automatic) return {};
     (void)device::backend(device::Kind::cuda);  // throws its own message if CUDA was not built
-    fail(Exit::usage, "device.kind = cuda, but {}; strata doctor says more, and device.kind = cpu needs no GPU",
+    fail(Exit::usage, "device.kind = cuda, but {}: see strata doctor, or set device.kind = cpu, which needs no GPU",
          found.problem.empty() ? "no GPU here can be used" : found.problem);
   }
   std::erase_if(found.gpus, [](const device::Gpu& gpu) { return !gpu.problem.empty(); });

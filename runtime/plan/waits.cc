@@ -130,8 +130,8 @@ class Touches {
 // the other.
 //
 // Waits that follow from others are left out, with two exceptions for tasks that a step may leave out. No task relies
-// on one of them to have waited for tasks of other conditions. And since the tasks of a condition may run alone, a
-// wait between two of them is left out only if it follows from waits between them.
+// on one of them having waited for tasks of other conditions. And since the tasks of a condition may run alone, a wait
+// between two of them is left out only if it follows from waits between them.
 void derive_waits(StepPlan& plan) {
   const TwoSteps steps(plan);
   std::array<Touches, kTiers> touched;

@@ -1,9 +1,9 @@
 #pragma once
-// runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
-// and meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written
-// as text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this
-// folder does not depend on their consequences. A recipe is not changed once it is read: what the files that it names
-// come to is in Workload (runtime/plan/job.h) and DataFacts (runtime/data/data_facts.h).
+// runtime/recipe/ defines what a user can set: the values (this header), one row per key with its allowed values and
+// meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written as
+// text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this folder
+// does not depend on their consequences. A recipe is not changed once it is read: the values that its files determine
+// are in Workload (runtime/plan/job.h) and DataFacts (runtime/data/data_facts.h).
 
 #include <array>
 #include <cstdint>

@@ -24,7 +24,7 @@ struct Candidate {
 enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
 Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
-// A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
+// A change of this key lets the plan choose the tile size; its value is empty until the plan exists.
 inline constexpr const char* kTileKey = "memory.tile";
 
 // The scope of a search: which changes it may make.

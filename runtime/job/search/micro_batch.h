@@ -32,7 +32,7 @@ LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capa
 // The recipe with this number in place of training.micro_batch_size.
 Recipe with_micro_batch(Recipe recipe, std::int64_t size);
 
-// The number that training.micro_batch_size comes to, and a sentence about how it was chosen.
+// The number for training.micro_batch_size, and a sentence about how it was chosen.
 struct ResolvedBatch {
   std::int64_t size;
   std::string text = {};
@@ -43,8 +43,8 @@ struct ResolvedBatch {
 // The sentence is empty if the recipe has a number or none fits. Throws as largest_micro_batch(), and if a checkpoint
 // cannot be read.
 ResolvedBatch resolve_micro_batch(const Workload& workload, int ranks, device::Device device);
-// As resolve_micro_batch(), but needs no model: only the number of the checkpoint that the run resumes from. nullopt if
-// there is none, or if the recipe has a number.
+// Like resolve_micro_batch(), but without a model: returns only the number of the checkpoint that the run resumes from.
+// nullopt if there is none, or if the recipe has a number.
 std::optional<ResolvedBatch> resume_micro_batch(const Recipe& recipe);
 
 }  // namespace strata::runtime

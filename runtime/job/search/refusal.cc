@@ -106,7 +106,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     const std::size_t needed = job.plan.memory[tier].peak;
     if (needed <= capacity.tier[tier]) continue;
-    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({})",
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {}, but memory.{} is {} ({})",
                        bytes_text(needed), needed, memory_of(tier), kTierNames[tier], bytes_text(capacity.tier[tier]),
                        counted(capacity.tier[tier], "byte"));
     break;
@@ -114,8 +114,8 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   if (text.empty()) {
     const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
     text = fmt::format(
-        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes, and only {} ({} bytes) are available for "
-        "both",
+        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes together, but only {} ({} bytes) are "
+        "available for both",
         bytes_text(device), memory_of(0), bytes_text(host), memory_of(1), device + host, bytes_text(capacity.together),
         capacity.together);
   }

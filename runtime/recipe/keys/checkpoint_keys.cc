@@ -65,7 +65,7 @@ std::vector<RecipeKey> evaluation_keys() {
               "end the run after this many evaluations in a row without a better one (an evaluation without a value is "
               "not better); 0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
-           "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
+           "file of prompts, one per line; each evaluation answers them, in report.jsonl"),
   };
 }
 

@@ -10,7 +10,7 @@ constexpr std::string_view kSteps =
 constexpr NamesElsewhere kTrainerRows[] = {
     // The model and its data.
     {"model_name_or_path base_model", "model.path", "a folder"},
-    {"ignore_mismatched_sizes", "model.new_head", "for a classifier of other classes"},
+    {"ignore_mismatched_sizes", "model.new_head", "for a classifier with other classes"},
     {"train_file dataset datasets dataset_name", "data.train", kTokenFile},
     {"validation_file eval_dataset val_set_size", "data.validation", kTokenFile},
     {"max_length max_seq_length sequence_len cutoff_len block_size", "data.seq_len", ""},
@@ -49,7 +49,8 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"zero3_save_16bit_model", "", "use strata export CHECKPOINT -o DIR --dtype bf16"},
     {"load_in_4bit", "model.frozen_format", R"("nf4", with adapter.kind or training.freeze)"},
     {"bnb_4bit_use_double_quant use_bnb_nested_quant", "model.double_quant", ""},
-    {"load_in_8bit", "", "weights in 8 bits are not supported; model.frozen_format = \"nf4\" has frozen ones in 4"},
+    {"load_in_8bit", "",
+     "weights in 8 bits are not supported; model.frozen_format = \"nf4\" stores frozen ones in 4 bits"},
     {"label_smoothing_factor neftune_noise_alpha noisy_embedding_alpha", "", "not supported"},
     // The optimizer and its schedule.
     {"optimizer.type", "optimizer.name", ""},
@@ -202,7 +203,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"roles_to_train train_on_eos train_on_eot", "",
      "use strata tokenize --train-on assistant, last, completion or all"},
     {"message_field_training message_field_training_detail", "",
-     "not needed: \"train\" or \"weight\" of a turn says if it is trained on"},
+     "not needed: \"train\" or \"weight\" of a turn says whether it is trained on"},
     {"field_messages message_property_mappings message_field_role message_field_content field_human field_model "
      "formatting_func dataset_kwargs",
      "", "use strata tokenize --field NAME for a text; fields of conversations must be renamed"},
@@ -211,7 +212,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
      R"(write it into each record: {"messages": [...], "chat_template_kwargs": {"enable_thinking": false}})"},
     {"default_system_message default_system", "", "no counterpart: write it into the data, or into the chat template"},
     {"add_bos_token add_eos_token", "",
-     "use strata tokenize --add-special, which adds what the tokenizer does; a chat template writes its own"},
+     "use strata tokenize --add-special, which adds the tokenizer's own; a chat template writes them itself"},
     {"truncation_mode truncation_side", "",
      "no counterpart: data.long = \"cut\" keeps the beginning of a text that is too long"},
     {"dataset_num_proc dataset_processes dataset_batch_size preprocessing_batch_size", "",
@@ -310,7 +311,8 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"layer_replication peft_layer_replication alora_invocation_tokens loftq_config.* corda_config.* eva_config.* "
      "lora_ga_config.* arrow_config.* monteclora_config.* velora_config.* kasa_config.* use_qalora qalora_group_size "
      "use_bdlora.*",
-     "", "not supported: adapters are LoRA or DoRA (adapter.dora), with A drawn as adapter.init says and B zero"},
+     "",
+     "not supported: adapters are LoRA or DoRA (adapter.dora), with A initialised as adapter.init says and B at zero"},
     {"llm_int8_skip_modules", "", "model.frozen_format applies to all linear layers, and files keep their own list"},
     {"bnb_config_kwargs", "model.frozen_format", R"("nf4", with model.double_quant)"},
     {"loraplus_lr_embedding", "", "no counterpart: all tensors have one learning rate"},

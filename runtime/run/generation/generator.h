@@ -26,7 +26,7 @@ class Generator {
   // Collective. algorithms: as agreed on (runtime/job/search/algorithms.h).
   Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
-  // Uses a training's weights, whenever the training is drained. `job` is Job::generation of the training's job.
+  // Uses the weights of a training run; call it only while that is drained. `job`: Job::generation of the run's job.
   Generator(const Job& job, Executor& training);
 
   // Begins a new sequence.

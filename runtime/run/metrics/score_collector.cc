@@ -195,7 +195,7 @@ ClassReport ScoreCollector::report(comm::World& world) {
   if (curves_)
     add_areas(world, out);
   else
-    out.notes.push_back(fmt::format("{} left out: the model has {} classes, and {} made of {} at most",
+    out.notes.push_back(fmt::format("{} left out: the model has {} classes, but {} made for at most {}",
                                     many() ? "eval_roc_auc is" : "the confusion matrix and eval_roc_auc are",
                                     classes_.names.size(), many() ? "it is" : "they are", kMaxTabled));
   if (entities_) add_entity_metrics(world, out);

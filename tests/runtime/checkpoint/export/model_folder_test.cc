@@ -55,7 +55,7 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   refused("link", "link is a link to snapshots/gone, which does not exist");
   refused("none", "there is no folder");
   folder.write("q4.gguf", "GGUF");
-  refused("q4.gguf", "as llama.cpp stores it");
+  refused("q4.gguf", "in llama.cpp's GGUF format");
   folder.write("lfs/config.json",
                "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
   EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
@@ -136,9 +136,9 @@ TEST(ModelFolderTest, ResolvesRelativePathsOfOlderManifests) {
   EXPECT_EQ(guessed.hugging_face(), hf);
   const std::string note = guessed.base_note();
   EXPECT_THAT(note,
-              testing::EndsWith("step-00000001 names the model that its run began with as hf, from a folder that it "
-                                "does not record: " +
-                                hf.string() + " is read"));
+              testing::EndsWith(
+                  "step-00000001 names its run's initial model as hf, relative to a folder that it does not record: " +
+                  hf.string() + " is read"));
   const ModelFolder known = written("\"hf\"", "\"./checkpoints/\"");
   EXPECT_EQ(known.base(), hf);
   known.require_base();

@@ -149,7 +149,7 @@ TEST(MicroBatchTest, FormsCompleteGroupsInAnInterleavedPipeline) {
   };
   EXPECT_EQ(largest(6).fits->size, 3);
   EXPECT_EQ(largest(12).fits->size, 6);
-  EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("no multiple of parallel.stages = 2: make it 4"));
+  EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("not a multiple of parallel.stages = 2: make it 4"));
 }
 
 // Sizes that leave no whole runs of training.reduce_group, or rows that ranks cannot divide, are passed over.
