@@ -97,8 +97,8 @@ struct PredictOptions {
   double threshold = 0.5;
   std::string field = "text";
   std::optional<std::string> pair = std::nullopt;
-  std::optional<std::int64_t> max_length = std::nullopt;          // default: the training's
-  std::optional<std::string> truncation = std::nullopt;           // default: the training's
+  std::optional<std::int64_t> max_length = std::nullopt;          // default: as in training
+  std::optional<std::string> truncation = std::nullopt;           // default: as in training
   std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
   std::optional<std::string> precision = std::nullopt;            // default: the weights' precision
   std::vector<std::string> sets = {};

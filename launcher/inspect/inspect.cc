@@ -240,7 +240,7 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
                        shell_word((path.parent_path() / path.stem()).string()));
   if (has(root, "traceEvents")) return "is the timeline of a step: open it at ui.perfetto.dev";
   if (has(root, "weights_hash")) return "is the report.summary of a run: any tool for JSON reads it";
-  return "is JSON and no header of safetensors: any tool for JSON reads it";
+  return "is JSON, but not a safetensors header: any tool for JSON reads it";
 }
 
 // If `text` is a JSON object, calls `use` with it.

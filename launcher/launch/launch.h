@@ -146,7 +146,7 @@ struct TrainCommand {
 TrainCommand read_train_command(std::span<const std::string> words);
 
 // Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
-// command, and returns the recipe as the command then has it. unseen: called for files that are not on this machine.
+// command, and returns the recipe that the command then has. unseen: called for files that are not on this machine.
 // Changes nothing if the recipe gives a number.
 runtime::Recipe resolve_micro_batch(TrainCommand& command, const runtime::Recipe& recipe, int ranks, device::Kind kind,
                                     const Note& unseen);

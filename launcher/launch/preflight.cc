@@ -67,8 +67,8 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
     if (!lines.contains(node.host)) continue;
     const auto answer = answers.find(node.host);
     if (answer == answers.end()) {
-      node.problems.push_back(
-          fmt::format("it has not found the files of the recipe in {:.0f} s: does a file system hang there?", seconds));
+      node.problems.push_back(fmt::format(
+          "it has not found the files of the recipe in {:.0f} s: check whether a file system hangs there", seconds));
       continue;
     }
     simdjson::dom::parser parser;

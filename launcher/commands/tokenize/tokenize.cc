@@ -210,11 +210,10 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
 
 [[noreturn]] void refuse_without_labels(const RecordRules& rules, const std::set<std::string>& roles) {
   if (!rules.templated()) fail(Exit::usage, "no trainable tokens: all completions are empty");
-  fail(
-      Exit::usage,
-      "no trainable tokens: --train-on {} trains on what the role \"assistant\" says, and \"train\" or \"weight\" of a "
-      "turn say otherwise (roles found: {}); rename the roles, or take --train-on all",
-      text::name_of(rules.train_on), fmt::join(roles, ", "));
+  fail(Exit::usage,
+       "no trainable tokens: --train-on {} trains on what the role \"assistant\" says, unless \"train\" or \"weight\" "
+       "of a turn says otherwise (roles found: {}); rename the roles, or use --train-on all",
+       text::name_of(rules.train_on), fmt::join(roles, ", "));
 }
 
 // Refuses a token file, which its sidecar identifies. Other files that are not text are refused when they are read.
@@ -245,7 +244,7 @@ void require_compatible_options(const TokenizeOptions& options) {
          "with --labels unless it is csv or tsv: --field names the text");
   refuse(!labels && options.pair, "pair", "without --labels");
   refuse(!labels && options.max_length, "max-length",
-         "without --labels: a run packs documents into data.seq_len, and data.long says what becomes of longer ones");
+         "without --labels: a run packs documents into data.seq_len, and data.long decides about longer ones");
   refuse(!labels && options.truncation, "truncation", "without --labels");
   refuse(labels && options.truncation && !options.max_length, "truncation", "without --max-length");
   const std::string text = options.field.value_or("text");

@@ -302,7 +302,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileUnchanged) {
   EXPECT_FAILURE(run({"empty.txt"}), Exit::usage, HasSubstr("no text"));
   EXPECT_FAILURE(run({"a.txt", "none.txt"}), Exit::usage, HasSubstr("none.txt"));
   EXPECT_FAILURE(run({"."}), Exit::usage, HasSubstr("is a folder: give the files in it"));
-  EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("is what tokenize reads"));
+  EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("is also an input (tokenize)"));
   EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage,
                  AllOf(HasSubstr("gpt2"), HasSubstr("neither a folder nor a file")));
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage,
