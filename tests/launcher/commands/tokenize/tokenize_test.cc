@@ -131,7 +131,7 @@ TEST_F(TokenizeTest, RefusesOtherFilesByTheirKind) {
   folder_.write("zeros.txt", std::string("ab\0cd", 5));
   EXPECT_FAILURE(run({"zeros.txt"}), Exit::usage, AllOf(HasSubstr("zeros.txt, offset 2"), HasSubstr("NUL")));
   folder_.write("a.gz", "text\n");
-  EXPECT_FAILURE(run({"a.gz"}), Exit::corrupt, HasSubstr("is not gzip data, although its name says so"));
+  EXPECT_FAILURE(run({"a.gz"}), Exit::corrupt, HasSubstr("is not gzip data, although its name suggests it"));
   EXPECT_FALSE(std::filesystem::exists(path("out.bin")));
 }
 
