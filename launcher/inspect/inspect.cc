@@ -252,7 +252,7 @@ std::string with_object(std::string_view text, Use&& use) {
   return use(root);
 }
 
-// Describes a file of another kind that people keep next to token files and weights, and says what to do with it. The
+// Describes a file of another kind that is often kept next to token files and weights, and says what to do with it. The
 // text completes a sentence that begins with the path. Recognises the file by its name and first bytes; empty if the
 // kind is unknown. Throws Error if the file cannot be read.
 std::string other_kind_of(const fs::path& path) {

@@ -77,7 +77,7 @@ std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes,
                                             std::string_view program, const std::optional<std::string>& interface);
 
 // Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing. `others`:
-// the nodes in use, of which `host` must not be another name.
+// the nodes in use; `host` must not be another name for one of them.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
                       const std::set<std::string>& others);

@@ -94,7 +94,7 @@ runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity
   return job;
 }
 
-// Ranks on other nodes may read another config.json, or have another number of cores.
+// Ranks on other nodes may read a different config.json, or have a different number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world) {
   const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));

@@ -126,7 +126,7 @@ void require_labels_learned(const Recipe& recipe, models::Objective objective) {
          models::name_of(objective));
 }
 
-// An evaluation of truncated or dropped texts has other losses and metrics than one of complete texts.
+// Losses and metrics of truncated or dropped texts differ from those of complete texts.
 void note_long_documents(const Sequences& validation, Workload& workload) {
   const PackingFigures* figures = validation.packing();
   if (figures == nullptr || figures->cut + figures->dropped == 0) return;

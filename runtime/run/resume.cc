@@ -265,7 +265,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
       if (manifest.data_hash == data_hash) continue;
       if (stored->second == key.text(here) || stored->second == key.text(job.recipe)) {
         changes.push_back(
-            fmt::format("the files of data.train = {} have other contents", excerpt(stored->second, kLongest)));
+            fmt::format("the files of data.train = {} have different contents", excerpt(stored->second, kLongest)));
         continue;
       }
     }

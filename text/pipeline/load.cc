@@ -91,7 +91,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     name = fs::absolute(where).lexically_normal().parent_path().filename();
   for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
-    refuse_broken_link(where / file);  // the next candidate may give other ids
+    refuse_broken_link(where / file);  // the next candidate may give different ids
   }
   if (fs::exists(where / "adapter_config.json", ignored))
     fail(Exit::usage,

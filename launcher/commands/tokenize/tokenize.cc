@@ -321,7 +321,7 @@ int tokenize(const TokenizeOptions& options) {
   output.commit();
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
-    note(fmt::format("--eot {} had no effect: it separates documents, and the input is a single one", *options.eot));
+    note(fmt::format("--eot {} had no effect: it separates documents, but the input is a single one", *options.eot));
   for (const std::string& sentence : seen.notes(rules.made ? rules.made->name() : "", writer.documents()))
     note(sentence);
   if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))

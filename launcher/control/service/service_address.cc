@@ -133,7 +133,7 @@ ServiceAddress parse_service_address(const std::string& text, const fs::path& pa
   } catch (const simdjson::simdjson_error&) {
     const auto fault = find_json_fault(text);
     fail(Exit::failed, "{} was not written by a run: {}", path.string(),
-         fault ? "it has " + fault->found : "a value is missing, or of another kind");
+         fault ? "it has " + fault->found : "a value is missing or has the wrong type");
   }
 }
 

@@ -62,7 +62,7 @@ bool is_hub_name(const fs::path& path) {
   const auto what = [&] {
     if (base.empty()) return std::string(" and names no base_model_name_or_path");
     if (type_at(base) == fs::file_type::directory) return " of " + base;
-    const std::string of = fmt::format(" of {}, which is no folder here", base);
+    const std::string of = fmt::format(" of {}, which is not a folder here", base);
     if (!is_hub_name(base)) return of;
     return fmt::format("{}, and nothing is downloaded (hf download {} --local-dir {})", of, shell_word(base),
                        shell_word(base));
@@ -267,7 +267,7 @@ void ModelFolder::require_base() const {
   const fs::path base = place_of(manifest.base_path, manifest, path_).path;
   if (type_at(base) == fs::file_type::not_found)
     fail(Exit::usage,
-         "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
+         "{} holds an adapter, but its base model is no longer at {}: put the model back there, or a link to it",
          path_.string(), base.string());
 }
 

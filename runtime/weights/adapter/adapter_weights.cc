@@ -232,7 +232,7 @@ class Magnitudes final : public ForwardedWeights {
 
  private:
   struct Matrix {
-    std::size_t weight = 0, rows = 0, columns = 0;  // rows 0: the parameter is no magnitude
+    std::size_t weight = 0, rows = 0, columns = 0;  // rows 0: the parameter is not a magnitude
     bool input_major = false;
     bool at_once = false;  // rows do not lie side by side, so that reading some of them reads most of the matrix
   };

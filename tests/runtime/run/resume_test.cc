@@ -175,7 +175,7 @@ TEST(ResumeTest, ReportsDataWithOtherContents) {
   EXPECT_THAT(notes(others), ElementsAre(AllOf(HasSubstr("data.train was"), HasSubstr("others.bin"))));
   change(tokens);
   EXPECT_THAT(notes(tokens), ElementsAre(AllOf(HasSubstr("the files of data.train = "), HasSubstr("tokens.bin"),
-                                               HasSubstr("have other contents:"))));
+                                               HasSubstr("have different contents:"))));
 }
 
 // The same sequences in micro-batches of another size: what must divide is the number of sequences.
