@@ -110,9 +110,9 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
 // (HOST:PORT, neither loopback nor "any address"), because rank 0 may have moved to another node.
 std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 
-// The largest number of complete replicas for which these nodes have slots, which divides `batch` together with the
-// recipe's micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group
-// share a node if it has enough slots.
+// The ranks of as many complete replicas as possible, if these nodes have slots for them, they divide `batch` together
+// with the recipe's micro-batch, and their plan fits according to `fits`. Empty if there are none. The ranks of a
+// tensor group share a node if it has enough slots.
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
 // Why most_ranks() found no ranks, in words that follow "launch ends: ".

@@ -54,9 +54,8 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 // Like above, for a model whose description has already been opened.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
-// For a command that does not train: each rank computes the whole model, so that parallel.* needs to fit neither the
-// ranks nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no
-// effect.
+// For a command that does not train: each rank computes the whole model, so parallel.* needs to fit neither the ranks
+// nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no effect.
 std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel);
 
 // Like above, for training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read

@@ -20,8 +20,8 @@ namespace {
 
 // GPU memory left free outside the plan (or 1/32 of the GPU's, if that is more): kernels that load at their first use,
 // the workspaces of cuBLASLt and cuDNN, and the step's graph. kNcclPerPeer is for NCCL's buffers, per other GPU of the
-// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
-// step 1.
+// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, meant to keep allocations in
+// step 1 from failing.
 constexpr std::size_t kReserve = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
 // The largest number of communicators that gather and reduce can need: zero.*_group may add one each for parameters,
 // updates and sums, over a group (Queues).

@@ -17,7 +17,7 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
   int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
   int step_of(int run) const { return run < tasks_ ? 0 : 1; }
-  // True if both runs are in the same step and under the same condition, so that neither is left out without the other.
+  // True if both runs are in the same step and under the same condition: neither is then left out without the other.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
   // Given that `later` waits for `earlier`: true if a task that waits for the newest run of later's task may rely on
   // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`, but all previous steps

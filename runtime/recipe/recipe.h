@@ -67,7 +67,7 @@ struct StepRange {
 // Steps as a recipe writes them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
-// The maximum weight of a source, so that the sum over all sources is finite.
+// The maximum weight of a source, which keeps the sum over all sources finite.
 inline constexpr double kMaxSourceWeight = 1e9;
 
 // Token files, and how often sequences come from them relative to other sources.

@@ -58,7 +58,7 @@ class PeriodicEvaluation {
   // called after each token of an answer. nullopt if it was stopped. Collective.
   std::optional<EvaluationReport> run(
       const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
-  // True if evaluation.patience is used up, so that the run must end here.
+  // True if evaluation.patience is used up and the run must end here.
   bool out_of_patience() const;
   // The evaluations that count against patience. Until one has a value, those of an earlier run do not count.
   std::int64_t without_improvement() const {

@@ -50,8 +50,8 @@ struct Step {
 };
 // Returns all changes that save memory, as steps that can be left out one by one: sharding, no groups with copies of
 // state, recomputation, the given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest
-// whose rows ranks can divide, at the same global batch; that takes more memory if the step had a single micro-batch,
-// whose gradients need no sums.
+// whose rows ranks can divide, at the same global batch. That takes more memory if the step had a single micro-batch,
+// because only several need gradient sums.
 std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one);
 Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps);
 

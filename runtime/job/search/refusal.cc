@@ -63,9 +63,9 @@ std::string text_of_steps(const std::vector<Step>& steps) {
   return text;
 }
 
-// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
-// found by planning, and the other changes that it needs; with the same batch if it divides over that many ranks. Empty
-// if none fits.
+// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each,
+// found by planning, and the other changes that it needs. The batch stays the same if it divides over that many ranks.
+// Empty if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
   const std::int64_t batch =

@@ -30,7 +30,7 @@ std::span<const NamesElsewhere> names_of_frameworks();
 
 // Both tables with one name per row.
 std::span<const NameElsewhere> names_elsewhere();
-// The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
+// The form in which names are compared: lower case, words joined by _, so train-iters equals train_iters.
 std::string folded(std::string_view name);
 // The row for a key's name, regardless of its prefix, or for a section whose answer holds for every key in it; null if
 // there is none.

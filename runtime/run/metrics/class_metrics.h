@@ -36,7 +36,7 @@ struct ClassMetrics {
   std::vector<std::vector<std::uint64_t>> confusion;
 };
 
-// Counts labels and predictions in whole numbers, so that the order of documents does not matter.
+// Counts labels and predictions in integers, so the order of documents does not matter.
 class ClassTally {
  public:
   enum class Confusion : std::uint8_t { counted, left_out };
