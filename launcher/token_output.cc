@@ -47,7 +47,7 @@ void describe(const text::LabelSummary& labels) {
         "(--field)");
   constexpr std::size_t kMany = 100;
   if (!labels.vectors && labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
-    note(fmt::format("{} documents have {} different labels: is that field a label?", labels.documents,
+    note(fmt::format("{} documents have {} different labels: check that this field is a label", labels.documents,
                      labels.names.size()));
 }
 

@@ -21,8 +21,8 @@ void add_target(CLI::App* command, Options& options) {
   command->add_option("TARGET", options.target,
                       "a run's checkpoint.dir, unix:PATH or HOST:PORT; without it the only run of this user here");
   add_path(command, "--token-file", options.token_file, "the file of control.token_file");
-  add_path(command, "--ca", options.ca, "certificates that authenticate the run's (PEM)");
-  add_path(command, "--cert", options.cert, "your certificate, if the run requires one (PEM)");
+  add_path(command, "--ca", options.ca, "CA certificates that signed the run's certificate (PEM)");
+  add_path(command, "--cert", options.cert, "client certificate, if the run requires one (PEM)");
   add_path(command, "--key", options.key, "its private key (PEM)");
 }
 

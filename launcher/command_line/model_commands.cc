@@ -76,8 +76,9 @@ void add_generate(CLI::App& app, int& status) {
       "messages to answer: a JSON file, or - for standard input; on a terminal, - reads what you type, turn by turn")
       ->excludes(text)
       ->excludes("--prompt-tokens");
-  add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
+  add_path(
+      command, "--chat-template", options->chat_template,
+      "Jinja template for --chat: a file, or the name of one in the tokenizer's folder (default: the folder's own)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   add_checked(command, "--max-new-tokens", options->max_new_tokens, integer(1, std::int64_t{1} << 20),
@@ -170,8 +171,8 @@ void add_tokenize(CLI::App& app, int& status) {
               "format of the records: text, chat, alpaca, sharegpt, completion; or of the files: csv, tsv (default: "
               "from their names and the first record)");
   add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of conversations: a file, or the name of one of the tokenizer folder's (default: the "
-           "folder's)");
+           "Jinja template for conversations: a file, or the name of one in the tokenizer's folder (default: the "
+           "folder's own)");
   add_checked(command, "--train-on", options->train_on, CLI::IsMember({"assistant", "last", "completion", "all"}),
               "the part to train on: assistant, last (its last turn), completion, all (default: assistant for chat "
               "and sharegpt, completion for prompt/completion and alpaca, all for text)");

@@ -202,7 +202,7 @@ bool are_one(const NodeFacts& a, const NodeFacts& b) {
 
 std::string names_of_one(const std::vector<std::string>& hosts) {
   return fmt::format(
-      "{} are names of one node (one boot, the same addresses): use one name, with all of its slots; if they are "
+      "{} are names of the same node (one boot, the same addresses): use one name, with all of its slots; if they are "
       "virtual machines restored from one snapshot, start with --no-preflight",
       fmt::join(hosts, " and "));
 }

@@ -111,10 +111,9 @@ void require_same_plan(const runtime::Job& job, comm::World& world) {
                                     "same model.path on the same files",
                                     r));
     if (plans[r] != plans[same])
-      throw AgreedError(Exit::failed,
-                        fmt::format("rank {} plans a different step than rank {} (plan {}, not {}): run the "
-                                    "same build on all nodes, and nodes with as many cores",
-                                    r, same, plans[r], plans[same]));
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans a different step than rank {} (plan {}, not {}): use "
+                                                  "the same build and the same number of cores on all nodes",
+                                                  r, same, plans[r], plans[same]));
   }
 }
 

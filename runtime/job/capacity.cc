@@ -34,7 +34,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Rank
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
   if (rank_device.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(rank_device);
-    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be queried: set memory.device");
+    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory can be queried: set memory.device");
     const std::size_t peers = rank_device.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t reserve = memory.device ? 0 : std::max(kReserve, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;

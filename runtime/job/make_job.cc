@@ -269,7 +269,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,
-         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate: "
+         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate text: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, mesh, workload.nodes);

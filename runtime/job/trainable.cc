@@ -177,10 +177,10 @@ void require_targets(const models::Model& model, const Modules& modules, const m
         fail(Exit::usage, "adapter.target_modules = \"{}\": to adapt every linear layer, write \"{}\"", all,
              models::kAllLinear);
       require_no_names(modules.linear, "adapter.target_modules", *targets.pattern);
-      fail(
-          Exit::usage,
-          "adapter.target_modules = {} matches no complete name of a linear layer of this {} model; the nearest are {}",
-          *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
+      fail(Exit::usage,
+           "adapter.target_modules = {} matches no linear layer of this {} model by its complete name; the nearest are "
+           "{}",
+           *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
     }
   }
   for (const std::string& name : targets.names) {
@@ -199,7 +199,7 @@ void require_others(const models::Model& model, const Modules& modules, const mo
   const ModuleNames& excluded = adapter.exclude_modules;
   if (excluded.pattern == models::kAllLinear)
     fail(Exit::usage,
-         "adapter.exclude_modules = \"{}\": only adapter.target_modules has this value; name the layers that get no "
+         "adapter.exclude_modules = \"{}\": only adapter.target_modules takes this value; name the layers that get no "
          "adapter, or leave the key out",
          models::kAllLinear);
   const auto look = [&](const ModuleNames& names, const std::string& given) {

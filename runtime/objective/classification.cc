@@ -45,7 +45,7 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
 std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
   if (workload.packing() == Packing::stream)
     fail(Exit::usage,
-         "data.packing = \"stream\" cuts documents, and a class describes a complete one: use \"documents\"");
+         "data.packing = \"stream\" cuts documents, but a class describes a complete one: use \"documents\"");
   const models::Config config = workload.config();
   const models::Classes classes = models::read_classes(config, Objective::sequence_classification);
   auto labels = labels_of(files, classes, false);
@@ -199,7 +199,7 @@ void require_known(const DataClasses& data, const models::Classes& own, const mo
   };
   // Columns of vectors stand for the model's classes by their places, so their numbers must be equal.
   if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
-  fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+  fail(Exit::usage, "{} has {}, but {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));
 }
 
@@ -276,7 +276,7 @@ void resolve_classes(Workload& workload) {
     // another order must not replace this order ("LABEL_10" sorts before "LABEL_2").
     if (all_own && (own.names.size() == names.size() || !own.counted)) return;
     if (!own.counted && own.names.size() != names.size())
-      fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+      fail(Exit::usage, "{} has {}, but {} has {}: set model.new_head = true to train a layer for the data's classes",
            config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
   }
   if (new_head) {

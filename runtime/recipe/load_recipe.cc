@@ -273,7 +273,7 @@ class Loader {
                                     {"zero.optimizer", zero.optimizer},
                                     {"zero.activations", zero.activations}})
       if (tier == Tier::nvme && recipe_.memory.nvme.empty())
-        fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
+        fail(Exit::usage, "{} = nvme needs memory.nvme: name a folder on each drive to use", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
            "zero.activations = {} moves the inputs of recomputed blocks, but no block is recomputed: set "

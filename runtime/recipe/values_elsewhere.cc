@@ -86,7 +86,7 @@ constexpr ValuesElsewhere kValues[] = {
      "this initialisation changes the model's own weights, which is not supported"},
     {"adapter.init", "eva orthogonal", "", "this initialisation is not supported"},
     {"model.frozen_format", "int8 8bit 8 fp8 float8", "",
-     "8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
+     "8 bits are not supported, but \"nf4\" stores frozen weights in 4 bits"},
     {"model.frozen_format", "4bit 4 int4 fp4 bnb bnb4bit bitsandbytes true", "nf4", ""},
     {"model.frozen_format", "none no off false fp32 fp16 bf16", "compute", "which is training.precision"},
     {"evaluation.metric", "macrof1 f1macro", "eval_f1", "the mean over classes"},
@@ -261,13 +261,13 @@ std::string mistake_in_sources(const RecipeValue& value) {
         if (const double weight = number_of(entry).value_or(0); !(weight > 0 && weight <= kMaxSourceWeight))
           return fmt::format("source {} has weight = {}: allowed is a number above 0, at most 1e9", i + 1, entry.shown);
       } else {
-        std::string meant = "it has files and weight";
+        std::string meant = "its keys are files and weight";
         for (const char* known : {"files", "weight"})
           if (is_typo(edits(name, known), name.size(), 4)) meant = fmt::format("did you mean {}?", known);
         return fmt::format("source {} has the unknown key {}: {}", i + 1, name, meant);
       }
     }
-    if (!has_files) return fmt::format("source {} has no files: files = PATH", i + 1);
+    if (!has_files) return fmt::format("source {} has no files: give files = PATH", i + 1);
   }
   return "";
 }

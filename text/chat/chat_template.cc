@@ -109,7 +109,7 @@ Sources sources_in(const fs::path& folder, const Value& config) {
     for (const auto& [name, source] : found->pairs())
       if (source.is(Kind::text)) set(name.text(), source.text());
   if (!found->is(Kind::list) && !found->is(Kind::dict))
-    fail(Exit::corrupt, "{}: expected a text or a list, found {}", out.where, kind_text(*found));
+    fail(Exit::corrupt, "{}: expected a string or a list, found {}", out.where, kind_text(*found));
   for (const Value& one : found->is(Kind::list) ? found->items() : std::vector<Value>()) {
     const Value *name = one.is(Kind::dict) ? one.find("name") : nullptr,
                 *source = name ? one.find("template") : nullptr;

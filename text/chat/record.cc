@@ -130,7 +130,7 @@ Fields function_calls(std::string text, std::size_t turn) {
   try {
     calls = exact_json(text);
   } catch (const JsonFault& fault) {
-    wrong("turn {}: a function_call that is not JSON ({})", turn, fault.message);
+    wrong("turn {}: the function_call is not JSON ({})", turn, fault.message);
   }
   std::vector<Value> out;
   for (const Value& call : calls.is(Kind::list) ? calls.items() : std::vector{calls}) {

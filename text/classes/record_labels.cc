@@ -210,7 +210,7 @@ void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
 void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) {
   if (rules.labels.size() > 1) {
     if (out.has_words)
-      wrong_label("a list of words has one list of labels, and --labels names {}", rules.labels.size());
+      wrong_label("a list of words has one list of labels, but --labels names {}", rules.labels.size());
     return add_flags(record, rules, out);
   }
   const std::string& name = rules.labels.front();

@@ -97,7 +97,7 @@ void require_peft_folder(const fs::path& path) {
          path.string(), folder);
   if (type_at(path / "config.json") != fs::file_type::not_found)
     fail(Exit::usage,
-         "{} holds a whole model (config.json) and no adapter ({}): give it as model.path, without adapter.path "
+         "{} holds a whole model (config.json) but no adapter ({}): give it as model.path, without adapter.path "
          "(--adapter)",
          path.string(), kPeftConfigName);
   fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) takes a folder to which peft saved an adapter",

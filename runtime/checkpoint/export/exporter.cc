@@ -213,7 +213,7 @@ void require_new(const fs::path& to) {
   const fs::file_status there = fs::symlink_status(to, ignored);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
     fail(Exit::usage, "{} exists and is {}: give a new folder to export to", to.string(),
-         fs::is_directory(there) ? "not empty" : "no folder");
+         fs::is_directory(there) ? "not empty" : "not a folder");
 }
 
 std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const models::Config& config) {

@@ -60,7 +60,7 @@ bool is_hub_name(const fs::path& path) {
 [[noreturn]] void no_base(const fs::path& adapter) {
   const std::string base = base_of_adapter(adapter);
   const auto what = [&] {
-    if (base.empty()) return std::string(" and names no base_model_name_or_path");
+    if (base.empty()) return std::string(" but names no base_model_name_or_path");
     if (type_at(base) == fs::file_type::directory) return " of " + base;
     const std::string of = fmt::format(" of {}, which is not a folder here", base);
     if (!is_hub_name(base)) return of;

@@ -120,7 +120,7 @@ std::string sentence(const LargestBatch& found, const Recipe& recipe) {
                                  global ? fmt::format(" and divides training.global_batch_size = {}", *global) : "",
                                  memory_text(found.fits->memory));
   if (found.too_large)
-    text += fmt::format(", with {} it would take {}", found.too_large->size, memory_text(found.too_large->memory));
+    text += fmt::format("; with {} it would take {}", found.too_large->size, memory_text(found.too_large->memory));
   return text;
 }
 

@@ -134,9 +134,9 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }
-    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently",
-                                        "; same batch, rounded differently, with other dropout if there is any",
-                                        "; losses change"};
+    constexpr const char* kNumbers[] = {
+        "", "; same batch, rounded differently",
+        "; same batch, rounded differently, with different dropout masks if there are any", "; losses change"};
     text += fmt::format("  ({}{})", memory_text(s.memory),
                         kNumbers[static_cast<std::size_t>(numbers_with(job.complete_recipe(), s.changes))]);
   }

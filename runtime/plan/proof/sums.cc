@@ -176,8 +176,8 @@ class Count {
       const std::size_t shared = plan_.layout.units[static_cast<std::size_t>(sharer)].shared->elements.size();
       const auto done = unit.combined.find(sharer);
       if (done == unit.combined.end() || done->second != shared)
-        return fmt::format("of what unit {} computes for unit {}, {} of {} elements are added", sharer, number,
-                           done == unit.combined.end() ? 0 : done->second, shared);
+        return fmt::format("{} of the {} elements that unit {} computes for unit {} are added",
+                           done == unit.combined.end() ? 0 : done->second, shared, sharer, number);
     }
     return std::nullopt;
   }

@@ -123,7 +123,7 @@ std::vector<RecipeKey> adapter_keys() {
               "output layer, which has to be named"),
       modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.exclude_modules), "linear layers that get no adapter"),
-      names("adapter.modules_to_save", "a text or a list of them", STRATA_AT(adapter.lora.modules_to_save),
+      names("adapter.modules_to_save", "a name or a list of names", STRATA_AT(adapter.lora.modules_to_save),
             "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
             "classifier and score are always among them"),
       flag("adapter.ensure_weight_tying", STRATA_AT(adapter.lora.ensure_weight_tying),

@@ -35,7 +35,7 @@ Choices<std::string> metrics() {
 
 std::vector<RecipeKey> checkpoint_keys() {
   return {
-      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
+      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "folder for checkpoints"),
       integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
               "steps between checkpoints; with checkpoint.dir, one is always written after the last step and when a "
               "run is stopped"),

@@ -11,7 +11,7 @@ std::vector<RecipeKey> memory_keys() {
       size("memory.device", STRATA_AT(memory.device), "device memory per rank; default: what is available"),
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; default: what is available"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
-            "where the nvme tier keeps its files"),
+            "folders for the files of the nvme tier"),
       integer(
           "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
           "units to gather ahead: at most this + 1 are gathered together, in addition to a tied embedding; with 0, the "

@@ -75,7 +75,7 @@ RecipeKey recompute() {
       "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
       "blocks that repeat their forward in backward instead of keeping activations: none; block: all, one by one, each "
       "from its kept input; sqrt: all L blocks, in groups of sqrt(L) (rounded up), each group from the input of its "
-      "first block, so that fewer inputs are kept, but for a time a group's activations; or the listed blocks",
+      "first block, which keeps fewer inputs but, for a time, the activations of a group; or the listed blocks",
       set,
       text,
       most_of(kMany)};

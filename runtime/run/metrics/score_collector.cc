@@ -38,10 +38,10 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
     std::vector<std::string> names;
     for (const std::size_t c : std::span(m.unseen).first(std::min<std::size_t>(m.unseen.size(), kNamed)))
       names.push_back(classes.names[c]);
-    out.notes.push_back(fmt::format(
-        "eval_f1, eval_precision and eval_recall leave out {} that no text has and none was predicted to have: {}{}",
-        m.unseen.size() == 1 ? "a class" : fmt::format("{} classes", m.unseen.size()), fmt::join(names, ", "),
-        m.unseen.size() > kNamed ? ", ..." : ""));
+    out.notes.push_back(
+        fmt::format("eval_f1, eval_precision and eval_recall leave out {} without a text or a prediction: {}{}",
+                    m.unseen.size() == 1 ? "a class" : fmt::format("{} classes", m.unseen.size()),
+                    fmt::join(names, ", "), m.unseen.size() > kNamed ? ", ..." : ""));
   }
   out.classes = m.classes;
   out.confusion = m.confusion;

@@ -162,7 +162,7 @@ void cut(const fs::path& path, const std::optional<KeptLines>& keep) {
   else if (kept < size)
     fs::resize_file(path, kept, error);
   if (error)
-    fail(Exit::failed, "{} cannot be cut to step {}: {}", path.string(), keep ? keep->step : 0, error.message());
+    fail(Exit::failed, "{} cannot be truncated to step {}: {}", path.string(), keep ? keep->step : 0, error.message());
 }
 
 }  // namespace

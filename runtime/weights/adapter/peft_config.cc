@@ -283,7 +283,7 @@ void name_ignored(const Keys& keys, std::vector<std::string>& notes) {
     if (known || is_off(field.value)) continue;
     if (std::ranges::find(kOfTraining, field.key) == std::end(kOfTraining))
       fail(Exit::usage,
-           "{}: {} = {} is not known, and may change what the adapter computes: delete the key if it is only about the "
+           "{}: {} = {} is not known, and may change what the adapter computes: delete the key if it concerns only "
            "training; otherwise {}",
            keys.name(), field.key, Keys::shown(field.value), kMerge);
     names.emplace_back(field.key);

@@ -31,7 +31,8 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
   };
   const auto renamed = [&](std::string_view what, std::string_view old, std::string_view now) {
     fail(Exit::usage,
-         "{}: {}, unlike in a file of peft's save_pretrained: save the adapter with that, or rename its tensors once: "
+         "{}: {}, unlike in files that peft's save_pretrained writes: save the adapter with it, or rename its tensors "
+         "once: "
          "{}",
          path.string(), what, command(old, now));
   };

@@ -106,7 +106,7 @@ TEST(Adaptable, OtherNamesMustBeOfModules) {
   EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=".*_prj")"}),
               HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=all-linear"}),
-              HasSubstr("only adapter.target_modules has this value"));
+              HasSubstr("only adapter.target_modules takes this value"));
 }
 
 TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {

@@ -98,7 +98,7 @@ TEST(ValuesElsewhere, SomeHaveNoCounterpart) {
   for (const auto& [set, note] : {
            std::pair{"optimizer.name=muon", "; this optimizer is not supported"},
            {"adapter.init=pissa_niter_16", "changes the model's own weights, which is not supported"},
-           {"model.frozen_format=int8", "; 8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
+           {"model.frozen_format=int8", "; 8 bits are not supported, but \"nf4\" stores frozen weights in 4 bits"},
            {"scheduler.warmup_steps=0.1", "; this is in steps: the ratio x training.max_steps"},
            {"checkpoint.every=0.25", "; this is in steps: the ratio x training.max_steps"},
            {"checkpoint.every=epoch", "strata plan says how many steps an epoch has"},

@@ -155,7 +155,7 @@ TEST(RecordTest, AFunctionCallMayBeAListAfterAThought) {
               HasSubstr("\"a\" occurs twice"));
   EXPECT_THAT(fault([&] { return calls(R"("{\"name\": \"f\", \"arguments\": {\"a\": 1e400}}")"); }),
               HasSubstr("1e400 is out of range"));
-  EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: a function_call that is not JSON"));
+  EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: the function_call is not JSON"));
 }
 
 TEST(RecordTest, CallsAndToolsMayBeStrings) {

@@ -37,7 +37,7 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
-  refused("adapter", "adapter holds an adapter (LoRA) and names no base_model_name_or_path");
+  refused("adapter", "adapter holds an adapter (LoRA) but names no base_model_name_or_path");
   const auto of = [&](const std::string& base) {
     folder.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "target_modules": ["q_proj"], )"
                                                 R"("base_model_name_or_path": ")" +
@@ -47,7 +47,8 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   refused("adapter",
           "(hf download HuggingFaceTB/SmolLM2-135M --local-dir HuggingFaceTB/SmolLM2-135M): write the folder");
   of("/gone/model");
-  refused("adapter", "of /gone/model, which is not a folder here: write the folder of that model to base_model_name_or_p");
+  refused("adapter",
+          "of /gone/model, which is not a folder here: write the folder of that model to base_model_name_or_p");
   fs::create_directory(folder.path() / "cache");
   fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
   refused("cache", "config.json is a link to ../../blobs/0123abcd, which does not exist");
