@@ -23,7 +23,7 @@ namespace {
 // The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
 void require_whole_shares(const Recipe::Parallel& parallel, std::size_t shards) {
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
-    fail(Exit::usage, "parallel.tensor = {} is more than the {} ranks that can share a layer", parallel.tensor,
+    fail(Exit::usage, "parallel.tensor = {} is too large, because at most {} ranks can share a layer", parallel.tensor,
          device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,

@@ -327,12 +327,12 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
   if (modules.adapted.empty() && folder)
     fail(Exit::usage,
          "{} is an adapter of another model: no linear layer of this {} model, whose layers are called {}, is one of "
-         "its target_modules (in its layers_to_transform)",
+         "its target_modules (in its layers_to_transform); give its own base model as model.path",
          folder->string(), model.family, nearest(modules.linear, "q_proj"));
   if (modules.adapted.empty())
     fail(Exit::usage,
          "the adapter has no target left in this {} model: adapter.exclude_modules, modules_to_save or "
-         "layers_to_transform exclude all of them",
+         "layers_to_transform exclude all of them; exclude fewer",
          model.family);
   if (folder) return;  // peft trained it as it is
   require_others(model, modules, adapter);

@@ -265,7 +265,7 @@ LabelSummary LabelWriter::finish() {
   if (bytes > kMaxNameBytes)
     fail(Exit::usage, "{}: the names of the {} classes have {} bytes, more than {}: check that it is a label", named,
          classes.size(), bytes, kMaxNameBytes);
-  if (classes_.empty()) fail(Exit::usage, "{}: no record has a label", named);
+  if (classes_.empty()) fail(Exit::usage, "{}: no record has a label: check the name of the field", named);
   for (auto& [name, count] : classes) {
     out.names.push_back(std::move(name));
     out.counts.push_back(count);

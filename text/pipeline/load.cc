@@ -97,7 +97,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     fail(Exit::usage,
          "{} contains an adapter (LoRA) but no tokenizer: give the folder of the model that it was made for",
          where.string());
-  fail(Exit::usage, "{} contains no tokenizer.json, tokenizer.model, vocab.json or vocab.txt", where.string());
+  fail(Exit::usage,
+       "{} contains no tokenizer.json, tokenizer.model, vocab.json or vocab.txt: name a tokenizer's folder",
+       where.string());
 }
 
 }  // namespace strata::text

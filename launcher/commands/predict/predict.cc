@@ -115,8 +115,8 @@ struct Classifier {
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
     const auto positions = static_cast<std::int64_t>(model->max_positions);
     if (options.max_length.value_or(0) > positions)
-      fail(Exit::usage, "--max-length {}: {} has positions for only {} tokens", *options.max_length,
-           folder.path().string(), positions);
+      fail(Exit::usage, "--max-length {} is above the {} positions of {}: give at most that many", *options.max_length,
+           positions, folder.path().string());
     resolve_limit(options, config, positions);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;

@@ -78,7 +78,9 @@ class PeftWeights final : public WeightSource {
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
         if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
         if (!tensor)
-          fail(Exit::usage, "{} is an adapter of another model: it has no {}, which this {} model's has",
+          fail(Exit::usage,
+               "{} is an adapter of another model: it has no {}, which this {} model's has; give its own base model as "
+               "model.path",
                folder.string(), name, model.family);
         if (!tensor->readable())
           fail(Exit::usage, "{}: {} is stored as {}, but adapters are read from F32, BF16, F16 or F64",

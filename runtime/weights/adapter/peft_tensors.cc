@@ -95,7 +95,9 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
            "{} is an adapter of a classifier: it holds its layer of class scores, {}, but training.objective is "
            "\"{}\"; set the adapter's objective (strata predict --adapter detects it)",
            folder.string(), tensor.name, models::name_of(model.objective));
-  fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
+  fail(Exit::usage,
+       "{} is an adapter of another model: it has {}, for which this {} model has no place; give its own base model as "
+       "model.path",
        folder.string(), tensor.name, model.family);
 }
 
