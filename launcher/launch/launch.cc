@@ -281,8 +281,7 @@ class Launch {
   std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
     if (restarts < most_restarts() || stop_.times() > 0) return {};
-    return most_restarts() == 0 ? "--max-restarts is 0"
-                                : fmt::format("all of --max-restarts {} are used up", most_restarts());
+    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", most_restarts());
   }
 
   // The ranks with which to continue. If there are none, the reason has been printed and the result is empty.

@@ -107,7 +107,7 @@ void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t ro
     const auto answer = speeds.find(nodes[client].host);
     if (answer == speeds.end()) {
       nodes[client].problems.push_back(
-          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, timeouts.link));
+          fmt::format("the measurement of its link to {} did not end in {:.0f} s", nodes[server].host, timeouts.link));
       continue;
     }
     std::vector<std::string> unheard;

@@ -154,7 +154,7 @@ ServiceAddress find_service(const std::string& target) {
   constexpr std::string_view kUnix = "unix:";
   if (target.starts_with(kUnix)) {
     const fs::path path = target.substr(kUnix.size());
-    if (path.empty()) fail(Exit::usage, "{} names no socket: unix:PATH does", target);
+    if (path.empty()) fail(Exit::usage, "{} names no socket: give unix:PATH", target);
     if (error_of_connecting(path) == ENAMETOOLONG)
       fail(Exit::usage, "{} is too long for a socket: no run listens there", target);
     return of_socket(path);

@@ -175,7 +175,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
       if (too_early) {
         ending.begin();
       } else {
-        screen.say("asked to stop: the run ends after this step; a second signal ends it immediately");
+        screen.say("stopping on request: the run ends after this step; a second signal ends it immediately");
         child.send(SIGUSR1);
       }
     } else if (stop.times() > 1) {
