@@ -131,7 +131,7 @@ struct TokenizeOptions {
   bool force = false;  // overwrites the output files, whatever they contain
 };
 
-// `strata tokenize`: writes documents (text files, lines of JSONL) one after the other, with an end-of-text token
+// `strata tokenize`: writes documents (text files, lines of JSONL) one after another, with an end-of-text token
 // between documents, but none with `byte`. Inputs are read in pieces, so they may be of any size, and the tokens do not
 // depend on the number of threads. Either all output files are replaced or none. Returns the exit code; throws Error.
 int tokenize(const TokenizeOptions& options);

@@ -35,7 +35,7 @@ class ClassSets {
   std::optional<std::pmr::vector<std::uint16_t>> members_;
 };
 
-// A batch's labels, of documents or of tokens, one after the other, in one byte each for up to 255 kinds, two for up to
+// A batch's labels, of documents or of tokens, one after another, in one byte each for up to 255 kinds, two for up to
 // 65,535, otherwise four.
 class LabelColumn {
  public:
