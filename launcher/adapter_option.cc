@@ -41,7 +41,7 @@ void take_base_of(std::filesystem::path& model, std::optional<std::filesystem::p
   });
   if (!base) return;
   adapter = std::exchange(model, *base);
-  // Goes first, so that the assignments of --set override it.
+  // Comes first, so that assignments of --set override it.
   sets.insert(sets.begin(), "adapter.path=" + json_string(std::filesystem::absolute(*adapter).string()));
   if (world.rank() == 0) note(runtime::note_of_base(*adapter, model));
 }

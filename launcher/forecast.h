@@ -34,12 +34,12 @@ struct Gain {
   runtime::Changes changes;
   double tokens_per_s;
   bool same_numbers;       // losses keep the same bits
-  bool needs_more_memory;  // than there is: `memory`
+  bool needs_more_memory;  // than is available: `memory`
   runtime::Memory memory;  // the most that a rank needs in each tier
 };
 struct Gains {
   std::vector<Gain> faster;          // the largest gain first
-  std::vector<std::string> untried;  // keys of settings that were left out, because planning them takes long
+  std::vector<std::string> untried;  // keys of settings that were left out because planning them takes long
 };
 // Settings that gain at least 3% on `now`, the job's tokens per second. Each was planned and simulated, with all
 // pipeline stages, and fits into `capacity`; a move of state towards the device is also tried with more memory. `job`:

@@ -46,7 +46,7 @@ bool is_of_one_process(std::string_view command) {
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
-// For launch: the words after the first --, which form another command.
+// For launch: the words after the first --, which are a command of their own.
 std::vector<std::string> after_dashes(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
@@ -89,7 +89,7 @@ int run(int argc, char** argv) {
     const std::vector<std::string> words(argv + 2, argv + argc);
     std::string what = wrong_arguments(**command, error, words);
     if (argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())
-      what += "; the command of the ranks follows two dashes: launch ... -- train RECIPE";
+      what += "; the command for the ranks comes after two dashes: launch ... -- train RECIPE";
     const strata::Error wrong(Exit::usage, what);
     if (is_of_one_process(argv[1])) throw wrong;
     return refuse_as_rank(wrong);

@@ -66,7 +66,7 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
     if (fs::exists(outputs[i].path, ignored) && !fs::is_regular_file(outputs[i].path, ignored)) continue;
     for (const NamedFile& input : inputs)
       if (same_file(outputs[i].path, input.path))
-        fail(Exit::usage, "{} {} is what {} reads: give the output another name", outputs[i].name,
+        fail(Exit::usage, "{} {} is also an input ({}): give the output another name", outputs[i].name,
              outputs[i].path.string(), input.name);
     for (std::size_t j = 0; j < i; ++j)
       if (same_file(outputs[i].path, outputs[j].path))

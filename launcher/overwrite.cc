@@ -147,8 +147,10 @@ void require_place(const NamedFile& output, bool makes_folder) {
   // Removing a checkpoint removes everything in its folder.
   for (fs::path at = fs::weakly_canonical(folder, error); at.has_relative_path(); at = at.parent_path())
     if (runtime::is_name_of_run(at.filename().string()) && fs::exists(at / runtime::kManifestName, error))
-      fail(Exit::usage, "{} {} lies in the checkpoint {}, which a run removes as a whole: give a name outside of it",
-           output.name, output.path.string(), at.string());
+      fail(
+          Exit::usage,
+          "{} {} lies in the checkpoint {}, which a run later removes with all its contents: give a name outside of it",
+          output.name, output.path.string(), at.string());
 }
 
 void require_own(const NamedFile& output, Content content, bool force) {

@@ -89,7 +89,7 @@ void ReplyGenerator::check(const std::vector<std::uint32_t>& prompt, const text:
   const runtime::Recipe& recipe = job_->recipe;
   if (const auto wanted = static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens;
       recipe.data.seq_len < wanted)
-    fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: do not set that key",
+    fail(Exit::usage, "data.seq_len = {} has no room for {} of prompt and {} more: leave that key out",
          recipe.data.seq_len, counted(prompt.size(), "token"), options_.max_new_tokens);
   if (tokenizer && tokenizer->vocab_size() > job_->model->vocabulary)
     fail(Exit::usage, "the tokenizer {} has {} tokens, but the model has {}: name the model's own with --tokenizer",
@@ -107,7 +107,7 @@ Generated ReplyGenerator::answer(const std::vector<std::uint32_t>& prompt, const
                          std::equal(read_.begin(), read_.end(), prompt.begin());
   if (!generator_)
     plan(wanted, prompt, tokenizer);
-  else if (!continues)  // leave room for what comes next
+  else if (!continues)  // leave room for the next turns
     plan(std::max(wanted, std::min(2 * generator_->capacity(), job_->model->max_positions)), prompt, tokenizer);
   Generated out;
   runtime::Sampler sampler(options_.temperature, options_.top_p, options_.seed);

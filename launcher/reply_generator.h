@@ -16,7 +16,7 @@
 
 namespace strata::launcher {
 
-// The generated tokens, and the time taken.
+// The generated tokens, and the time that it took.
 struct Generated {
   std::vector<std::uint32_t> tokens;
   double prompt_s = 0, tokens_s = 0;  // tokens_s excludes the first token, which the prompt yields

@@ -30,7 +30,7 @@ void describe(const text::LabelSummary& labels) {
   if (labels.problem == "regression") {
     say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
     if (labels.all_whole)
-      note("all of them are integers: if they are classes, write them without a point (1, not 1.0)");
+      note("all of these numbers are integers: if they are classes, write them without a decimal point (1, not 1.0)");
     return;
   }
   constexpr std::size_t kShown = 12, kLetters = 24;
@@ -42,11 +42,12 @@ void describe(const text::LabelSummary& labels) {
   if (labels.vectors) note("each list is read as a vector: a 0 or 1 for each class, LABEL_0, LABEL_1 and so on");
   if (labels.one_per_word)
     note(
-        "each list is as long as its text has words: if they are labels of words, give the words as a list, too "
+        "each list has as many entries as its text has words: if they are labels of words, give the words as a list, "
+        "too "
         "(--field)");
   constexpr std::size_t kMany = 100;
   if (!labels.vectors && labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
-    note(fmt::format("{} documents have {} different labels: is that field a label?", labels.documents,
+    note(fmt::format("{} documents have {} different labels: check that this field is a label", labels.documents,
                      labels.names.size()));
 }
 

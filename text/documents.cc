@@ -90,7 +90,7 @@ bool DocumentReader::read_header() {
     if (given.size() != kSeparator.size() + 1 || separator == '"')
       fail(Exit::corrupt,
            "{}, line 1: {} names no separator: write one ASCII character, other than a quote, after \"sep=\" "
-           "(a tab as it is), or leave the line out",
+           "(a tab is written unescaped), or leave the line out",
            input_->name(), shortened(given, 40));
     const std::size_t header = record_end(text_, line.size(), separator);
     if (header == std::string::npos && !input_->at_end()) return false;
@@ -125,7 +125,7 @@ void DocumentReader::look_at_text(std::string_view text) {
   if (input_->at_end())
     notes_.push_back(fmt::format("{}: {} of {} bytes {} not UTF-8, and {}", input_->name(), utf8_->wrong(),
                                  utf8_->bytes(), utf8_->wrong() == 1 ? "is" : "are",
-                                 as_they_are ? "byte takes them as they are" : "read as U+FFFD"));
+                                 as_they_are ? "byte takes them unchanged" : "read as U+FFFD"));
 }
 
 void DocumentReader::close() {
@@ -148,8 +148,8 @@ bool DocumentReader::read(DocumentPart& part) {
     const auto [end, next] = headed ? end_of_part() : Tokenizer::TextCut{};
     if (end == 0 && !input_->at_end()) {
       if (text_.size() >= kMaxPart) {
-        fail(Exit::usage, "{}, offset {}: 1 GiB without {}: the tokenizer {} needs such parts", input_->name(), offset_,
-             kind_ == InputKind::plain ? "a place where text may be cut" : "the end of a line", tokenizer_.name());
+        fail(Exit::usage, "{}, offset {}: there is no {} within 1 GiB, which the tokenizer {} requires", input_->name(),
+             offset_, kind_ == InputKind::plain ? "place where text may be cut" : "end of a line", tokenizer_.name());
       }
       wanted_ = 2 * wanted_;  // doubled, so that repeated searches cost no more than reading
       continue;

@@ -40,7 +40,7 @@ struct DocumentPart {
   std::string text;
 };
 
-// Reads inputs from front to back, one after the other. A text file is one document. It is read in parts that end where
+// Reads inputs from front to back, one after another. A text file is one document. It is read in parts that end where
 // the tokenizer allows a cut. Lines and tables are read in whole records. Throws what InputBytes throws, and
 // Error{corrupt} if more than 1% of a plain text's bytes (in the first MiB, or in the whole text) are not UTF-8, unless
 // the tokenizer is `byte`.

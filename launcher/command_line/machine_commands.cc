@@ -21,8 +21,8 @@ void add_target(CLI::App* command, Options& options) {
   command->add_option("TARGET", options.target,
                       "a run's checkpoint.dir, unix:PATH or HOST:PORT; without it the only run of this user here");
   add_path(command, "--token-file", options.token_file, "the file of control.token_file");
-  add_path(command, "--ca", options.ca, "certificates that authenticate the run's (PEM)");
-  add_path(command, "--cert", options.cert, "your certificate, if the run requires one (PEM)");
+  add_path(command, "--ca", options.ca, "CA certificates that signed the run's certificate (PEM)");
+  add_path(command, "--cert", options.cert, "client certificate, if the run requires one (PEM)");
   add_path(command, "--key", options.key, "its private key (PEM)");
 }
 
@@ -30,7 +30,7 @@ void add_target(CLI::App* command, Options& options) {
 
 void add_doctor(CLI::App& app, int& status) {
   const auto folders = std::make_shared<std::vector<std::filesystem::path>>();
-  auto* command = app.add_subcommand("doctor", "show what this machine offers, and what to fix");
+  auto* command = app.add_subcommand("doctor", "show what this machine offers and what to fix");
   add_path(command, "FOLDER", *folders, "folders for the nvme tier (default: the current one)");
   command->callback([folders, &status] { status = doctor(std::cout, *folders); });
 }
@@ -66,14 +66,14 @@ void add_calibrate(CLI::App& app, int& status) {
       add_command(app, status, "calibrate",
                   "measure this machine for plan --machine; mpirun -n N strata calibrate ... for N ranks", calibrate);
   add_path(command, "-o,--out", options->out, "machine file to write (TOML)")->required();
-  add_path(command, "--dir", options->dirs, "folder of the nvme tier, one per drive, to measure that drive too");
+  add_path(command, "--dir", options->dirs, "folder of the nvme tier, to measure its drive, too; give one per drive");
   add_force(command, *options);
 }
 
 void add_bench(CLI::App& app, int& status) {
   const auto [command, options] = add_command(
       app, status, "bench",
-      "benchmark one component against the hardware limit, or compare memory-saving settings (memory)", bench);
+      "benchmark one component against the hardware's limit, or compare memory-saving settings (memory)", bench);
   command->add_option("PART", options->part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, *options);
   add_checked(command, "--n", options->parameters, integer(4096, 1 << 30), "adam: parameters");

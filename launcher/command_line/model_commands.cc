@@ -49,7 +49,7 @@ CLI::Validator records_or_table() {
       if (text == known) return {};
     const bool lines = text == "jsonl" || text == "json" || text == "ndjson";
     return fmt::format(
-        "{} is not one of text, chat, alpaca, sharegpt, completion, csv, tsv{}", text,
+        "{} is not text, chat, alpaca, sharegpt, completion, csv or tsv{}", text,
         lines ? "; a file named .jsonl is read as JSON lines, and --format says what its records are" : "");
   };
   return {check, "{text,chat,alpaca,sharegpt,completion,csv,tsv}", "format"};
@@ -76,12 +76,13 @@ void add_generate(CLI::App& app, int& status) {
       "messages to answer: a JSON file, or - for standard input; on a terminal, - reads what you type, turn by turn")
       ->excludes(text)
       ->excludes("--prompt-tokens");
-  add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
+  add_path(
+      command, "--chat-template", options->chat_template,
+      "Jinja template for --chat: a file, or the name of one in the tokenizer's folder (default: the folder's own)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   add_checked(command, "--max-new-tokens", options->max_new_tokens, integer(1, std::int64_t{1} << 20),
-              "maximum number of tokens to write (default: 128)");
+              "maximum number of tokens to generate (default: 128)");
   add_checked(command, "--temperature", options->temperature, within(0, 1e6),
               "sampling temperature; 0 (default) takes the most likely token");
   add_checked(command, "--top-p", options->top_p, within(1e-9, 1),
@@ -125,8 +126,8 @@ void add_predict(CLI::App& app, int& status) {
   command->add_option("--field", options->field, "record field that holds the text (default: text)");
   command->add_option("--pair", options->pair, "record field that holds the second text");
   add_checked(command, "--max-length", options->max_length, integer(1, std::int64_t{1} << 24),
-              "maximum number of tokens per text (default: that of training, otherwise 512 or the model's positions)");
-  add_truncation(command, options->truncation, "that of training, otherwise longest_first");
+              "maximum number of tokens per text (default: as in training, otherwise 512 or the model's positions)");
+  add_truncation(command, options->truncation, "as in training, otherwise longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   add_checked(command, "--precision", options->precision, CLI::IsMember({"fp32", "bf16", "fp16"}),
               "fp32, bf16 or fp16; default: as the weights are stored");
@@ -142,13 +143,13 @@ void add_export(CLI::App& app, int& status) {
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
   auto* dtype = add_checked(command, "--dtype", options->dtype, CLI::IsMember({"fp32", "bf16"}), "fp32 or bf16 (fp32)");
-  auto* merge = command->add_flag("--merge", options->merge, "an adapter is merged into its model (it always is)");
+  auto* merge = command->add_flag("--merge", options->merge, "merge an adapter into its model (which is the default)");
   command->add_flag("--adapter", options->adapter, "the adapter alone, as a peft folder")
       ->excludes(dtype)
       ->excludes(merge);
   command
       ->add_flag("--quantized", options->quantised,
-                 "write what is stored in 4 bits (model.frozen_format) as bitsandbytes does, for transformers")
+                 "write tensors that are stored in 4 bits (model.frozen_format) as bitsandbytes does, for transformers")
       ->excludes("--adapter")
       ->excludes(merge);
 }
@@ -167,13 +168,13 @@ void add_tokenize(CLI::App& app, int& status) {
   command->add_option("--field", options->field,
                       "record field that holds the text (default: text); also reads standard input (-) as JSONL");
   add_checked(command, "--format", options->format, records_or_table(),
-              "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
-              "names and the first record)");
+              "format of the records: text, chat, alpaca, sharegpt, completion; or of the files: csv, tsv (default: "
+              "from their names and the first record)");
   add_path(command, "--chat-template", options->chat_template,
-           "Jinja template of conversations: a file, or the name of one of the tokenizer folder's (default: the "
-           "folder's)");
+           "Jinja template for conversations: a file, or the name of one in the tokenizer's folder (default: the "
+           "folder's own)");
   add_checked(command, "--train-on", options->train_on, CLI::IsMember({"assistant", "last", "completion", "all"}),
-              "what is trained on: assistant, last (its last turn), completion, all (default: assistant for chat "
+              "the part to train on: assistant, last (its last turn), completion, all (default: assistant for chat "
               "and sharegpt, completion for prompt/completion and alpaca, all for text)");
   given_repeatedly(command->add_option("--labels", options->labels,
                                        "field(s) with the class label; also adds the tokenizer's special tokens"))
@@ -183,8 +184,8 @@ void add_tokenize(CLI::App& app, int& status) {
               "maximum number of tokens per text, including those of the template");
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
-                      "token between documents (default: the tokenizer's end of text; byte: none)");
-  command->add_flag("--no-eot", options->no_eot, "nothing between documents");
+                      "token between documents (default: the tokenizer's end-of-text token; byte: none)");
+  command->add_flag("--no-eot", options->no_eot, "no token between documents");
   command->add_flag("--add-special", options->add_special, "add the tokenizer's special tokens around each document");
   add_checked(command, "--threads", options->threads, integer(1, 1024), "threads (default: all cores)");
   add_force(command, *options);
@@ -201,11 +202,10 @@ void add_inspect(CLI::App& app, int& status) {
   auto* command = app.add_subcommand(
       "inspect", "show what a checkpoint, token file, safetensors file or Hugging Face directory contains");
   add_path(command, "PATH", asked->path, "what to inspect")->required();
-  auto* other = add_path(command, "OTHER", asked->other, "a second checkpoint: how the two differ");
+  auto* other = add_path(command, "OTHER", asked->other, "a second checkpoint, to compare with the first");
   command
-      ->add_flag(
-          "--tensors", asked->every_tensor,
-          "show mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
+      ->add_flag("--tensors", asked->every_tensor,
+                 "show mean, deviation and non-finite numbers of each tensor (default: only of tensors with a fault)")
       ->excludes(other);
   add_checked(command, "--show", asked->shown, integer(std::int64_t{1}, std::uint64_t{1} << 32),
               "show the first N documents of a token file as text; labels in colour, or in brackets")

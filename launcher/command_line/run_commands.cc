@@ -27,21 +27,23 @@ void add_train(CLI::App& app, int& status) {
 void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_command) {
   const auto options = std::make_shared<LaunchOptions>();
   auto* command = app.add_subcommand(
-      "launch", "start ranks on one or more nodes; restart them on the survivors: launch -- train ...");
+      "launch", "start ranks on one or more nodes, and restart them on the surviving nodes: launch -- train ...");
   command->footer("After --, give the command that every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
-  command->add_option("--hosts", options->hosts,
-                      "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
+  command->add_option(
+      "--hosts", options->hosts,
+      "a host file, or n1:8,n2:8 (default: the nodes of the Slurm job or MPIJob, otherwise this machine)");
   add_checked(command, "--ranks-per-node", options->ranks_per_node, integer(1, 4096),
-              "ranks on each node (default: its slots, otherwise its GPUs, otherwise 1)");
+              "ranks per node (default: its slots, otherwise its GPUs, otherwise 1)");
   add_checked(command, "--max-restarts", options->max_restarts, integer(0, 1 << 20),
               "maximum number of restarts after failures (default: 3 with checkpoint.dir, otherwise 0)");
   add_checked(command, "--min-nodes", options->min_nodes, integer(1, 1 << 20),
               "minimum number of nodes to start and to continue with (default: all to start, 1 to continue)");
-  add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
+  add_path(command, "--logs", options->logs, "folder for one log file per rank and events.jsonl");
   given_repeatedly(command->add_option(
       "--env", options->env, "NAME or NAME=VALUE to pass to every rank, in addition to STRATA_*, OMPI_*, NCCL_*"));
-  command->add_option("--interface", options->interface,
-                      "network interface for MPI, NCCL and control (default: by the routes)");
+  command->add_option(
+      "--interface", options->interface,
+      "network interface for MPI, NCCL and control (default: the one to which the nodes' names resolve)");
   command->add_flag_callback(
       "--no-preflight", [options] { options->preflight = false; }, "start without checking the nodes first");
   command->callback([options, &status, ranks_command = std::move(ranks_command)] {
@@ -65,9 +67,9 @@ void add_plan(CLI::App& app, int& status) {
       add_command(app, status, "plan", "show what a run would do and need, without running it", plan);
   add_recipe(command, *options);
   add_checked(command, "--ranks", options->ranks, integer(1, 1 << 20),
-              "ranks of the run (default: as many as mpirun starts, otherwise 1)");
+              "number of ranks (default: as many as mpirun starts, otherwise 1)");
   add_checked(command, "--rank", options->rank, integer(0, (1 << 20) - 1),
-              "plan this rank, of the pipeline's stages (default: a rank of the stage with the largest peak)");
+              "plan this rank of the pipeline (default: a rank of the stage with the largest peak)");
   add_checked(command, "--ranks-per-node", options->ranks_per_node, integer(1, 1 << 20),
               "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)");
   add_path(command, "--json", options->json, "write the plan as JSON");
@@ -80,7 +82,7 @@ void add_plan(CLI::App& app, int& status) {
                     "also print a table of every precision and recomputation, and of stages for several ranks");
   command->add_flag("--max-batch", options->max_batch,
                     "plan the largest micro-batch that fits; with --machine also find the fastest one");
-  command->add_flag("--verbose", options->verbose, "also count the tasks of each kind in a step");
+  command->add_flag("--verbose", options->verbose, "also print the number of tasks of each kind in a step");
   add_force(command, *options);
 }
 
@@ -98,7 +100,7 @@ void add_keys(CLI::App& app) {
   const auto part = std::make_shared<std::string>();
   auto* command = app.add_subcommand("keys", "list recipe keys: default, allowed values, meaning");
   command->add_option("PART", *part,
-                      "only keys with this in their names, values or meaning, and other tools' names for them");
+                      "only keys with this text in their names, values or meaning, and other tools' names for them");
   command->callback(
       // Prints all keys as text on a terminal, and as a Markdown page into a pipe: that page is docs/recipe.md.
       [part] {

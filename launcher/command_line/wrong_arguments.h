@@ -6,8 +6,8 @@
 
 namespace strata::launcher {
 
-// A sentence about arguments that `command` refused: the mistake, and what was probably meant (an option, --set with a
-// key of the recipe, or the key for another program's option). `words`: the arguments after the command's name.
+// A sentence about arguments that `command` refused: the mistake, and the likely intention (an option, --set with a key
+// of the recipe, or the key for another program's option). `words`: the arguments after the command's name.
 std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& error, std::span<const std::string> words);
 
 // A sentence about a word that precedes any command and is not an option, with the nearest option.

@@ -97,8 +97,8 @@ struct PredictOptions {
   double threshold = 0.5;
   std::string field = "text";
   std::optional<std::string> pair = std::nullopt;
-  std::optional<std::int64_t> max_length = std::nullopt;          // default: the training's
-  std::optional<std::string> truncation = std::nullopt;           // default: the training's
+  std::optional<std::int64_t> max_length = std::nullopt;          // default: as in training
+  std::optional<std::string> truncation = std::nullopt;           // default: as in training
   std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
   std::optional<std::string> precision = std::nullopt;            // default: the weights' precision
   std::vector<std::string> sets = {};
@@ -131,7 +131,7 @@ struct TokenizeOptions {
   bool force = false;  // overwrites the output files, whatever they contain
 };
 
-// `strata tokenize`: writes documents (text files, lines of JSONL) one after the other, with an end-of-text token
+// `strata tokenize`: writes documents (text files, lines of JSONL) one after another, with an end-of-text token
 // between documents, but none with `byte`. Inputs are read in pieces, so they may be of any size, and the tokens do not
 // depend on the number of threads. Either all output files are replaced or none. Returns the exit code; throws Error.
 int tokenize(const TokenizeOptions& options);

@@ -96,7 +96,7 @@ void cores(Report& report) {
   const unsigned all = std::thread::hardware_concurrency();
   std::string text = fmt::format("{} usable by this process", counted(usable, "processor"));
   if (const auto quota = cpu_quota()) {
-    text += fmt::format(", a quota of the control group allows the time of {:.4g}", *quota);
+    text += fmt::format(", but the quota of the control group allows the time of {:.4g}", *quota);
     if (threads_within(*quota) < usable) {
       report.note("cores", fmt::format("{}: unless device.threads is set, all ranks together start {}, or one each",
                                        text, counted(threads_within(*quota), "thread")));
@@ -115,8 +115,8 @@ void memory(Report& report) {
   }
   const std::string text = fmt::format("{} of {} available", gib(*available), gib(*total));
   if (limit && *limit < *total) {
-    report.note("memory", fmt::format("{}, but this cgroup is limited to {}: that is what the plan must fit in", text,
-                                      gib(*limit)));
+    report.note("memory",
+                fmt::format("{}, but this cgroup is limited to {}: the plan must fit into that", text, gib(*limit)));
   } else {
     report.ok("memory", text + ", no cgroup limit below it");
   }
@@ -150,7 +150,7 @@ void topology(Report& report) {
                         static_cast<double>(cache->attr->cache.size) / 0x1p20);
   }
   if (count(HWLOC_OBJ_NUMANODE) > 1) {
-    report.note("topology", text + ": one rank per NUMA node, mpirun --map-by numa --bind-to numa");
+    report.note("topology", text + ": start one rank per NUMA node (mpirun --map-by numa --bind-to numa)");
   } else {
     report.ok("topology", text);
   }

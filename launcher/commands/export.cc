@@ -30,16 +30,17 @@ std::string text_about_tokenizer(const runtime::ModelFolder& folder) {
   const auto base = folder.base();
   if (base && runtime::type_at(*base) == std::filesystem::file_type::not_found)
     return fmt::format(
-        "; the tokenizer was not copied, because the model that its run began with is no longer at {}: "
-        "copy tokenizer.json and generation_config.json into the export",
+        "; the tokenizer was not copied, because the run's initial model is no longer at {}: copy tokenizer.json and "
+        "generation_config.json into the export",
         base->string());
-  return "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder";
+  return "; the model has no tokenizer: give generate the one that made its tokens (--tokenizer byte, or a folder)";
 }
 
 // Exports a peft folder's adapter, merged into its base model.
 void export_adapted(const ExportOptions& options, const std::filesystem::path& base) {
   if (options.adapter || options.quantised)
-    fail(Exit::usage, "{} is an adapter of {}, and --{} would write {} as it is: leave the option out to merge the two",
+    fail(Exit::usage,
+         "{} is an adapter of {}, but --{} would write {} unchanged: leave the option out to merge the two",
          options.from.string(), base.string(), options.adapter ? "adapter" : "quantized",
          options.adapter ? "it" : "that model");
   std::vector<std::string> sets = {"model.path=" + json_string(base.string()),
@@ -71,7 +72,7 @@ int export_model(const ExportOptions& options) {
   }();
   if (const std::string text = folder.base_note(); !text.empty()) note(text);
   if (options.merge && !folder.has_adapter())
-    fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
+    fail(Exit::usage, "{} has no adapter to merge: leave --merge out", folder.path().string());
   if (options.adapter) {
     print_notes([&] {
       Activity exporting("exporting", Activity::Unit::bytes);
@@ -89,7 +90,7 @@ int export_model(const ExportOptions& options) {
     say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
         folder.path().string());
   say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), options.dtype,
-      options.quantised ? ", and what is quantised in NF4" : "", text_about_tokenizer(folder));
+      options.quantised ? ", with its quantised tensors in NF4" : "", text_about_tokenizer(folder));
   return static_cast<int>(Exit::done);
 }
 

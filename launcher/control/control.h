@@ -18,7 +18,7 @@ namespace strata::launcher::control {
 // The control plane of a run, seen from one of its ranks. Its threads yield to the compute team and share no lock with
 // the run. Its parts:
 //   listener, credentials, service_address  who may connect, and to which address;
-//   control.proto, service, board           what users and tools can ask for, and the answers;
+//   control.proto, service, board           the requests of users and tools, and the answers;
 //   client, ctl, top                        strata ctl and strata top;
 //   node_memory, node_stream, watch         how ranks report, and how a lost or stalled one is found;
 //   metrics                                 Prometheus.

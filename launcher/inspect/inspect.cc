@@ -240,7 +240,7 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
                        shell_word((path.parent_path() / path.stem()).string()));
   if (has(root, "traceEvents")) return "is the timeline of a step: open it at ui.perfetto.dev";
   if (has(root, "weights_hash")) return "is the report.summary of a run: any tool for JSON reads it";
-  return "is JSON and no header of safetensors: any tool for JSON reads it";
+  return "is JSON, but not a safetensors header: any tool for JSON reads it";
 }
 
 // If `text` is a JSON object, calls `use` with it.
@@ -252,7 +252,7 @@ std::string with_object(std::string_view text, Use&& use) {
   return use(root);
 }
 
-// Describes a file of another kind that people keep next to token files and weights, and says what to do with it. The
+// Describes a file of another kind that is often kept next to token files and weights, and says what to do with it. The
 // text completes a sentence that begins with the path. Recognises the file by its name and first bytes; empty if the
 // kind is unknown. Throws Error if the file cannot be read.
 std::string other_kind_of(const fs::path& path) {

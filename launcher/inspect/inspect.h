@@ -47,8 +47,8 @@ int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std:
 int show_documents(const std::filesystem::path& path, std::uint64_t number,
                    const std::optional<std::filesystem::path>& tokenizer, bool colour, std::ostream& out);
 
-// For `strata inspect` of a peft folder: prints its configuration, and a line for each fault because of which no model
-// could use it: unsupported keys, and tensors that lack their other factor, have mismatched ranks, or contain integers.
+// For `strata inspect` of a peft folder: prints its configuration, and a line for each fault that makes it unusable for
+// any model: unsupported keys, and tensors that lack their other factor, have mismatched ranks, or contain integers.
 void print_adapter(const std::filesystem::path& folder, std::ostream& out);
 
 // For a Hugging Face directory: prints how many matrices are in 4 bits, and a line for each broken one. Prints nothing

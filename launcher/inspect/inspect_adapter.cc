@@ -68,8 +68,8 @@ void print_zeros(const models::Safetensors& file, std::ostream& out) {
     zeros += std::ranges::all_of(tensor.bytes, [](std::byte byte) { return byte == std::byte{0}; });
   }
   if (zeros > 0)
-    fmt::print(out, "{} of {} lora_B are zeros: the adapter changes nothing {}\n", zeros, all,
-               zeros == all ? "of the model" : "there");
+    fmt::print(out, "{} of {} lora_B are zero: the adapter changes nothing {}\n", zeros, all,
+               zeros == all ? "in the model" : "there");
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ void print_quantisation(const models::Safetensors& file, const models::Config& c
   }
   if (matrices > 0) fmt::print(out, "quantised: {} in bitsandbytes' NF4\n", counted(matrices, "matrix", "matrices"));
   if (matrices > 0 && !said)
-    faults.emplace_back("config.json has no quantization_config of bitsandbytes, load_in_4bit, for them");
+    faults.emplace_back("config.json has no quantization_config for them (bitsandbytes, load_in_4bit)");
   if (matrices == 0 && said)
     faults.emplace_back("quantization_config in config.json says that linear layers are in 4 bits, but none is");
   print_faults(faults, out);

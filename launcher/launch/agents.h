@@ -16,9 +16,9 @@ namespace strata::launcher {
 // measurements, and end the ranks of a node that is cut off. They run for the whole launch.
 class Agents {
  public:
-  // run: the value of STRATA_LAUNCH in the ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks, and a little after which a silent node counts as lost; 0: never. meanwhile: called during every wait;
-  // it may throw to end the wait.
+  // run: the value of STRATA_LAUNCH in the ranks. timeout: an agent that hears nothing for this many seconds ends its
+  // node's ranks, and a node that is silent for slightly longer counts as lost; 0: never. meanwhile: called during
+  // every wait; it may throw to end the wait.
   Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
          std::function<void()> meanwhile);
   ~Agents();

@@ -158,7 +158,7 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
 std::vector<std::string> slurm_names(const std::string& list) {
   if (find_program("scontrol").empty())
     fail(Exit::usage,
-         "\"{}\" is a Slurm list of nodes, and there is no scontrol in PATH to read it: write the names out", list);
+         "\"{}\" is a Slurm list of nodes, but there is no scontrol in PATH to read it: write the names out", list);
   const ProgramResult result = run_program({{"scontrol", "show", "hostnames", list}}, 30);
   std::vector<std::string> names;
   std::istringstream lines(result.out);

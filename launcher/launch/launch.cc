@@ -176,7 +176,7 @@ class Launch {
         host.processors = false;
       }
     if (options_.min_nodes && static_cast<std::size_t>(*options_.min_nodes) > allocation_.hosts.size())
-      fail(Exit::usage, "--min-nodes is {}, and {} has {}", *options_.min_nodes, allocation_.origin,
+      fail(Exit::usage, "--min-nodes is {}, but {} has only {}", *options_.min_nodes, allocation_.origin,
            counted(allocation_.hosts.size(), "node"));
     agents_.start(allocation_.hosts, kAnswerSeconds);
     if (!agents_.problems().empty()) leave_out_or_refuse();
@@ -238,7 +238,7 @@ class Launch {
       for (const std::string& one : control_sets(recipe_))
         screen_.say(
             "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
-            "one node: give 0.0.0.0:PORT, which every node has",
+            "one node: give 0.0.0.0:PORT instead, which every node has",
             one);
   }
 
@@ -281,7 +281,7 @@ class Launch {
   std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
     if (restarts < most_restarts() || stop_.times() > 0) return {};
-    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
+    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", most_restarts());
   }
 
   // The ranks with which to continue. If there are none, the reason has been printed and the result is empty.
@@ -299,8 +299,8 @@ class Launch {
     for (const Host& host : allocation_.hosts)
       if (std::find(ended.held.begin(), ended.held.end(), host.name) != ended.held.end())
         screen_.say(
-            "left out: a rank on {} cannot be ended, as it waits for a device, such as a drive of memory.nvme, that "
-            "does not answer: see the kernel's log there (dmesg)",
+            "left out: a rank on {} cannot be ended, because it waits for a device, such as a drive of memory.nvme, "
+            "that does not answer: see the kernel's log there (dmesg)",
             host.name);
       else if (!agents_.answers(host.name))
         screen_.say("left out: {}", agents_.problem(host.name));

@@ -77,7 +77,7 @@ std::vector<PreflightFinding> find_problems(const std::vector<NodeCheck>& nodes,
                                             std::string_view program, const std::optional<std::string>& interface);
 
 // Why a node cannot be used again in the run; empty if it can. Asks it for the files, and measures nothing. `others`:
-// the nodes in use, of which `host` must not be another name.
+// the nodes in use; `host` must not be another name for one of them.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
                       const std::set<std::string>& others);
@@ -110,9 +110,9 @@ std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkp
 // (HOST:PORT, neither loopback nor "any address"), because rank 0 may have moved to another node.
 std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 
-// The largest number of complete replicas for which these nodes have slots, which divides `batch` together with the
-// recipe's micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group
-// share a node if it has enough slots.
+// The ranks of as many complete replicas as possible, if these nodes have slots for them, they divide `batch` together
+// with the recipe's micro-batch, and their plan fits according to `fits`. Empty if there are none. The ranks of a
+// tensor group share a node if it has enough slots.
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
 // Why most_ranks() found no ranks, in words that follow "launch ends: ".
@@ -146,7 +146,7 @@ struct TrainCommand {
 TrainCommand read_train_command(std::span<const std::string> words);
 
 // Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
-// command, and returns the recipe as the command then has it. unseen: called for files that are not on this machine.
+// command, and returns the recipe that the command then has. unseen: called for files that are not on this machine.
 // Changes nothing if the recipe gives a number.
 runtime::Recipe resolve_micro_batch(TrainCommand& command, const runtime::Recipe& recipe, int ranks, device::Kind kind,
                                     const Note& unseen);

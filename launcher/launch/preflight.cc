@@ -67,8 +67,8 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
     if (!lines.contains(node.host)) continue;
     const auto answer = answers.find(node.host);
     if (answer == answers.end()) {
-      node.problems.push_back(
-          fmt::format("it has not found the files of the recipe in {:.0f} s: does a file system hang there?", seconds));
+      node.problems.push_back(fmt::format(
+          "it has not found the files of the recipe in {:.0f} s: check whether a file system hangs there", seconds));
       continue;
     }
     simdjson::dom::parser parser;
@@ -107,7 +107,7 @@ void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t ro
     const auto answer = speeds.find(nodes[client].host);
     if (answer == speeds.end()) {
       nodes[client].problems.push_back(
-          fmt::format("its link to {} gave no figure in {:.0f} s", nodes[server].host, timeouts.link));
+          fmt::format("the measurement of its link to {} did not end in {:.0f} s", nodes[server].host, timeouts.link));
       continue;
     }
     std::vector<std::string> unheard;
@@ -202,7 +202,7 @@ bool are_one(const NodeFacts& a, const NodeFacts& b) {
 
 std::string names_of_one(const std::vector<std::string>& hosts) {
   return fmt::format(
-      "{} are names of one node (one boot, the same addresses): use one name, with all of its slots; if they are "
+      "{} are names of the same node (one boot, the same addresses): use one name, with all of its slots; if they are "
       "virtual machines restored from one snapshot, start with --no-preflight",
       fmt::join(hosts, " and "));
 }

@@ -128,7 +128,7 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int default_slots, cons
   const std::string nodes = counted(hosts.size(), "remaining node");
   if (const int ranks = slots_on(hosts, default_slots); ranks < recipe.parallel.replica())
     return fmt::format(
-        "the {} {} room for {}, and {} needs {}: start again with as many ranks, or with other parallel.* keys, which "
+        "the {} {} room for {}, but {} needs {}: start again with as many ranks, or with other parallel.* keys, which "
         "its checkpoints allow",
         nodes, for_count(hosts.size(), "has", "have"), counted(ranks, "rank"), replica_text(recipe.parallel),
         counted(recipe.parallel.replica(), "rank"));

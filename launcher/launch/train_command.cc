@@ -39,7 +39,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   if (words.size() > 1 && words[1] == "train" && (words[0] == "strata" || words[0].ends_with("/strata")))
     fail(Exit::usage, "leave {} out: write train RECIPE after the two dashes", words[0]);
   if (words[0] != "train")
-    fail(Exit::usage, "launch starts train, and not {}: mpirun -n N strata {} ... starts other commands on N ranks",
+    fail(Exit::usage, "launch starts train, not {}: mpirun -n N strata {} ... starts other commands on N ranks",
          words[0], shell_word(words[0]));
   TrainCommand out;
   std::string recipe;

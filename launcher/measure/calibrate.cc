@@ -63,9 +63,9 @@ int calibrate(const CalibrateOptions& options) {
       if (!options.dirs.empty()) (void)open_drives(options.dirs, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0)
-      note("measures this machine for about a minute: no other program should run on it meanwhile");
+      note("measuring this machine for about a minute: no other program should run on it until then");
     if (world.rank() == 0) warn_if_busy();
-    if (world.rank() == 0 && device::find_gpus().usable()) note("measures the CPU, and not the GPUs here");
+    if (world.rank() == 0 && device::find_gpus().usable()) note("measuring the CPU, not the GPUs here");
     const auto start = std::chrono::steady_clock::now();
     std::vector<Figure> figures;
     runtime::Machine machine = measure(options, world, share.cores, &figures);

@@ -45,8 +45,8 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// The number that training.micro_batch_size = auto comes to for a training on these ranks, by the data and checkpoints
-// that rank 0 sees.
+// The number for training.micro_batch_size = auto in a training run on these ranks, according to the data and
+// checkpoints that rank 0 sees.
 std::int64_t agree_on_micro_batch(const runtime::Workload& workload, const RunPlanning& planning,
                                   const runtime::RankDevice& rank_device, comm::World& world) {
   std::int64_t size = 0;
@@ -94,7 +94,7 @@ runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity
   return job;
 }
 
-// Ranks on other nodes may read another config.json, or have another number of cores.
+// Ranks on other nodes may read a different config.json, or have a different number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world) {
   const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
@@ -111,10 +111,9 @@ void require_same_plan(const runtime::Job& job, comm::World& world) {
                                     "same model.path on the same files",
                                     r));
     if (plans[r] != plans[same])
-      throw AgreedError(Exit::failed,
-                        fmt::format("rank {} plans a different step than rank {} (plan {}, not {}): run the "
-                                    "same build on all nodes, and nodes with as many cores",
-                                    r, same, plans[r], plans[same]));
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans a different step than rank {} (plan {}, not {}): use "
+                                                  "the same build and the same number of cores on all nodes",
+                                                  r, same, plans[r], plans[same]));
   }
 }
 
@@ -124,7 +123,7 @@ void look_at_all_data(const runtime::Recipe& recipe, bool trains) {
   if (!recipe.data.validation.empty()) runtime::look_at_data(recipe.data.validation, "data.validation");
 }
 
-// Whether all data files of a training are on this machine.
+// Whether all data files of a training run are on this machine.
 bool sees_data(const runtime::Recipe& recipe) {
   try {
     look_at_all_data(recipe, true);
@@ -190,7 +189,8 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
     if (planning.looks_at_data && !generates)
       agree(world, [&] { run.data = runtime::resolve_workload(workload, planning.purpose == Purpose::evaluate); });
   };
-  // Training resolves its batch from its data. An evaluation takes the training's batch, which is resolved differently.
+  // Training resolves its batch from its data. An evaluation takes the batch of the training run, which is resolved
+  // differently.
   if (planning.purpose == Purpose::train) resolve();
   workload.resolved.tensor_shards = agree_on_shards(workload.recipe, world, planning.purpose);
   if (!generates && workload.recipe.training.micro_batch_size == runtime::kAutomaticBatch)

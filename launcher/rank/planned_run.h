@@ -54,17 +54,15 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 // Like above, for a model whose description has already been opened.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
-// For a command that does not train: each rank computes the whole model, so that parallel.* needs to fit neither the
-// ranks nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no
-// effect.
+// For a command that does not train: each rank computes the whole model, so parallel.* needs to fit neither the ranks
+// nor the checkpoint's virtual shards, which stay part of the numerics. Returns a sentence per key that has no effect.
 std::vector<std::string> notes_of_degrees(const runtime::Recipe::Parallel& parallel);
 
 // Like above, for training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
-// the recipe asks for something that they do not have.
+// the recipe requires something that they lack.
 runtime::OpenedData resolve_visible_data(runtime::Workload& workload, const Note& note);
-// Returns the number that training.micro_batch_size comes to (runtime/job/search/micro_batch.h), and prints how it was
-// chosen.
+// Returns the number for training.micro_batch_size (runtime/job/search/micro_batch.h), and prints how it was chosen.
 std::int64_t resolve_batch(const runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

@@ -17,7 +17,7 @@ StopSignal::StopSignal() {
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
   // SIGHUP means that the terminal is gone. Under nohup it stays ignored.
   if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
-  // The first Ctrl-C asks for a stop, the second one ends the process immediately. A shell's background jobs ignore it.
+  // The first Ctrl-C requests a stop; the second one ends the process immediately. A shell's background jobs ignore it.
   if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) {
     struct sigaction once {};
     once.sa_handler = request_stop;

@@ -219,7 +219,7 @@ function stackedBar(label, kinds, whole, total, note) {
   kinds.forEach((n, i) => {
     if (!n) return;
     const part = el("span", { style: `width:${((n / sum) * total * 100) / whole}%;background:var(--c${i})` });
-    part.addEventListener("pointermove", (e) => showTip(e, lines(`${data_kinds()[i]}: ${bytes(n)} at its largest moment`)));
+    part.addEventListener("pointermove", (e) => showTip(e, lines(`${data_kinds()[i]}: ${bytes(n)} at its peak`)));
     part.addEventListener("pointerleave", () => showTip(null, null));
     bar.append(part);
   });

@@ -16,8 +16,7 @@ void replace(std::string& text, std::string_view mark, std::string_view by) {
   text.replace(at, mark.size(), by);
 }
 
-// Escapes JSON for a script element: writes a sequence that would end the element in another way that has the same
-// meaning.
+// Escapes JSON for a script element: replaces a sequence that would end the element by an equivalent one.
 std::string within_script(std::string_view json) {
   std::string out;
   out.reserve(json.size());

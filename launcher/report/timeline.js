@@ -109,7 +109,7 @@ function timeline(plan, timings) {
       const texts = [
         el("b", {}, nameOf(plan, t)),
         `${plan.lanes[plan.tasks.lane[t]]}${timings.length > 1 ? ", " + times.name : ""}: ` +
-          `${span((times.end[t] - times.begin[t]) / 1000)} from ${span(times.begin[t] / 1000)} on`,
+          `${span((times.end[t] - times.begin[t]) / 1000)}, starting at ${span(times.begin[t] / 1000)}`,
         wait ? `its lane was idle for ${span(wait.idle / 1000)}, until ${nameOf(plan, wait.task)} was done` : "waited only for its lane",
       ];
       said.replaceChildren(...lines(...texts));

@@ -348,7 +348,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
     memory.push_back(fmt::format("{} measured", bytes_text(largest.measured[tier].peak)));
   }
   if (summary.stages.size() > 1)
-    memory.push_back(fmt::format("in stage {}, which needs most", &largest - summary.stages.data()));
+    memory.push_back(fmt::format("in stage {}, which needs the most", &largest - summary.stages.data()));
   if (!summary.peak_rss.empty())
     memory.push_back(fmt::format("{} the largest process",
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));

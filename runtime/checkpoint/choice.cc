@@ -55,8 +55,8 @@ std::string others_text(const std::optional<fs::path>& folder) {
 
 namespace {
 
-// True if the folder has a checkpoint's shards. If the manifest is missing, it is then a damaged checkpoint and not a
-// wrong path.
+// True if the folder has a checkpoint's shards. Without a manifest, it is then a damaged checkpoint and not a wrong
+// path.
 bool has_shards(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))

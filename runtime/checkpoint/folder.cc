@@ -42,12 +42,13 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return out;
 }
 
-// Fail now: without this check the first checkpoint would fail, maybe hours later.
+// Fail now: otherwise the first checkpoint would fail, perhaps hours later.
 void require_writable(const fs::path& path) {
   const fs::path trial = name_next_to(path / "trial");
   if (!create_new_folder(trial))
     fail(Exit::failed,
-         "checkpoint.dir {} cannot take a checkpoint ({}): give this user write permission, or name another folder",
+         "no checkpoint can be written to checkpoint.dir {} ({}): give this user write permission, or name another "
+         "folder",
          path.string(), std::strerror(errno));
   (void)::rmdir(trial.c_str());
 }
@@ -156,7 +157,7 @@ void CheckpointFolder::keep_locked() {
   lock();
   for (const FoundCheckpoint& found : list_checkpoints(path_)) serial_ = std::max(serial_, found.serial);
   if (note_)
-    note_(fmt::format("checkpoint.dir {} was removed, or its lock was, while this run used it: it is locked again",
+    note_(fmt::format("checkpoint.dir {} or its lock was removed while this run used it: the run has locked it again",
                       path_.string()));
 }
 
@@ -179,7 +180,7 @@ void CheckpointFolder::try_to_remove(const fs::path& path, F&& f) {
   try {
     f();
   } catch (const Error& error) {
-    say_once(path, fmt::format("{} cannot be removed ({}) and stays: remove it by hand before the disk fills",
+    say_once(path, fmt::format("{} could not be removed ({}): remove it by hand before the disk fills up",
                                path.string(), error.what()));
   }
 }
@@ -197,7 +198,7 @@ fs::path CheckpointFolder::temporary(std::int64_t step) const {
 
 void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   if (type_at(temporary) == fs::file_type::not_found)
-    fail(Exit::failed, "checkpoint.dir {} was removed while a checkpoint was written to it: start the run again",
+    fail(Exit::failed, "checkpoint.dir {} was removed while a checkpoint was being written to it: start the run again",
          path_.string());
   keep_locked();
   manifest.serial = ++serial_;
@@ -230,8 +231,8 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   try {
     remove_old(best);
   } catch (const Error& error) {  // the new checkpoint is durable: failing to read older ones must not end the run
-    say_once(path_, fmt::format("older checkpoints of {} cannot be read ({}) and stay: remove them by hand before the "
-                                "disk fills",
+    say_once(path_, fmt::format("older checkpoints in {} cannot be read ({}) and were not removed: remove them by hand "
+                                "before the disk fills up",
                                 path_.string(), error.what()));
   }
 }
@@ -257,8 +258,8 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
     if (std::find(best_ones.begin(), best_ones.end(), i) != best_ones.end()) {
       say_once(
           found.path,
-          fmt::format("{} stays: an earlier run kept it as its best, and there is no better one by the same "
-                      "measure (checkpoint.keep_best, data.validation, evaluation.*); remove it if you do not need it",
+          fmt::format("{} is kept: it was the best of an earlier run, and no checkpoint is better by the same measure "
+                      "(checkpoint.keep_best, data.validation, evaluation.*); remove it if you do not need it",
                       found.path.string()));
       continue;
     }

@@ -22,7 +22,7 @@ struct BestCheckpoint {
   double value = 0;
   std::string by_names = {};  // the measure with the names of data.validation, if `measure` has its contents
 };
-// nullopt if the run keeps no best checkpoint, or had none yet.
+// nullopt if the run keeps no best checkpoint, or has none yet.
 std::optional<BestCheckpoint> best_checkpoint(const Manifest& manifest);
 
 // The properties of a checkpoint that best_by_measure() uses.

@@ -328,7 +328,7 @@ class CheckpointWeights final : public WeightSource {
       other_model("it lacks {}, which this {} model has", match_.missing.front(), model.family);
     if (!match_.unknown.empty() && names[match_.unknown.front()].find(".lora_") != std::string::npos)
       fail(Exit::usage,
-           "{} is a checkpoint of an adapter, and the recipe has none, or another: give the recipe that trained it "
+           "{} is a checkpoint of an adapter, but the recipe has no such adapter: give the recipe that trained it "
            "(adapter.kind and the other keys of adapter)",
            checkpoint.path().string());
     if (!match_.unknown.empty())

@@ -15,8 +15,8 @@ namespace strata::runtime {
 struct DataFacts {
   // The value that replaces data.packing = "auto"; automatic until it is known.
   Packing packing = Packing::automatic;
-  // The most host memory in bytes that sequences keep (index, labels), for train and for validation, as far as the run
-  // reads them.
+  // The maximum host memory, in bytes, for the index and labels of the sequences that the run reads, for train and for
+  // validation.
   std::size_t index_bytes = 0, validation_index_bytes = 0;
   // The mean over sequences of the sum of their documents' squared lengths; 0: a sequence is one document.
   double mean_squares = 0;

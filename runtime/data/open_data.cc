@@ -41,7 +41,7 @@ bool has_mask(const fs::path& path) {
   return sidecar && sidecar->mask;
 }
 
-// Resolves automatic packing: a mask implies documents. `known`: what it came to before; otherwise automatic.
+// Resolves automatic packing: a mask implies documents. `known`: the result of an earlier call; otherwise automatic.
 Packing packing_of(const Recipe::Data& data, Packing known) {
   if (data.packing != Packing::automatic) return data.packing;
   if (known != Packing::automatic) return known;
@@ -53,12 +53,13 @@ void refuse_masks(std::span<const TokenFile> files) {
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->types)
       fail(Exit::usage,
-           "{} contains pairs of texts, whose token types data.packing = \"stream\" does not see: use \"documents\"",
+           "{} contains pairs of texts, but data.packing = \"stream\" does not keep their token types: use "
+           "\"documents\"",
            file.path().string());
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->mask)
       fail(Exit::usage,
-           "{} has a mask, and data.packing = \"stream\" takes every token as a label: use \"documents\", or tokenize "
+           "{} has a mask, but data.packing = \"stream\" takes every token as a label: use \"documents\", or tokenize "
            "it without a mask",
            file.path().string());
 }

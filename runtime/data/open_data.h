@@ -26,8 +26,8 @@ void look_at_data(std::span<const std::string> patterns, const char* key);
 // True if every existing token file of the recipe says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
-// Data opened before the run was planned, because the plan depends on them. The run takes them over, so nothing is
-// opened, hashed or packed twice. The run opens all other data itself.
+// Data opened before the run was planned, because the plan depends on them. The run takes ownership of them, so nothing
+// is opened, hashed or packed twice. The run opens all other data itself.
 struct OpenedData {
   std::vector<std::unique_ptr<Sequences>> train;  // one per source
   std::unique_ptr<Sequences> validation;

@@ -22,7 +22,7 @@ std::int64_t now_ns() {
 double prove(const StepPlan& plan) {
   const std::int64_t begin = now_ns();
   if (const auto violation = find_violation(plan, {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak}))
-    invariant_failed(__FILE__, __LINE__, "the plan of the step holds", *violation);
+    invariant_failed(__FILE__, __LINE__, "the plan of the step is valid", *violation);
   return static_cast<double>(now_ns() - begin) * 1e-6;
 }
 

@@ -72,8 +72,8 @@ class Executor {
   std::int64_t steps_since_spans() const { return steps_since_spans_; }
   // Makes step() issue the next step task by task and wait for its last task, so that spans() are that step's.
   void time_next_step() { time_next_step_ = true; }
-  // Steps launched as a graph so far (StepGraph). graph_refusal: the device's message if it refused to record the
-  // plan, so that all steps are issued task by task; otherwise empty.
+  // Steps launched as a graph so far (StepGraph). graph_refusal: the device's message if it refused to record the plan
+  // (all steps are then issued task by task); otherwise empty.
   std::int64_t graph_steps() const { return graph_steps_; }
   std::string graph_refusal() const { return graph_ ? graph_->refusal() : ""; }
   const Memory& measured_memory() const { return meter_.peak(); }
@@ -92,8 +92,8 @@ class Executor {
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
   void synchronize() { queues_.synchronize(); }
-  // As synchronize(); in a cyclic plan, also runs the update that the step left. Call it before anything but the next
-  // step uses the state, spans() or comm_bytes().
+  // Like synchronize(), but in a cyclic plan it also runs the update that the step left. Call it before anything but
+  // the next step uses the state, spans() or comm_bytes().
   void drain();
 
   // After drain(): makes the next step begin a checkpoint, with the work of `saver` in its checkpoint lane.

@@ -60,7 +60,7 @@ struct LaneBoundaries {
   // and writes, and their copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait for
   // host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
   std::array<bool, kLanes> continues{};
-  // True if some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
+  // True if some of the lane's tasks come before the host writes, and so overlap with the previous step's end.
   std::array<bool, kLanes> begins_early{};
 };
 LaneBoundaries lane_boundaries(const StepPlan& plan);

@@ -253,16 +253,19 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
          m.gpu ? "set device.kind = \"cuda\"" : "use a file for one, as in examples/machines");
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
-    fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
+    fail(Exit::usage,
+         "the machine file has no [disk], but the recipe puts state on NVMe: measure the drive with strata calibrate "
+         "--dir DIR");
   const bool exchanges = std::min(job.ranks, ranks_per_node) > 1 || (job.ranks > 1 && !m.network);
   if (exchanges && !m.collectives && !m.measured)
     fail(Exit::usage,
-         "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is for {}: use a "
+         "the machine file is computed from data sheets of a machine with one rank ({}), but the plan is for {}: use a "
          "file with [collectives], such as others in examples/machines, or --ranks 1",
          m.processor, job.ranks);
   if (exchanges && !m.collectives)
     fail(Exit::usage,
-         "the machine file was measured by one rank and has no [collectives]: mpirun -n {} strata calibrate -o FILE",
+         "the machine file was measured by one rank and has no [collectives]: measure it with mpirun -n {} strata "
+         "calibrate -o FILE",
          std::max(2, ranks_per_node));
   const auto dtype = static_cast<std::size_t>(plan.dtype);
   const auto moments = static_cast<std::size_t>(job.recipe.optimizer.moment_format());

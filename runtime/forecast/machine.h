@@ -74,8 +74,8 @@ std::string machine_toml(const Machine& machine);
 // missing.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
-// Describes to the user how profile_of scales the measured speeds for a job of `ranks`, one line per reason; empty if
-// it does not scale them.
+// Tells the user how profile_of scales the measured speeds for a job of `ranks`, one line per reason; empty if it does
+// not scale them.
 std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives);
 
 }  // namespace strata::runtime

@@ -37,7 +37,7 @@ struct MachineProfile {
 };
 
 // Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU the speeds of a
-// data-centre GPU with its host and drives. They depend only on the plan, so that every rank takes the same decision.
+// data-centre GPU with its host and drives. They depend only on the plan, so every rank makes the same decision.
 MachineProfile nominal_profile(const StepPlan& plan);
 
 // The resource that bounds a share of a task's time. `stages`: messages of other stages that a stage waits for.
@@ -86,8 +86,8 @@ double idle_share(const StepPlan& plan, std::span<const Span> spans, double step
 
 // The time in ms that the compute lane was idle because of each lane. The gap before a compute task is charged to the
 // lane of the wait that ended last. If the task also waits for a task of the previous step, which has no span, the rest
-// of the gap is charged to that task's lane. `begin`: the start of the step; -1: unknown, so that the gap before the
-// first task is not counted.
+// of the gap is charged to that task's lane. `begin`: the start of the step; -1: unknown, and the gap before the first
+// task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
 // A pipeline stage, simulated together with the others. Points into the caller's plans and spans.

@@ -44,8 +44,9 @@ void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t mic
          kMaxCalls, kMaxVerticalCalls);
   const std::int64_t calls = calls_of(recipe, units, micro_batches);
   if (calls > kMaxCallsOfRanks / ranks)
-    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
-         ranks, calls, kMaxCallsOfRanks);
+    fail(Exit::usage,
+         "{} ranks with {} calls of units each per step exceed what a plan can count ({}): plan fewer ranks", ranks,
+         calls, kMaxCallsOfRanks);
 }
 
 }  // namespace strata::runtime

@@ -20,11 +20,11 @@ namespace {
 
 // GPU memory left free outside the plan (or 1/32 of the GPU's, if that is more): kernels that load at their first use,
 // the workspaces of cuBLASLt and cuDNN, and the step's graph. kNcclPerPeer is for NCCL's buffers, per other GPU of the
-// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
-// step 1.
+// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, meant to keep allocations in
+// step 1 from failing.
 constexpr std::size_t kReserve = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
-// The largest number of communicators that gather and reduce can need: zero.*_group may add one over a group each for
-// parameters, updates and sums (Queues).
+// The largest number of communicators that gather and reduce can need: zero.*_group may add one each for parameters,
+// updates and sums, over a group (Queues).
 constexpr std::size_t kStagedCommunicators = 5;
 
 }  // namespace
@@ -34,7 +34,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Rank
   const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
   if (rank_device.device.kind != device::Kind::cpu) {
     const std::size_t there = memory.device ? *memory.device : device_memory(rank_device);
-    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be queried: set memory.device");
+    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory can be queried: set memory.device");
     const std::size_t peers = rank_device.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t reserve = memory.device ? 0 : std::max(kReserve, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;
@@ -136,7 +136,7 @@ RankDevice choose_rank_device(DeviceKind kind, int node_rank) {
   if (!found.usable()) {
     if (kind == DeviceKind::automatic) return {};
     (void)device::backend(device::Kind::cuda);  // throws its own message if CUDA was not built
-    fail(Exit::usage, "device.kind = cuda, but {}; strata doctor says more, and device.kind = cpu needs no GPU",
+    fail(Exit::usage, "device.kind = cuda, but {}: see strata doctor, or set device.kind = cpu, which needs no GPU",
          found.problem.empty() ? "no GPU here can be used" : found.problem);
   }
   std::erase_if(found.gpus, [](const device::Gpu& gpu) { return !gpu.problem.empty(); });

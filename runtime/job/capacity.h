@@ -13,8 +13,8 @@
 
 namespace strata::runtime {
 
-// The device of a rank, chosen by device.kind, and how many ranks share the same GPU, once the ranks have exchanged
-// that.
+// The device of a rank, chosen by device.kind, and the number of ranks that share its GPU, known once the ranks have
+// exchanged it.
 struct RankDevice {
   device::Device device;
   std::string gpu;  // the GPU's UUID; empty on the CPU
@@ -50,7 +50,7 @@ struct Capacity {
 // libraries. Throws Error{usage} if the memory is unknown and memory.device is not set.
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device = {});
 
-// As capacity_of(), but for a run on this machine: limited to the machine's memory, even if the recipe sets more.
+// Like capacity_of(), but for a run on this machine: limited to the machine's memory, even if the recipe sets more.
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const RankDevice& rank_device);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);

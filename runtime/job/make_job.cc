@@ -30,8 +30,8 @@ namespace {
 // A sentence about the tensors that full training trains if the model's files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model) {
   return fmt::format(
-      "the model's files hold its linear layers in 4 bits, and blocks keep theirs: {} of {} parameters are trained "
-      "(tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter on top of them",
+      "the model's files hold its linear layers in 4 bits, and those of blocks stay frozen: {} of {} parameters are "
+      "trained (tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter on top of them",
       model.trained_parameters(), model.parameters());
 }
 
@@ -245,9 +245,9 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.resolved.objective = job.model->objective;
   if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
   if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
-    job.notes.push_back("parallel.sequence = true changes nothing with parallel.tensor = 1");
+    job.notes.push_back("parallel.sequence = true has no effect with parallel.tensor = 1");
   if (recipe.parallel.schedule == Schedule::all_forward_all_backward && mesh.stages == 1 && purpose == Purpose::train)
-    job.notes.push_back("parallel.schedule = \"all_forward_all_backward\" changes nothing with parallel.stages = 1");
+    job.notes.push_back("parallel.schedule = \"all_forward_all_backward\" has no effect with parallel.stages = 1");
   if (shape.shards.of > 1) job.resolved.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
   if (purpose == Purpose::train && workload.has_adapter_of_checkpoint())
     fail(Exit::usage,
@@ -269,7 +269,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,
-         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate: "
+         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate text: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, mesh, workload.nodes);
@@ -351,7 +351,7 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   }
   job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
-    job.notes.push_back(fmt::format("memory.tile = {} changes nothing: {}", bytes_text(*recipe.memory.tile),
+    job.notes.push_back(fmt::format("memory.tile = {} has no effect: {}", bytes_text(*recipe.memory.tile),
                                     shape.shards.of > 1
                                         ? "layers in virtual shards (parallel.tensor, parallel.tensor_shards) are not "
                                           "run in tiles"

@@ -37,15 +37,14 @@ bool will_evaluate(const Recipe& recipe, const StartPoint& from);
 //   it is empty, the recipe's split, or the fastest that fits (balanced_split).
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
              const StartPoint& from = {}, int rank = 0, std::vector<UnitRange> split = {});
-// The same in less time for a search: the tasks of a plan that does not fit have no waits.
+// The same in less time, for a search: the tasks of a plan that does not fit have no waits.
 Job draft_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
-// A training's jobs, one for the first rank of each pipeline stage.
+// The jobs of a training run, one for the first rank of each pipeline stage.
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity);
 // The same without the job of stage 0, which is `first`.
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
-// For each tier, the maximum over the pipeline stages of a training's job of the memory needed. nullopt if a stage does
-// not fit.
+// For each tier, the most memory that any pipeline stage of a training run needs. nullopt if a stage does not fit.
 std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity);
 
 // The micro-batches of a rank in a step, or of an evaluation's call.
@@ -59,7 +58,7 @@ std::string tiling_text(const StepPlan& plan);
 
 // "device 1.50 GiB, host 320.0 MiB": the peak of each tier that is used.
 std::string memory_text(const Memory& memory);
-// As above, with tier_title() for the tiers' names.
+// The same with tier_title() for the tiers' names.
 std::string memory_text(const StepPlan& plan);
 // A tier's name in messages to users: kTierNames, except that a CPU's device tier is "RAM for the model".
 std::string_view tier_title(std::size_t tier, bool on_cpu);

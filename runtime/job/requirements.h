@@ -19,8 +19,8 @@ namespace strata::runtime {
 // parallel.tensor_shards above 1 does not support in this version. `shards`: Workload::shards().
 void require_mesh(const Recipe& recipe, std::size_t shards, int ranks);
 
-// Throws Error{usage} for a pipeline schedule that the training cannot use, and for settings that exclude pipeline
-// stages.
+// Throws Error{usage} for a pipeline schedule that the recipe's steps do not allow, and for settings that exclude
+// pipeline stages.
 void require_stages(const Recipe& recipe, int ranks);
 
 // True if the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of

@@ -23,12 +23,12 @@ namespace {
 // The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
 void require_whole_shares(const Recipe::Parallel& parallel, std::size_t shards) {
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
-    fail(Exit::usage, "parallel.tensor = {} is more than the {} ranks that can share a layer", parallel.tensor,
+    fail(Exit::usage, "parallel.tensor = {} is too large, because at most {} ranks can share a layer", parallel.tensor,
          device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,
-         "parallel.tensor = {} is not a power of two, which the order of the sums over a layer's shards needs: use {} "
-         "or {}",
+         "parallel.tensor = {} is not a power of two, which the order of the sums over a layer's shards requires: use "
+         "{} or {}",
          parallel.tensor, std::bit_floor(static_cast<unsigned>(parallel.tensor)),
          std::bit_ceil(static_cast<unsigned>(parallel.tensor)));
   if (shards % static_cast<std::size_t>(parallel.tensor) != 0)
@@ -52,7 +52,7 @@ void require_mesh(const Recipe& recipe, std::size_t shards, int ranks) {
   if (parallel.stages == 1 && !parallel.split.empty()) {
     const std::size_t stages = parallel.split.size() / static_cast<std::size_t>(parallel.chunks);
     fail(Exit::usage,
-         "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: {}leave parallel.split "
+         "parallel.split = [{}] says how many blocks each stage has, but parallel.stages is 1: {}leave parallel.split "
          "out",
          fmt::join(parallel.split, ", "), stages > 1 ? fmt::format("set parallel.stages = {}, or ", stages) : "");
   }
@@ -68,7 +68,7 @@ void require_stages(const Recipe& recipe, int ranks) {
          chunks);
   if (interleaved && stages == 1)
     fail(Exit::usage,
-         "parallel.schedule = \"interleaved\" takes micro-batches through several pieces of each pipeline stage, and "
+         "parallel.schedule = \"interleaved\" takes micro-batches through several pieces of each pipeline stage, but "
          "parallel.stages is 1: set parallel.stages, or leave parallel.schedule out");
   if (interleaved && chunks == 1)
     fail(Exit::usage,
@@ -77,14 +77,14 @@ void require_stages(const Recipe& recipe, int ranks) {
   if (stages == 1) return;
   if (const int steps = recipe.accumulation_steps(ranks); !takes_micro_batches(recipe.parallel, steps))
     fail(Exit::usage,
-         "the interleaved schedule takes as many micro-batches at a time as there are stages: a rank has {} per step "
-         "(training.gradient_accumulation_steps or global_batch_size), and {} is no multiple of parallel.stages = {}: "
-         "make it {}",
+         "the interleaved schedule takes as many micro-batches at a time as there are stages, but a rank has {} per "
+         "step (training.gradient_accumulation_steps or global_batch_size), and {} is not a multiple of "
+         "parallel.stages = {}: make it {}",
          counted(steps, "micro-batch", "micro-batches"), steps, stages, (steps + stages - 1) / stages * stages);
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
-         "memory.order = \"vertical\" takes each unit through all micro-batches, for which pipeline stages cannot "
-         "wait: use \"horizontal\", or parallel.stages = 1");
+         "memory.order = \"vertical\" takes all micro-batches through a unit before the next one, but a pipeline stage "
+         "must pass on each micro-batch as soon as it can: use \"horizontal\", or parallel.stages = 1");
 }
 
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches) {
@@ -124,7 +124,8 @@ void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
          batch, length, recipe.parallel.tensor, recipe.parallel.tensor);
   if (!is_divisible_width(model.hidden))
     fail(Exit::usage,
-         "parallel.sequence needs a model whose width is a multiple of 4, and this one has {}: leave it out",
+         "parallel.sequence needs a model whose width is a multiple of 4, but this one's is {}: leave "
+         "parallel.sequence out",
          model.hidden);
 }
 
@@ -175,8 +176,8 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
   if (plan.reduce_group == 1 || plan.sums_in_nodes() || node <= 1) return {};
   if (node == mesh.data()) return {};  // no gradient crosses nodes
   return fmt::format(
-      "training.reduce_group = {} is not the number of {}s of a node, {}: gradients cross nodes before they are "
-      "summed; with {} each node would send only its sum (a different value rounds differently)",
+      "training.reduce_group = {} is not the number of {}s per node, {}: gradients cross nodes before they are summed; "
+      "with {}, each node would send only its sum (a different value rounds differently)",
       plan.reduce_group, noun_of_data(mesh.data(), mesh.world), node, node);
 }
 

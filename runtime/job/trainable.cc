@@ -104,8 +104,8 @@ void require_no_names(const std::vector<std::string>& modules, std::string_view 
   });
   if (of_layers)
     fail(Exit::usage,
-         "{} = \"{}\" is a regular expression for complete names, and matches none: for the layers whose names end "
-         "like that, write a list, {} = [\"{}\"]",
+         "{} = \"{}\" is a regular expression that must match complete names, but it matches none: for the layers "
+         "whose names end like that, write a list, {} = [\"{}\"]",
          key, pattern, key, fmt::join(names, "\", \""));
 }
 
@@ -141,11 +141,11 @@ void require_targets(const models::Model& model, const Modules& modules, const m
     const bool shares = holder != *other;  // the output layer
     if (folder && shares)
       fail(Exit::usage,
-           "{} has an adapter of {} alone, which is tied to {} (tie_word_embeddings): untie the model first: {}",
+           "{} has an adapter for {} alone, which is tied to {} (tie_word_embeddings): untie the model first: {}",
            folder->string(), *other, holder, how_to_untie(model, base));
     if (folder)
       fail(Exit::usage,
-           "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
+           "{} has an adapter for {}, which is not a linear layer inside the model: merge the two with peft "
            "(merge_and_unload, save_pretrained), and give the result",
            folder->string(), *other);
     if (shares)
@@ -163,22 +163,23 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   const ModuleNames& targets = adapter.target_modules;
   if (targets.empty())
     fail(Exit::usage,
-         "adapter.target_modules is empty, so that no layer would have an adapter: give \"{}\", or names such as {}",
+         "adapter.target_modules is empty, so no layer would have an adapter: give \"{}\", or names such as {}",
          models::kAllLinear, nearest(modules.linear, "q_proj"));
   if (std::ranges::find(targets.names, models::kAllLinear) != targets.names.end())
     fail(Exit::usage,
-         "{}target_modules is a list with \"{}\" in it, and a list has the names of modules: write target_modules = "
+         "{}target_modules is a list with \"{}\" in it, but a list takes names of modules: write target_modules = "
          "\"{}\", without brackets",
          folder ? folder->string() + ": " : std::string("adapter."), models::kAllLinear, models::kAllLinear);
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
     if (std::ranges::none_of(modules.linear, is_of(targets))) {
       if (const std::string& all = *targets.pattern; all == "all" || all == "linear" || all == "all_linear")
-        fail(Exit::usage, "adapter.target_modules = \"{}\": every linear layer is \"{}\"", all, models::kAllLinear);
+        fail(Exit::usage, "adapter.target_modules = \"{}\": to adapt every linear layer, write \"{}\"", all,
+             models::kAllLinear);
       require_no_names(modules.linear, "adapter.target_modules", *targets.pattern);
       fail(Exit::usage,
-           "adapter.target_modules = {}: this matches the complete name of no linear layer of this {} model; the "
-           "nearest are {}",
+           "adapter.target_modules = {} matches no linear layer of this {} model by its complete name; the nearest are "
+           "{}",
            *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
     }
   }
@@ -198,7 +199,7 @@ void require_others(const models::Model& model, const Modules& modules, const mo
   const ModuleNames& excluded = adapter.exclude_modules;
   if (excluded.pattern == models::kAllLinear)
     fail(Exit::usage,
-         "adapter.exclude_modules = \"{}\": only adapter.target_modules has this value; name the layers that get no "
+         "adapter.exclude_modules = \"{}\": only adapter.target_modules takes this value; name the layers that get no "
          "adapter, or leave the key out",
          models::kAllLinear);
   const auto look = [&](const ModuleNames& names, const std::string& given) {
@@ -217,7 +218,7 @@ void require_others(const models::Model& model, const Modules& modules, const mo
     if (std::ranges::any_of(modules.adapted, is_of)) return;
     if (const auto other = std::ranges::find_if(all, is_of); other != all.end())
       fail(Exit::usage,
-           "{}: {} is of {}, which has no adapter: leave it out, or name the layer in adapter.target_modules", key,
+           "{}: {} matches {}, which has no adapter: leave it out, or name the layer in adapter.target_modules", key,
            pattern, *other);
     fail(Exit::usage, "{}: no layer of this {} model with an adapter is called {}; the nearest are {}", key,
          model.family, pattern, nearest(modules.adapted, pattern));
@@ -261,7 +262,8 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
              "adapter.ensure_weight_tying = true to train the one table, or untie the model first: {}",
              name, holder, shared->name, how_to_untie(model, base));
       if (!models::is_saved_whole(adapter, holder))
-        fail(Exit::usage, "adapter.modules_to_save: {} is tied to {}, and holds no table of its own: name that one",
+        fail(Exit::usage,
+             "adapter.modules_to_save: {} has no table of its own, because it is tied to {}: name that module instead",
              name, holder.substr(0, holder.rfind('.')));
       tied = true;
     }
@@ -285,7 +287,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
       for (const models::Parameter& p : unit->parameters())
         if (layer.low_rank.dora && p.trained() && p.name == layer.name + ".weight")
           fail(Exit::usage,
-               "adapter.modules_to_save trains all of {}, which adapter.target_modules also matches, and with "
+               "adapter.modules_to_save trains all of {}, which adapter.target_modules also matches, but with "
                "adapter.dora a layer cannot have both: leave it out of one of the two",
                layer.name);
 }
@@ -325,19 +327,19 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
   if (modules.adapted.empty() && folder)
     fail(Exit::usage,
          "{} is an adapter of another model: no linear layer of this {} model, whose layers are called {}, is one of "
-         "its target_modules (in its layers_to_transform)",
+         "its target_modules (in its layers_to_transform); give its own base model as model.path",
          folder->string(), model.family, nearest(modules.linear, "q_proj"));
   if (modules.adapted.empty())
     fail(Exit::usage,
          "the adapter has no target left in this {} model: adapter.exclude_modules, modules_to_save or "
-         "layers_to_transform exclude all of them",
+         "layers_to_transform exclude all of them; exclude fewer",
          model.family);
   if (folder) return;  // peft trained it as it is
   require_others(model, modules, adapter);
   if (const HighRanks high = high_ranks(model); high.layers == modules.adapted.size())
     fail(Exit::usage,
-         "the adapter's rank {} is above the width {} of {}, and no layer is as wide as its rank: set a "
-         "lower adapter.rank",
+         "the adapter's rank {} is above the width {} of {}, and all layers are narrower than their ranks: set a lower "
+         "adapter.rank",
          high.rank, high.width, high.first);
 }
 
@@ -345,7 +347,7 @@ std::optional<std::string> note_of_high_ranks(const models::Model& model) {
   const HighRanks high = high_ranks(model);
   if (high.layers == 0) return std::nullopt;
   return fmt::format(
-      "the adapter's rank {} is above the width {} of {}{}, and B A has at most rank {} there: a lower rank for these "
+      "the adapter's rank {} is above the width {} of {}{}, but B A has at most rank {} there: a lower rank for these "
       "layers (adapter.rank_pattern) can learn the same with less memory",
       high.rank, high.width, high.first,
       high.layers == 1 ? ""
@@ -374,7 +376,7 @@ void require_quantised(const models::Model& model) {
   const bool frozen = std::ranges::any_of(model.units, [](const auto& unit) {
     return std::ranges::any_of(unit->parameters(), [](const models::Parameter& p) { return !p.trained(); });
   });
-  fail(Exit::usage, "model.frozen_format = \"nf4\" applies to frozen matrices of blocks' linear layers, and {}",
+  fail(Exit::usage, "model.frozen_format = \"nf4\" applies to frozen matrices of blocks' linear layers, but {}",
        frozen ? "none of them is frozen: name some in training.freeze, or leave it out"
               : "nothing is frozen: give training.freeze, or leave it out");
 }
@@ -387,8 +389,8 @@ void require_whole_scales(const models::Model& model, const models::ShardRange& 
       if (run % device::kScaleBlock == 0) continue;
       std::size_t most = shards.of;
       while (most > 1 && run * (shards.of / most) % device::kScaleBlock != 0) most /= 2;
-      fail(Exit::usage, "{} cuts {} every {} elements, and in 4 bits {} in a row share a scale: {}", key_text(shards),
-           p.name, run, device::kScaleBlock,
+      fail(Exit::usage, "{} cuts {} every {} elements, but in 4 bits {} consecutive elements share a scale: {}",
+           key_text(shards), p.name, run, device::kScaleBlock,
            most > 1                   ? fmt::format("use at most {}", most)
            : model.quantised_in_files ? "use 1, or a model whose files are not in 4 bits"
                                       : "use 1, or leave model.frozen_format out");

@@ -23,7 +23,7 @@ void look_for_sidecars(Workload& workload, const LabelColumn* of_validation) {
   if (bare.empty()) return;
   const bool one = bare.size() == 1;
   workload.data.notes.push_back(
-      fmt::format("{}{} {} no sidecar ({}): every token is trained on, and the beginnings of documents are unknown",
+      fmt::format("{}{} {} no sidecar ({}): every token is trained on, and it is unknown where documents begin",
                   bare[0].string(), one ? "" : fmt::format(" and {} more", bare.size() - 1), one ? "has" : "have",
                   sidecar_path(bare[0]).filename().string()));
 }

@@ -45,7 +45,7 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
 std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
   if (workload.packing() == Packing::stream)
     fail(Exit::usage,
-         "data.packing = \"stream\" cuts documents, and a class describes a complete one: use \"documents\"");
+         "data.packing = \"stream\" cuts documents, but a class describes a complete one: use \"documents\"");
   const models::Config config = workload.config();
   const models::Classes classes = models::read_classes(config, Objective::sequence_classification);
   auto labels = labels_of(files, classes, false);
@@ -94,7 +94,7 @@ std::optional<DataClasses> classes_of_data(const Recipe::Data& data) {
       const auto sidecar = read_sidecar(path);
       if (!sidecar || !sidecar->labels)
         fail(Exit::usage,
-             "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
+             "{} has no labels, which classification requires: make it with strata tokenize --labels FIELD",
              path.string());
       if (!out)
         out = DataClasses{sidecar->labels->problem,
@@ -138,8 +138,8 @@ std::vector<std::uint64_t> labels_of_classes(const LabelColumn& labels, const mo
   return out;
 }
 
-// Notes at the start, not at the first evaluation, that a metric is undefined because data.validation has too few kinds
-// of labels.
+// Refuses at the start, not at the first evaluation, a metric that is undefined because data.validation has too few
+// kinds of labels.
 void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
   const Recipe& recipe = workload.recipe;
   const std::string& metric = recipe.evaluation.metric;
@@ -153,8 +153,8 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
     while (same < labels.size() && labels[same] == labels[0]) ++same;
     if (same == labels.size())
       fail(Exit::usage,
-           "evaluation.metric = \"eval_pearson\", and all labels of data.validation are the same: a correlation needs "
-           "different ones; use eval_loss");
+           "evaluation.metric = \"eval_pearson\", but all labels of data.validation are the same, and a correlation "
+           "needs different ones: use eval_loss");
     return;
   }
   const std::uint32_t counting = labels.counting(0, labels.size());
@@ -163,8 +163,8 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
   for (std::size_t c = one_curve ? 1 : 0; c < classes.names.size(); ++c)
     if (of_class[c] == 0 || of_class[c] == counting)
       fail(Exit::usage,
-           "evaluation.metric = \"eval_roc_auc\", and {} of data.validation is of the class {}: its curve needs some "
-           "of it and some that are not; add them, or use another metric",
+           "evaluation.metric = \"eval_roc_auc\", but {} of data.validation belongs to the class {}, and its curve "
+           "needs some that belong to it and some that do not: add them, or use another metric",
            of_class[c] == 0 ? "nothing" : "all", classes.names[c]);
 }
 
@@ -199,7 +199,7 @@ void require_known(const DataClasses& data, const models::Classes& own, const mo
   };
   // Columns of vectors stand for the model's classes by their places, so their numbers must be equal.
   if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
-  fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+  fail(Exit::usage, "{} has {}, but {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));
 }
 
@@ -216,7 +216,7 @@ void resolve_classes(Workload& workload) {
   const bool new_head = recipe.model.new_head;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
     if (new_head)
-      fail(Exit::usage, "model.new_head = true applies to classifiers, and training.objective is \"{}\"",
+      fail(Exit::usage, "model.new_head = true applies to classifiers, but training.objective is \"{}\": leave it out",
            models::name_of(objective));
     return;
   }
@@ -227,7 +227,7 @@ void resolve_classes(Workload& workload) {
   const bool of_numbers =
       (own.target == device::ClassTarget::number && !new_head) || (data && data->problem == "regression");
   if (of_numbers && !recipe.training.class_weights.empty())
-    fail(Exit::usage, "training.class_weights weigh classes, and this model predicts a number: leave them out");
+    fail(Exit::usage, "training.class_weights weigh classes, but this model predicts a number: leave them out");
   auto& to = workload.resolved.config;
   // "BertModel", "BertForMaskedLM" and "BertForPreTraining" become "BertForSequenceClassification".
   to["architectures"] = JsonArray().add(models::architecture_of(config, objective)).text();
@@ -235,7 +235,7 @@ void resolve_classes(Workload& workload) {
   const bool per_token = data->problem == "token_classification";
   if (per_token != (objective == Objective::token_classification))
     fail(Exit::usage,
-         "{} has labels of {}, and training.objective is \"{}\": set it to \"{}\", or give data with labels of {} "
+         "{} has labels of {}, but training.objective is \"{}\": set it to \"{}\", or give data with labels of {} "
          "(strata tokenize --labels)",
          data->file, per_token ? "words" : "whole texts", models::name_of(objective),
          models::name_of(per_token ? Objective::token_classification : Objective::sequence_classification),
@@ -276,7 +276,7 @@ void resolve_classes(Workload& workload) {
     // another order must not replace this order ("LABEL_10" sorts before "LABEL_2").
     if (all_own && (own.names.size() == names.size() || !own.counted)) return;
     if (!own.counted && own.names.size() != names.size())
-      fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+      fail(Exit::usage, "{} has {}, but {} has {}: set model.new_head = true to train a layer for the data's classes",
            config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
   }
   if (new_head) {
@@ -288,12 +288,10 @@ void resolve_classes(Workload& workload) {
       return;
     if (of_numbers)
       fail(Exit::usage,
-           "{} is {}, and the labels of {} are numbers with a decimal point, a regression, which has one: leave it "
-           "out, or "
-           "write "
-           "classes without a decimal point (1, not 1.0) and tokenize again",
+           "{} is {}, but the labels of {} are numbers with a decimal point, which means a regression with one output: "
+           "leave it out, or write classes without a decimal point (1, not 1.0) and tokenize again",
            config.describe("num_labels"), own.names.size(), data->file);
-    fail(Exit::usage, "{} is {}, and {} has {}: leave it out, and the data say how many there are",
+    fail(Exit::usage, "{} is {}, but {} has {}: leave it out, and the number comes from the data",
          config.describe("num_labels"), own.names.size(), data->file, classes_text(names));
   }
   JsonObject forward(JsonLayout::spaced), backward(JsonLayout::spaced);
@@ -323,7 +321,7 @@ std::uint32_t DocumentClasses::most(const Piece& piece) const {
   const std::uint64_t first = piece.documents ? piece.documents->begin(piece.document) : piece.begin;
   if (piece.begin != first || piece.begin + piece.rows != piece.document_end)
     fail(Exit::usage,
-         "{}: document {} has {} tokens, above data.seq_len, and its class applies to all of it: tokenize with "
+         "{}: document {} has {} tokens, more than data.seq_len, but its class applies to all of it: tokenize with "
          "--max-length, or use data.long = \"drop\"",
          piece.file.path().string(), piece.document + 1, piece.document_end - first);
   return 1;

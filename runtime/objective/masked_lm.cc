@@ -31,9 +31,8 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
            name);
     if (!sidecar->mask_token)
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, which has no mask token (mask_token of its "
-           "tokenizer_config.json, [MASK] or <mask>), and masked_lm needs one: take the tokenizer that the encoder "
-           "comes with",
+           "{} holds tokens of the tokenizer {}, which has no mask token (mask_token of its tokenizer_config.json, "
+           "[MASK] or <mask>), but masked_lm needs one: use the tokenizer that comes with the encoder",
            name, sidecar->tokenizer);
     if (&file != &files.front() && out.mask != *sidecar->mask_token)
       fail(Exit::usage, "{} and {} are from tokenizers whose mask tokens differ ({} and {}): make them again with one",

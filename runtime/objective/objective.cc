@@ -35,12 +35,12 @@ void refuse_what_has_no_effect(const Recipe::Training& training, models::Objecti
   using models::Objective;
   if (training.mlm_probability && objective != Objective::masked_lm)
     fail(Exit::usage,
-         "training.mlm_probability = {} is the share of tokens that masked_lm predicts, and training.objective is "
+         "training.mlm_probability = {} is the share of tokens that masked_lm predicts, but training.objective is "
          "\"{}\": leave it out, or use masked_lm",
          *training.mlm_probability, models::name_of(objective));
   if (!training.class_weights.empty() && (objective == Objective::causal_lm || objective == Objective::masked_lm))
     fail(Exit::usage,
-         "training.class_weights weigh classes, and training.objective is \"{}\": leave them out, or use "
+         "training.class_weights weigh classes, but training.objective is \"{}\": leave them out, or use "
          "sequence_classification or token_classification",
          models::name_of(objective));
 }
@@ -126,7 +126,7 @@ void require_labels_learned(const Recipe& recipe, models::Objective objective) {
          models::name_of(objective));
 }
 
-// An evaluation of truncated or dropped texts has other losses and metrics than one of complete texts.
+// Losses and metrics of truncated or dropped texts differ from those of complete texts.
 void note_long_documents(const Sequences& validation, Workload& workload) {
   const PackingFigures* figures = validation.packing();
   if (figures == nullptr || figures->cut + figures->dropped == 0) return;

@@ -18,7 +18,8 @@ MakeLabelling labelling_of(const Workload& workload);
 bool generates(models::Objective objective);
 
 // Called before a run is planned. Determines the objective if the recipe leaves it to the model, and what follows from
-// it for model and data (Workload::resolved, Workload::data). Throws Error{usage} if the model names no supported one.
+// it for model and data (Workload::resolved, Workload::data). Throws Error{usage} if the model's objective is not
+// supported.
 void resolve_objective(Workload& workload);
 // Calls resolve_objective() and resolve_data(), and returns the opened data.
 OpenedData resolve_workload(Workload& workload, bool evaluates);

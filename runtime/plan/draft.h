@@ -95,7 +95,7 @@ class Draft {
   Slice whole(int buffer) const { return {buffer, 0, plan.buffers[static_cast<std::size_t>(buffer)].bytes}; }
 
  private:
-  // One per Peers, made when it is first needed, because a group may have a million ranks.
+  // One per Peers, created on first use, because a group may have a million ranks.
   mutable std::array<std::optional<comm::Levels>, kPeers> levels_;
 };
 

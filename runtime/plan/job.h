@@ -18,10 +18,10 @@
 
 namespace strata::runtime {
 
-// An adapter that files describe: a folder of peft's, or the checkpoint that model.path names.
+// An adapter that files describe: a peft folder, or the checkpoint that model.path names.
 struct ResolvedAdapter {
   Recipe::AdapterKeys keys;
-  // Only of a checkpoint: how it stores the adapter's base.
+  // Only for a checkpoint: how it stores the adapter's base.
   struct Frozen {
     FrozenFormat format;
     bool double_quant;
@@ -29,20 +29,20 @@ struct ResolvedAdapter {
   std::optional<Frozen> of_checkpoint = {};
 };
 
-// What the keys came to that a recipe leaves to its files (facts about data are in DataFacts). Each member is found
-// once, when the model, the data or the checkpoint to resume from is opened, and passed on as a value.
+// The values of keys that a recipe leaves to its files (facts about data are in DataFacts). Each member is found once,
+// when the model, the data or the checkpoint to resume from is opened, and passed on as a value.
 struct Resolved {
   std::optional<std::filesystem::path> base;   // the model itself, if model.path is the folder of an adapter of it
   std::optional<ResolvedAdapter> adapter;      // in place of adapter.*
   std::optional<models::Objective> objective;  // the model's, unless the recipe has training.objective
-  // Keys of config.json, as model.config has them and in place of those: a classifier's classes, which the data name,
-  // and the architecture.
+  // Overrides of config.json, in the form of model.config and with precedence over it: a classifier's classes, which
+  // the data name, and the architecture.
   std::map<std::string, std::string> config = {};
   std::optional<std::int64_t> tensor_shards;  // the checkpoint's; in a job, those that it was planned with
 };
 
-// Everything a job is planned from: the recipe as the user wrote it, the model it names, and the data. config.json is
-// read once, when a workload is opened (checkpoint/export/model_folder.h); a search plans many recipes with it.
+// All inputs of a job: the recipe as the user wrote it, the model that it names, and the data. config.json is read
+// once, when a workload is opened (checkpoint/export/model_folder.h); a search plans many recipes with it.
 struct Workload {
   Recipe recipe;
   models::Config description;  // the model as its folder or preset describes it, without model.config.*
@@ -53,7 +53,7 @@ struct Workload {
   // The description, overridden by the recipe's model.config.* and by resolved.config. Returns a copy, because a Config
   // tracks which keys were read. Throws Error{usage} if a value is not JSON.
   models::Config config() const;
-  // The values by which the run goes: the recipe's, or what files came to.
+  // The values that apply to the run: the recipe's, or those found in files.
   const std::optional<std::filesystem::path>& model_path() const {
     return resolved.base ? resolved.base : recipe.model.path;
   }
@@ -75,13 +75,13 @@ struct Workload {
   Workload with(Recipe other) const { return {std::move(other), description, data, nodes, resolved}; }
 };
 
-// A workload made ready for a number of ranks: the model prepared for its shapes, and the plan of its step.
+// A workload prepared for a number of ranks: the model with the run's shapes, and the plan of its step.
 struct Job : Workload {
   int ranks;
   std::unique_ptr<models::Model> model;
   StepPlan plan;
   std::vector<std::string> notes = {};  // sentences for the user, about data, model and plan
-  // The evaluation that a training runs between steps: only forwards, in the memory of `plan` (PlanRequest::memory_of).
+  // The job of the evaluations between training steps: only forwards, in the memory of `plan` (PlanRequest::memory_of).
   // Null if the run does not evaluate.
   std::unique_ptr<Job> evaluation = {};
   // The same for generation, if evaluations answer prompts; otherwise null.

@@ -100,7 +100,7 @@ std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan) {
   return lives;
 }
 
-// Buffers that live from step to step are placed first, one after the other. The others go, largest first, to the
+// Buffers that live from step to step are placed first, one after another. The others go, largest first, to the
 // lowest offset that is free throughout their lifetime. This is offline packing: for the stack-like lifetimes of a
 // training step it is within a few percent of the lower bound.
 void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {

@@ -11,7 +11,8 @@ struct Lifetime {
 };
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // The lifetimes used to assign memory. A reduction should overlap with the call issued before it, so its buffers occupy
-// memory from that call on: in memory that the call releases, the reduction would have to wait for the call.
+// memory from that call on. If they reused memory that the call releases, the reduction would have to wait for the
+// call.
 std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan);
 
 // Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one

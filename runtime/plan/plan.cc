@@ -80,7 +80,7 @@ void add(Hash& hash, const Layout& layout) {
     if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
     for (const PoolKind kind : kPools)
       for (const TensorRange& range : unit.pool(kind).ranges)
-        // Of the ranks that share each layer, the last ones may have fewer words of a vocabulary, but reserve the same
+        // The last of the ranks that share each layer may have fewer words of a vocabulary, but reserve the same
         // memory.
         hash << range.begin << std::max(range.end, range.reserved_end) << range.parameter << range.decay
              << range.moments;

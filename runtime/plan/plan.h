@@ -125,7 +125,7 @@ struct Use {
   Role role;
   Access access;
   std::size_t offset = 0, bytes = 0;  // the part of the buffer; 0 bytes: the whole buffer
-  // True if the offset counts from the rank's own part of the parameters or sums, so that every rank touches different
+  // True if the offset counts from the rank's own part of the parameters or sums: every rank then touches different
   // bytes.
   bool own = false;
   int copies = -1;  // index of the use in this task whose bytes are written here unchanged; -1: not a copy
@@ -166,7 +166,7 @@ struct Task {
   // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
   int stretch = -1;  // a call with seams: its stretch; exchange: the stretch before it; -1: the call is one stretch
-  bool meanwhile = false;  // a call with seams: its work that does not wait for the exchange after the stretch
+  bool meanwhile = false;  // a call with seams: the work that does not wait for the exchange after the stretch
   bool backward = false;   // exchange, gather rows: of a backward
   bool own_rows = false;   // exchange: the total has only this rank's rows of the sum
   bool shared = false;     // reduce, accumulate, round: the gradient of what the unit shares with another
@@ -242,8 +242,8 @@ struct StepPlan {
   bool fast, vertical;
   int reduce_group = 1;  // consecutive micro-batches that are summed and rounded as one run (training.reduce_group)
   bool forward_only;     // only forwards and losses (or logits): the only state is parameters
-  // If true, the update that the consensus decided on runs in the next step, each unit's just before its forward, so
-  // that disk and host work overlap with the forward of the units before it. Otherwise the update ends the step.
+  // If true, the update that the consensus decided on runs in the next step, each unit's just before its forward, which
+  // lets disk and host work overlap with the forward of the units before it. Otherwise the update ends the step.
   bool cyclic;
   std::size_t tile_bytes;  // units whose gathered bytes exceed this are gathered part by part; 0: none
   Placement placement;
@@ -313,7 +313,8 @@ struct StepPlan {
   std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
 };
 
-// A hash of everything in the plan that must be equal on all ranks for them to train together; not of names and costs.
+// A hash of everything in the plan that must be equal on all ranks if they train together. Names and costs do not
+// count.
 std::uint64_t hash_of(const StepPlan& plan);
 
 // When a task ran, in ns of the steady clock, or since the start of a simulated step; {0, 0}: it did not run.

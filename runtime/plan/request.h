@@ -18,7 +18,8 @@ struct PlanRequest {
   Mesh mesh;
   int accumulation;
   Placement placement;
-  // The micro-batches for which the batch has room, if more than `accumulation`: a step's, in a plan of a shorter step.
+  // The number of micro-batches that the batch has room for, if it exceeds `accumulation`: a plan of a shortened step
+  // reserves room for all of a step's.
   int batches = 0;
   bool fast = false;      // training.reduce
   int reduce_group = 1;   // training.reduce_group
@@ -38,7 +39,7 @@ struct PlanRequest {
   // and released part by part, with at most two parts present. 0: no unit is tiled.
   std::size_t tile_bytes = 0;
   // Elements per chunk of an update whose state or gradient is in another tier than the update runs in: large enough
-  // for transfers at full speed, small enough that host memory holds a few chunks. A multiple of kShardAlignment.
+  // for transfers at full speed, and small enough for host memory to hold a few chunks. A multiple of kShardAlignment.
   std::size_t update_chunk = std::size_t{2} << 20;
   // If the plan is cyclic and the optimizer's state is on NVMe: read the first unit's state while the previous step
   // still computes, into separate host memory. No computation of the unit's own step could hide that read.

@@ -17,7 +17,7 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
   int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
   int step_of(int run) const { return run < tasks_ ? 0 : 1; }
-  // True if both runs are in the same step and under the same condition, so that neither is left out without the other.
+  // True if both runs are in the same step and under the same condition: neither is then left out without the other.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
   // Given that `later` waits for `earlier`: true if a task that waits for the newest run of later's task may rely on
   // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`, but all previous steps
@@ -130,8 +130,8 @@ class Touches {
 // the other.
 //
 // Waits that follow from others are left out, with two exceptions for tasks that a step may leave out. No task relies
-// on one of them to have waited for tasks of other conditions. And since the tasks of a condition may run alone, a
-// wait between two of them is left out only if it follows from waits between them.
+// on one of them having waited for tasks of other conditions. And since the tasks of a condition may run alone, a wait
+// between two of them is left out only if it follows from waits between them.
 void derive_waits(StepPlan& plan) {
   const TwoSteps steps(plan);
   std::array<Touches, kTiers> touched;

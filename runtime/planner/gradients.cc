@@ -32,9 +32,9 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
     if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) add_stored({unit, true});
 }
 
-// ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
-// more device memory than stage 0, because sharding frees less than the gradient takes: if the optimizer's state is in
-// another tier, or is smaller than two gradients.
+// ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if sharding frees less than the
+// gradient takes (because the optimizer's state is in another tier, or is smaller than two gradients): stage 1 would
+// then take more device memory than stage 0.
 bool Gradients::holds_whole() const {
   if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded() || away() || d_.plan.cyclic)
     return false;
@@ -117,7 +117,7 @@ void Gradients::before_call(int unit) {
 }
 
 void Gradients::after_call(bool last) {
-  // A unit's last part may train nothing, so that an earlier gradient is its last.
+  // A unit's last part may train nothing; an earlier gradient is then its last.
   std::vector<Produced>& newest = produced_.empty() ? pending_ : produced_;
   if (last && !newest.empty()) newest.back().last = true;
   reduce_pending();

@@ -24,7 +24,7 @@ class Gradients {
   // Call it before adding a call that writes the unit's gradients.
   void before_call(int unit);
   // Call it after adding each call. Reduces the gradients of the previous call, so that communication overlaps with
-  // backward. `last`: the next call is of another unit.
+  // backward. `last`: the next call belongs to another unit.
   void after_call(bool last);
   // Call it after the last call of the step.
   void finish();

@@ -202,7 +202,7 @@ void Updates::update(Fetched f) {
   if (c.last) send_copies(c.unit);
 }
 
-// Each rank sends the part that it holds, so that stages in which ranks hold whole parameters need no extra all-gather.
+// Each rank sends the part that it holds, so stages in which ranks hold complete parameters need no extra all-gather.
 void Updates::send_copies(int unit) {
   const std::vector<int> stages = d_.copying_stages(unit, PoolKind::trained);
   if (stages.empty()) return;

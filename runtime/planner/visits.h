@@ -52,7 +52,7 @@ class Tiling {
   int table_unit_, table_first_, tiles_;
 };
 
-// The step's visits: all units for one micro-batch after the other (horizontal), or all micro-batches at each unit
+// The step's visits: all units for one micro-batch after another (horizontal), or all micro-batches at each unit
 // (vertical). At a tiled unit, each part is visited once per micro-batch.
 std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling);
 

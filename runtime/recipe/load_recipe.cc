@@ -155,7 +155,7 @@ class Loader {
     not_both("model.path", "model.preset", "give one of them");
     not_both("training.gradient_accumulation_steps", "training.global_batch_size", "give one of them");
     if (recipe_.training.reduce == Reduce::fast && recipe_.training.reduce_group > 1)
-      not_both("training.reduce", "training.reduce_group", "sums in groups are those of \"ordered\"");
+      not_both("training.reduce", "training.reduce_group", "groups require \"ordered\"");
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
@@ -164,7 +164,7 @@ class Loader {
     if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
-        fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
+        fail(Exit::usage, "{} = {} needs checkpoint.dir: name the folder for checkpoints", key, given_.at(key).shown);
     check_tiers();
     check_automatic_batch();
     check_adapter();
@@ -204,7 +204,7 @@ class Loader {
   void check_traced_steps() {
     const Recipe::Report& report = recipe_.report;
     const std::string steps = "report.trace_steps = " + steps_text(report.trace_steps);
-    if (!report.trace) fail(Exit::usage, "{} needs report.trace: where the timeline is written", steps);
+    if (!report.trace) fail(Exit::usage, "{} needs report.trace: name the file for the timeline", steps);
     const std::int64_t last = recipe_.training.max_steps.value_or(report.trace_steps.back().last);
     if (report.trace_steps.back().last > last)
       notes_.push_back(fmt::format("{} names steps after the last one: training.max_steps is {}", steps, last));
@@ -261,7 +261,7 @@ class Loader {
           given_.at("training.freeze").shown);
     if (!adapter.lora.layers_to_transform.empty() && adapter.lora.target_modules.pattern)
       fail(Exit::usage,
-           "adapter.layers_to_transform = {} needs a list of target modules, as in peft, and adapter.target_modules is "
+           "adapter.layers_to_transform = {} needs a list of target modules, as in peft, but adapter.target_modules is "
            "{}: give names, such as [\"q_proj\", \"v_proj\"]",
            given_.at("adapter.layers_to_transform").shown, json_string(*adapter.lora.target_modules.pattern));
   }
@@ -273,10 +273,10 @@ class Loader {
                                     {"zero.optimizer", zero.optimizer},
                                     {"zero.activations", zero.activations}})
       if (tier == Tier::nvme && recipe_.memory.nvme.empty())
-        fail(Exit::usage, "{} = nvme needs memory.nvme: a folder on each drive that may be used", key);
+        fail(Exit::usage, "{} = nvme needs memory.nvme: name a folder on each drive to use", key);
     if (zero.activations != Tier::device && recipe_.training.recompute.kind == Recompute::Kind::none)
       fail(Exit::usage,
-           "zero.activations = {} moves the inputs of recomputed blocks, and none are recomputed: set "
+           "zero.activations = {} moves the inputs of recomputed blocks, but no block is recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
   }
@@ -285,8 +285,8 @@ class Loader {
     if (recipe_.training.micro_batch_size != kAutomaticBatch) return;
     if (!recipe_.memory.device)
       fail(Exit::usage,
-           "training.micro_batch_size = auto needs memory.device: the memory that a rank may use, so that the number "
-           "does not depend on the memory that is free now");
+           "training.micro_batch_size = auto needs memory.device, the memory that a rank may use: without it, the "
+           "number would depend on the memory that is free now");
     if (recipe_.zero.activations == Tier::host && !recipe_.memory.host)
       fail(Exit::usage,
            "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: the activations of a "

@@ -18,7 +18,7 @@ inline constexpr std::string_view kBeforeUnknownKeys = " unknown keys (strata ke
 // A recipe, and what was noticed while it was read.
 struct LoadedRecipe {
   Recipe recipe;
-  std::vector<std::string> notes = {};  // sentences about keys that were given and have no effect on a training
+  std::vector<std::string> notes = {};  // sentences about keys that were given but have no effect on training
   std::optional<std::filesystem::path> replaced_adapter = {};  // what adapter.path was before it was given again
 };
 

@@ -88,7 +88,7 @@ int Recipe::accumulation_steps(int world_size) const {
   const std::int64_t per_round = ranks * training.micro_batch_size, global = *training.global_batch_size;
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,
-         "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
+         "training.global_batch_size = {} cannot be divided evenly over {} with training.micro_batch_size = {}: "
          "give a multiple of {}, another micro-batch size, or another number of ranks",
          global, counted(ranks, parallel.replica() > 1 ? "data rank" : "rank"), training.micro_batch_size, per_round);
   }
@@ -110,18 +110,19 @@ void require_trainable(const Recipe& recipe) {
   const bool data = !recipe.data.train.empty() || recipe.training.max_steps == 0;
   constexpr std::string_view kData = "the token files to train on (strata tokenize makes them)";
   if (!steps && !data)
-    fail(Exit::usage, "training.max_steps and data.train are missing: how many steps to train, and {}", kData);
-  if (!steps) fail(Exit::usage, "training.max_steps is missing: how many steps to train");
-  if (!data) fail(Exit::usage, "data.train is missing: {}", kData);
+    fail(Exit::usage, "training.max_steps and data.train are missing: give the number of steps to train, and {}",
+         kData);
+  if (!steps) fail(Exit::usage, "training.max_steps is missing: give the number of steps to train");
+  if (!data) fail(Exit::usage, "data.train is missing: give {}", kData);
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (evaluation.asked() && recipe.data.validation.empty())
     fail(Exit::usage,
-         "evaluation.{} asks for evaluations while training, and data.validation is missing: name the token files to "
+         "evaluation.{} requests evaluations while training, but data.validation is missing: name the token files to "
          "evaluate on",
          evaluation.every > 0 ? "every" : "at_start");
   const auto needs_every = [&](bool asked, const char* key, const char* why) {
     if (asked && evaluation.every == 0)
-      fail(Exit::usage, "{} {}, and evaluation.every is 0: set evaluation.every to the steps between evaluations", key,
+      fail(Exit::usage, "{} {}, but evaluation.every is 0: set evaluation.every to the steps between evaluations", key,
            why);
   };
   needs_every(recipe.checkpoint.keep_best, "checkpoint.keep_best", "keeps what evaluations find best");
@@ -129,7 +130,7 @@ void require_trainable(const Recipe& recipe) {
   needs_every(evaluation.prompts.has_value() && !evaluation.at_start, "evaluation.prompts",
               "are continued at evaluations");
   if (recipe.checkpoint.keep_best && !recipe.checkpoint.dir)
-    fail(Exit::usage, "checkpoint.keep_best needs checkpoint.dir: the folder for checkpoints");
+    fail(Exit::usage, "checkpoint.keep_best needs checkpoint.dir: name the folder for checkpoints");
 }
 
 std::string steps_text(std::span<const StepRange> steps) {

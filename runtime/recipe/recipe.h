@@ -1,9 +1,9 @@
 #pragma once
-// runtime/recipe/ defines what a user can ask for: the values (this header), one row per key with its allowed values
-// and meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written
-// as text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this
-// folder does not depend on their consequences. A recipe is not changed once it is read: what the files that it names
-// come to is in Workload (runtime/plan/job.h) and DataFacts (runtime/data/data_facts.h).
+// runtime/recipe/ defines what a user can set: the values (this header), one row per key with its allowed values and
+// meaning (keys/, from which docs/recipe.md is printed), and recipes read from TOML with line numbers, and written as
+// text (load_recipe.h). To add a key, add a field here and a row there. All layers above use these values; this folder
+// does not depend on their consequences. A recipe is not changed once it is read: the values that its files determine
+// are in Workload (runtime/plan/job.h) and DataFacts (runtime/data/data_facts.h).
 
 #include <array>
 #include <cstdint>
@@ -67,7 +67,7 @@ struct StepRange {
 // Steps as a recipe writes them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
-// The maximum weight of a source, so that the sum over all sources is finite.
+// The maximum weight of a source, which keeps the sum over all sources finite.
 inline constexpr double kMaxSourceWeight = 1e9;
 
 // Token files, and how often sequences come from them relative to other sources.

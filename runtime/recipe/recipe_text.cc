@@ -37,8 +37,8 @@ std::string toml_path(std::string_view key) {
   return out;
 }
 
-// Converts a JSON value to TOML. TOML has no null: null members of objects are left out, and the result is nullopt for
-// a null in a list, as for an integer beyond TOML's range.
+// Converts a JSON value to TOML. TOML has no null: null members of objects are left out. The result is nullopt for a
+// null in a list and for an integer beyond TOML's range.
 std::optional<std::string> toml_of(simdjson::dom::element value) {
   using simdjson::dom::element_type;
   switch (value.type()) {

@@ -26,7 +26,8 @@ std::string read_text(const std::filesystem::path& path, std::string_view what) 
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     fail(Exit::usage, "{} {} is a folder, not a TOML file{}", what, path.string(),
-         what == "recipe" ? fmt::format("; of a model's folder: --set model.path={}", shell_word(path.string())) : "");
+         what == "recipe" ? fmt::format("; for a model's folder, give --set model.path={}", shell_word(path.string()))
+                          : "");
   return read_input(path, fmt::format("{} {}", what, path.string()), kMaxBytes, Pipes::handed_over);
 }
 
@@ -73,8 +74,8 @@ toml::table read_toml(const std::filesystem::path& path, std::string_view what) 
         text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
     if (json)
       fail(Exit::usage,
-           "{} {} looks like JSON: a {} is written in TOML; docs/coming-from.md has the keys for those of "
-           "DeepSpeed, Accelerate and others",
+           "{} {} looks like JSON: a {} is written in TOML; docs/coming-from.md maps the keys of DeepSpeed, Accelerate "
+           "and others",
            what, path.string(), what);
     const auto line = error.source().begin.line;
     fail(Exit::usage, "{} {}, line {}, column {}: {}{}", what, path.string(), line, error.source().begin.column,
@@ -187,7 +188,7 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   for (const auto& [name, node] : table) {
     std::string key = prefix + std::string(name.str());
     const bool config = key.starts_with(kConfigPrefix);
-    // An empty table is no section: it is a value, which no other key takes.
+    // An empty table is not a section but a value, which no other key takes.
     const auto* inner = node.as_table();
     const bool value = inner && inner->is_inline() && (config || inner->empty());
     if (inner && !value && !takes_table(key)) {

@@ -13,7 +13,7 @@ struct RecipeValue;
 // An inline table, or one of a list of tables.
 using RecipeTable = std::vector<std::pair<std::string, RecipeValue>>;
 
-// A value of a recipe, independent of the file format: bool, integer, number, string, or a list or table of these.
+// A value in a recipe, independent of the file format: bool, integer, number, string, or a list or table of these.
 struct RecipeValue {
   std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>, RecipeTable> value;
   std::string shown;  // as the user wrote it, for errors

@@ -34,13 +34,13 @@ constexpr ValuesElsewhere kValues[] = {
     {"training.precision", "float16 half fp16mixed 16mixed 16 f16 torch.float16 torch.half mixedfp16", "fp16", ""},
     {"training.precision", "bfloat16 bf16mixed bf16true bfloat brainfloat16 torch.bfloat16 mixedbf16", "bf16", ""},
     {"training.precision", "float32 float full single no 32 32true f32 torch.float32 torch.float", "fp32", ""},
-    {"training.precision", "mixed amp auto true", "bf16", "masters are fp32 in each precision"},
+    {"training.precision", "mixed amp auto true", "bf16", "master weights are fp32 at every precision"},
     {"training.precision", "tf32", "fp32", "TF32 is not used"},
     {kTiers, "cpu ram dram memory main hostmemory cpumemory pinned", "host", ""},
     {kTiers, "disk ssd drive drives storage file", "nvme", ""},
     {kTiers, "gpu cuda cuda:0 vram hbm none no false", "device", ""},
     {"device.kind", "gpu cuda:0 nvidia", "cuda", ""},
-    {"optimizer.name", "adam torchadam", "adamw", "with optimizer.weight_decay = 0 that is Adam"},
+    {"optimizer.name", "adam torchadam", "adamw", "which is Adam if optimizer.weight_decay = 0"},
     {"optimizer.name",
      "adamwtorch adamwtorchfused adamwhf adamwapexfused fusedadam fusedadamw deepspeedcpuadam cpuadam pagedadamw "
      "pagedadamw32bit adamwanyprecision torch.optim.adamw",
@@ -70,7 +70,7 @@ constexpr ValuesElsewhere kValues[] = {
     {"scheduler.name", "cosinewithrestarts cosineannealingwarmrestarts cosinewithhardrestarts", "cosine",
      "which has no restarts"},
     {"scheduler.name", "inversesqrt reducelronplateau greedy", "constant",
-     "or another one; this schedule is not supported"},
+     "or another schedule: this one is not supported"},
     {"parallel.schedule", "gpipe afab fthenb allforward", "all_forward_all_backward", ""},
     {"parallel.schedule", "pipedream pipedreamflush onefoneb", "1f1b", ""},
     {"parallel.schedule", "interleaved1f1b loopedbfs virtualpipeline vpp", "interleaved",
@@ -86,7 +86,7 @@ constexpr ValuesElsewhere kValues[] = {
      "this initialisation changes the model's own weights, which is not supported"},
     {"adapter.init", "eva orthogonal", "", "this initialisation is not supported"},
     {"model.frozen_format", "int8 8bit 8 fp8 float8", "",
-     "8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
+     "8 bits are not supported, but \"nf4\" stores frozen weights in 4 bits"},
     {"model.frozen_format", "4bit 4 int4 fp4 bnb bnb4bit bitsandbytes true", "nf4", ""},
     {"model.frozen_format", "none no off false fp32 fp16 bf16", "compute", "which is training.precision"},
     {"evaluation.metric", "macrof1 f1macro", "eval_f1", "the mean over classes"},
@@ -107,9 +107,10 @@ constexpr ValuesElsewhere kValues[] = {
     {"training.objective", "ner tokenclassification", "token_classification", ""},
     {"training.objective", "classification textclassification", "sequence_classification", ""},
     {"data.packing", "true packed pack multipack bfd ffd", "documents", ""},
-    {"data.packing", "false no off", "documents", "in which no document sees another"},
+    {"data.packing", "false no off", "documents", "where no document sees another"},
     {"data.packing", "concat concatenate wrapped", "stream", ""},
-    {kIntervals, "epoch epochs steps step", "", "this is in steps, and strata plan says how many steps an epoch has"},
+    {kIntervals, "epoch epochs steps step", "",
+     "this is a number of steps; strata plan shows how many steps an epoch has"},
     {"checkpoint.resume", "true yes latest last", "auto", ""},
     {"checkpoint.resume", "false no", "none", ""},
 };
@@ -202,10 +203,10 @@ std::optional<RecipeValue> as_integer(double number) {
 std::string note_of(const RecipeValue& value, std::string_view written, const RecipeKey& key) {
   if (const auto* number = std::get_if<double>(&value.value); number && *number > 0 && *number < 1)
     if (key.name == "scheduler.warmup_steps" || has_word(kIntervals, key.name))
-      return "this is in steps: the ratio x training.max_steps";
+      return "this is a number of steps: the ratio x training.max_steps";
   if (const auto* steps = std::get_if<std::int64_t>(&value.value);
       steps && *steps == -1 && key.name == "training.max_steps")
-    return "strata plan says how many steps an epoch has";
+    return "strata plan shows how many steps an epoch has";
   for (const ValuesElsewhere& row : kValues)
     if (row.meant.empty() && has_word(row.keys, key.name) && has_word(row.values, written))
       return std::string(row.note);
@@ -221,10 +222,10 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   }
   const auto* text = std::get_if<std::string>(&value.value);
   const std::string written = plain(text ? *text : value.shown);
-  if (const std::string meant = value_meant(written, key); !meant.empty()) return "; you mean " + meant;
+  if (const std::string meant = value_meant(written, key); !meant.empty()) return "; use " + meant;
   if (const std::string note = note_of(value, written, key); !note.empty()) return "; " + note;
   if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && (*integer == 0 || *integer == 1))
-    if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; you mean {}", *integer == 1);
+    if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; use {}", *integer == 1);
   if (!text) return "";
   if (const auto bare = unquoted(*text)) {
     if (takes(key, *bare)) return "; write " + bare->shown + (bare->shown == *text ? " without quotes" : "");
@@ -233,13 +234,13 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
     if (integer && takes(key, *integer)) return "; write " + integer->shown;
   }
   if (const std::string size = size_meant(*text); !size.empty() && takes_text(key, size))
-    return fmt::format("; you mean \"{}\"", size);
+    return fmt::format("; use \"{}\"", size);
   for (const bool mistyped : {false, true})
     for (const std::string& name : names_allowed(key)) {
       const bool is_example = name.ends_with('B') || name.find('-') != name.npos;  // of a size or of a range
       if (is_example && std::isdigit(static_cast<unsigned char>(name[0]))) continue;
       const bool same = mistyped ? is_typo(edits(plain(name), written), written.size(), 4) : is_same(name, written);
-      if (same && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
+      if (same && takes_text(key, name)) return fmt::format("; use \"{}\"", name);
     }
   return "";
 }
@@ -261,13 +262,13 @@ std::string mistake_in_sources(const RecipeValue& value) {
         if (const double weight = number_of(entry).value_or(0); !(weight > 0 && weight <= kMaxSourceWeight))
           return fmt::format("source {} has weight = {}: allowed is a number above 0, at most 1e9", i + 1, entry.shown);
       } else {
-        std::string meant = "it has files and weight";
+        std::string meant = "its keys are files and weight";
         for (const char* known : {"files", "weight"})
           if (is_typo(edits(name, known), name.size(), 4)) meant = fmt::format("did you mean {}?", known);
         return fmt::format("source {} has the unknown key {}: {}", i + 1, name, meant);
       }
     }
-    if (!has_files) return fmt::format("source {} has no files: files = PATH", i + 1);
+    if (!has_files) return fmt::format("source {} has no files: give files = PATH", i + 1);
   }
   return "";
 }

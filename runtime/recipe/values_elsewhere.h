@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// The most likely meaning of a refused value, to append to the refusal: "; you mean \"fp16\"" for "float16", "; write
+// The most likely meaning of a refused value, to append to the refusal: "; use \"fp16\"" for "float16", "; write
 // 5" for 5.0. Empty if that is unclear. The suggestion is an allowed value; it is never used in place of the refused
 // one.
 std::string meant_by(const RecipeValue& value, const RecipeKey& key);

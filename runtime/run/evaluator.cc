@@ -44,7 +44,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
   std::vector<comm::FileFingerprint> fingerprints;
   agree(world, [&] {
     if (recipe.data.validation.empty())
-      fail(Exit::usage, "data.validation is missing: the token files to evaluate on (strata tokenize makes them)");
+      fail(Exit::usage, "data.validation is missing: give the token files to evaluate on (strata tokenize makes them)");
     const auto check = [&](std::span<const TokenFile> files) {
       require_tokens_of_model(job, files);
       require_types_of_model(*job.model, files);
@@ -123,7 +123,7 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
            "weights that training would start from",
            recipe.dir->string());
     if (path.empty() && job.recipe.model.init == Init::random)
-      note(fmt::format("random weights of training.seed = {}, which are not trained", job.recipe.training.seed));
+      note(fmt::format("random, untrained weights from training.seed = {}", job.recipe.training.seed));
   });
   path = world.exchange(path)[0];
   if (path.empty()) return first_weights(job, world, threads, note);

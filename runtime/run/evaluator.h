@@ -42,8 +42,8 @@ class Evaluator {
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {},
             std::unique_ptr<Sequences> opened = {});
-  // Evaluates a training's weights, whenever the training is drained. `job` is Job::evaluation of the training's job;
-  // validation: the data that the training opened.
+  // Evaluates the weights of a training run; call it only while that is drained. `job`: Job::evaluation of the run's
+  // job; validation: the data that the run opened.
   Evaluator(const Job& job, comm::World& world, Executor& training, std::unique_ptr<Sequences> validation);
 
   // Called with the number of finished rounds. False, which all ranks must return together, stops the evaluation. An

@@ -135,7 +135,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     if (frozen && extents[0].format != device::StorageFormat::block8 && !is_nf4(extents[0].format))
       format = extents[0].format;
     if (extents.empty() || extents[0].format != format)
-      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
+      fail(Exit::usage, "{} has {} of {} {}, but this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
            extents.empty() ? "not at all" : fmt::format("in {}", stored_dtype(extents[0].format)),
            stored_dtype(format));
@@ -143,7 +143,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
       if (in_blocks(format) && e.box != need.box) {
         if (e.box.shape != need.box.shape || e.box.overlaps(need.box))
           fail(Exit::usage,
-               "{} has {} of {} in blocks of a tensor that was split in another way: use the parallel.tensor_shards of "
+               "{} has {} of {} in blocks of a tensor that was split differently: use the parallel.tensor_shards of "
                "its recipe",
                checkpoint.path().string(), name_of(need.kind), tensor);
         continue;

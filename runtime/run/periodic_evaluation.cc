@@ -112,8 +112,8 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
     value = found == metrics.end() ? std::nullopt : std::optional(found->second);
     if (!value)
       notes.push_back(
-          fmt::format("evaluation.metric = \"{}\" has no value after every evaluation: one without it is no "
-                      "better than those before",
+          fmt::format("evaluation.metric = \"{}\" does not have a value at every evaluation: an evaluation without one "
+                      "never counts as better",
                       recipe_.metric));
   }
   const bool greater = recipe_.greater_is_better.value_or(metric_named(recipe_.metric).greater_is_better);

@@ -21,9 +21,8 @@ std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t s
 // value yet, all `without_value` evaluations count.
 std::int64_t evaluations_without_improvement(const std::optional<Best>& best, std::int64_t without_value);
 
-// Answers prompts with the weights that a training has between two of its steps. Takes the likeliest token each time,
-// up to kAnswerTokens tokens or a token that ends the answer. Every rank has one; job, world and training must outlive
-// it.
+// Answers prompts with the weights that a training run has between two steps. Takes the likeliest token each time, up
+// to kAnswerTokens tokens or a token that ends the answer. Every rank has one; job, world and training must outlive it.
 inline constexpr std::size_t kAnswerTokens = 64;
 class Answers {
  public:
@@ -45,9 +44,9 @@ class Answers {
   Generator generator_;
 };
 
-// Evaluates a training between its steps, as evaluation.* in its recipe says: with the weights where they are, and in
-// the memory that a step leaves free. The results have the same bits as `strata eval` on a checkpoint of that step, and
-// no bit of the training changes. Every rank has one; job, world and trainer must outlive it.
+// Evaluates a training run between its steps, as evaluation.* in its recipe says: with the weights where they are, and
+// in the memory that a step leaves free. The results have the same bits as `strata eval` on a checkpoint of that step,
+// and no bit of the run changes. Every rank has one; job, world and trainer must outlive it.
 class PeriodicEvaluation {
  public:
   // `job` must have an evaluation. prompts: to be answered, if `job` also has a generation. Collective.
@@ -55,13 +54,13 @@ class PeriodicEvaluation {
 
   // True if an evaluation is due now, between two steps, and has not been made yet.
   bool due() const;
-  // Drains the training, evaluates, answers the prompts, and records the best result in the training's progress.
-  // after_token is called after each token of an answer. nullopt if it was stopped. Collective.
+  // Drains the run, evaluates, answers the prompts, and records the best result in the run's progress. after_token is
+  // called after each token of an answer. nullopt if it was stopped. Collective.
   std::optional<EvaluationReport> run(
       const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
-  // True if evaluation.patience is used up, so that the run must end here.
+  // True if evaluation.patience is used up and the run must end here.
   bool out_of_patience() const;
-  // The evaluations that count against patience. Before any has had a value, those of an earlier run are forgotten.
+  // The evaluations that count against patience. Until one has a value, those of an earlier run do not count.
   std::int64_t without_improvement() const {
     return evaluations_without_improvement(trainer_.progress().best, without_value_);
   }

@@ -93,7 +93,7 @@ std::optional<std::int64_t> shards_to_take(const Recipe& recipe, std::int64_t sh
   if (purpose == Purpose::train && shards % parallel.tensor != 0)
     fail(Exit::usage,
          "the checkpoint to resume from was written with parallel.tensor_shards = {}, which is part of the numerics, "
-         "and parallel.tensor = {} does not divide it: use at most {} per block, or start over from exported weights",
+         "but parallel.tensor = {} does not divide it: use at most {} per block, or start over from exported weights",
          shards, parallel.tensor, counted(shards, "rank"));
   return shards;
 }

@@ -107,20 +107,20 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
   };
   if (value(stored, "model_type") != value(wanted, "model_type"))
     fail(Exit::usage,
-         "{} is a checkpoint of a {} model, and the recipe's is a {} model: give another checkpoint.dir, or the model "
+         "{} is a checkpoint of a {} model, but the recipe's is a {} model: give another checkpoint.dir, or the model "
          "that was trained there",
          path.string(), bare(value(stored, "model_type")), job.model->family);
   for (const auto* side : {&stored, &wanted})
     for (const auto& [key, ignored] : *side)
       if (!is_free(key) && value(stored, key) != value(wanted, key))
-        fail(Exit::usage, "{} is another model's checkpoint: {} of its config is {}, and the recipe's model has {}",
+        fail(Exit::usage, "{} is another model's checkpoint: {} of its config is {}, but the recipe's model has {}",
              path.string(), key, value(stored, key), value(wanted, key));
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
   const bool packing = key == "data.packing";  // this key may be unset
   fail(Exit::usage,
-       "{} was written with {} = {}, and {} {}{}: keep the value, give another checkpoint.dir, or start over from "
+       "{} was written with {} = {}, but {} {}{}: keep the value, give another checkpoint.dir, or start over from "
        "exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
@@ -265,7 +265,7 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
       if (manifest.data_hash == data_hash) continue;
       if (stored->second == key.text(here) || stored->second == key.text(job.recipe)) {
         changes.push_back(
-            fmt::format("the files of data.train = {} have other contents", excerpt(stored->second, kLongest)));
+            fmt::format("the files of data.train = {} have different contents", excerpt(stored->second, kLongest)));
         continue;
       }
     }
@@ -279,8 +279,9 @@ std::string other_settings(const Manifest& manifest, const Job& job, const std::
   compare("the number of sequences per step", std::to_string(manifest.micro_batches_per_step * size),
           std::to_string(job.plan.micro_batches() * now));
   if (changes.empty()) return {};
-  return fmt::format("{}: the run continues with that, and its bits are not those of a run that was never stopped",
-                     fmt::join(changes, ", "));
+  return fmt::format(
+      "{}: the run continues with these changes, so its bits are not those of a run that was never stopped",
+      fmt::join(changes, ", "));
 }
 
 namespace {
@@ -369,7 +370,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   if (!choice.found.empty())
     comm::agree(world, [&] {
       none_is_whole(choice.folder, choice.found.size(),
-                    "name one that is by checkpoint.resume, or start over with checkpoint.resume = \"none\"");
+                    "name a complete one in checkpoint.resume, or start over with checkpoint.resume = \"none\"");
     });
   trainer.load_initial_weights(threads, note, advance);
   return start;

@@ -49,21 +49,21 @@ std::int64_t shards_of(const Manifest& manifest);
 void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
                 const Advance& advance);
 
-// Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
-// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
-// one has, because the run resumes from that if the newer one is damaged. Checkpoints that cannot be read are left to
-// start_or_resume().
+// Predicts, as far as the plan depends on it, where a training run will begin: after the checkpoint that
+// start_or_resume() will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no
+// evaluation but an older one has, because the run resumes from that if the newer one is damaged. Checkpoints that
+// cannot be read are left to start_or_resume().
 StartPoint predict_start(const Recipe& recipe, int threads);
 
-// Why the checkpoint that a training with this job would resume from refuses it, in the words of progress_under();
-// empty if it does not, or if there is none that can be read.
+// Why a training run with this job could not resume from its checkpoint, in the words of progress_under(); empty if it
+// could, or if no checkpoint can be read.
 std::string refused_by_checkpoint(const Job& job);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
 std::int64_t resumed_shards(const Recipe& recipe);
 // The shards that a run takes from the checkpoint (`shards`: resumed_shards), because they are part of the numerics:
-// nullopt if it has none or the recipe names some. Throws Error{usage} if a training's parallel.tensor ranks cannot
-// share them.
+// nullopt if it has none or the recipe names some. Throws Error{usage} if the parallel.tensor ranks of a training run
+// cannot share them.
 std::optional<std::int64_t> shards_to_take(const Recipe& recipe, std::int64_t shards, Purpose purpose = Purpose::train);
 
 }  // namespace strata::runtime

@@ -15,8 +15,8 @@ namespace strata::runtime {
 // meanings for the model. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file
 // (presets), and runs with data.any_tokenizer.
 void require_tokens_of_model(const Workload& workload, std::span<const TokenFile> files);
-// The same for a classifier and the tokenizer at `where` for new texts. It is compared with the tokenizer of the
-// training's tokens (models::kTrainedOn), or, if that is unknown, with the model's own.
+// The same for a classifier and the tokenizer at `where` for new texts. It is compared with the tokenizer of the tokens
+// that the classifier was trained on (models::kTrainedOn) or, if that is unknown, with the model's own.
 void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,
                                      const text::Tokenizer& tokenizer, const std::filesystem::path& where);
 // Throws Error{usage} if one of `files` has tokens of a second type but the model has only one.

@@ -50,7 +50,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
     if (recipe.evaluation.asked())
       validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
     else if (!recipe.data.validation.empty())
-      check_validation_data(recipe, of_validation);  // for `strata eval`: reports early what is wrong
+      check_validation_data(recipe, of_validation);  // reports early what `strata eval` would refuse
   });
   comm::require_same(train, world);
   data_hash_ = hash_of_contents(train);

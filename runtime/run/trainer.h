@@ -40,7 +40,7 @@ struct StepReport {
   double epoch = 0;              // how often the run has gone over its data by then
   std::uint64_t labels = 0;      // the step's labels that count, over all ranks
   bool at_once = false;          // stop without a checkpoint
-  bool save = false;             // a checkpoint of this step was asked for
+  bool save = false;             // a checkpoint of this step was requested
   std::string note = {};         // fp16: a sentence about the run's first non-finite forward
 
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
@@ -85,7 +85,7 @@ class Trainer {
   std::int64_t nonfinite_forwards() const { return nonfinite_forwards_.all; }
 
   Executor& executor() { return executor_; }
-  // For the code that evaluates between steps; call it once. Null if the recipe asks for no evaluation.
+  // For the code that evaluates between steps; call it once. Null if the recipe requests no evaluation.
   std::unique_ptr<Sequences> take_validation() { return std::move(validation_); }
   // The training batches; null if there are no steps to take.
   const Batches* batches() const { return batches_.get(); }

@@ -20,7 +20,7 @@ models::PartRange parts_of(const models::Unit& unit, const Task& task) {
 }
 
 // Activations have all rows or, if ranks divide them and the unit takes only its own, this rank's rows. A call must not
-// take some rows for all, or all for some.
+// mistake some rows for all, or all for some.
 void check_rows(const Draft& draft, int unit, int buffer) {
   if (buffer < 0) return;
   const std::size_t rows = draft.unit(unit).ports().own_rows ? draft.plan.rows : draft.plan.tokens;

@@ -4,8 +4,8 @@
 
 namespace strata::runtime {
 
-// A message from one pipeline stage to another: the activations after a stage's last unit or the gradient of these, for
-// one micro-batch, between neighbours; or, once a step (micro_batch -1), parameters or gradients that a unit shares
+// A message from one pipeline stage to another. For each micro-batch, neighbours send the activations after a stage's
+// last unit, or their gradient. Once per step (micro_batch -1), stages send parameters or gradients that a unit shares
 // with a unit of another stage. Whole buffers are sent. The plans of both stages list the same messages in the same
 // order.
 struct StageMessage {

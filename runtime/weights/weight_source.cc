@@ -80,11 +80,11 @@ void refuse_wrapped(const std::filesystem::path& directory, std::span<const std:
   };
   for (const std::string_view part : {".base_layer.", ".lora_A."})
     if (const auto found = first_with(part); found != names.end())
-      fail(
-          Exit::usage,
-          "{} holds a model inside peft ({}): save the model that peft's merge_and_unload() returns, or give the model "
-          "without the adapter, and the adapter's folder as adapter.path",
-          directory.string(), *found);
+      fail(Exit::usage,
+           "{} holds a model wrapped by peft ({}): save the model that peft's merge_and_unload() returns, or give the "
+           "model "
+           "without the adapter, and the adapter's folder as adapter.path",
+           directory.string(), *found);
   const std::string prefix = prefix_of_wrapper(names, missing);
   for (const std::string_view part : {"._orig_mod.", "._fsdp_wrapped_module.", "._checkpoint_wrapped_module."})
     if (const auto found = first_with(part); prefix.empty() && found != names.end())
@@ -97,8 +97,8 @@ void refuse_wrapped(const std::filesystem::path& directory, std::span<const std:
   const bool parallel = prefix.find("module.") != std::string::npos,
              compiled = prefix.find("_orig_mod.") != std::string::npos;
   fail(Exit::usage,
-       "{}: the name of every tensor begins with {}, as of a model that was saved inside {}: save the model inside it, "
-       "or rename the tensors once: {}",
+       "{}: the name of every tensor begins with {}, as if the model was saved inside {}: save the inner model, or "
+       "rename the tensors once: {}",
        directory.string(), prefix,
        parallel && compiled ? "DistributedDataParallel and torch.compile"
        : parallel           ? "DistributedDataParallel"
@@ -137,7 +137,7 @@ class StoredWeights final : public WeightSource {
     const bool masked = !new_head && match.initialised.size() == 1 && match.initialised[0].ends_with("decoder.weight");
     if (masked || match.missing == std::vector<std::string>{"lm_head.weight"})
       fail(Exit::usage,
-           "{} has no {}, which model.config.tie_word_embeddings = false (or config.json) asks for: leave that out, or "
+           "{} has no {}, which model.config.tie_word_embeddings = false (or config.json) requires: leave that out, or "
            "save the model untied first: {}",
            directory.string(), masked ? match.initialised[0] : match.missing[0], command_to_untie(directory, masked));
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
@@ -153,13 +153,13 @@ class StoredWeights final : public WeightSource {
           if (model.quantised_in_files && model.quantised_as == device::StorageFormat::nf4 &&
               nf4[p]->format() != model.quantised_as)
             fail(Exit::usage,
-                 "{}: the scales of {} are not quantised, and quantization_config in config.json says that they are: "
+                 "{}: the scales of {} are not quantised, but quantization_config in config.json says that they are: "
                  "set bnb_4bit_use_double_quant to false there",
                  stored[*place]->file.string(), names[*place]);
           tensors.push_back(stored[*place]);
         } else if (place && model.quantised_in_files && parameters[p].pool() == models::PoolKind::quantised) {
           fail(Exit::usage,
-               "{}: tensor {} is {}, and quantization_config in config.json says that it is in 4 bits, which "
+               "{}: tensor {} is {}, but quantization_config in config.json says that it is in 4 bits, which "
                "transformers then expects: take quantization_config out of config.json (model.frozen_format = \"nf4\" "
                "quantises weights as they are read), or save the model again as transformers loads it in 4 bits",
                stored[*place]->file.string(), names[*place], stored[*place]->dtype);
@@ -282,7 +282,7 @@ class StoredWeights final : public WeightSource {
            "leave it out, to read both",
            tensor.file.string(), tensor.name, holder.name);
     }
-    fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
+    fail(Exit::corrupt, "{}: tensor {} does not belong to this {} model; check config.json", tensor.file.string(),
          tensor.name, model.family);
   }
 
@@ -374,7 +374,7 @@ void require_base(const WeightSource& source, const std::string& hash) {
   const WeightSource::Base base = source.base();
   if (base.hash.empty() || base.hash == hash) return;
   fail(Exit::usage,
-       "{} is not the adapter's base model: its tensors have the hash {}, and the base's have {}; give the model with "
+       "{} is not the adapter's base model: its tensors have the hash {}, but the base's have {}; give the model with "
        "which the adapter was trained, unchanged",
        base.path.empty() ? "the model" : base.path, hash, base.hash);
 }

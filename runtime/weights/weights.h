@@ -33,7 +33,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
 // each unit, of XXH3-128 of their bytes seeded by the place. It does not depend on sharding. With an adapter it covers
 // the trained weights in their own layout. Collective.
 std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance = {});
-// The same sum over the stored bytes of frozen weights, i.e. of an adapter's base. Collective.
+// The same sum over the stored bytes of frozen weights, such as an adapter's base. Collective.
 std::string base_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance = {});
 
 }  // namespace strata::runtime

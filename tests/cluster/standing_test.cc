@@ -103,7 +103,7 @@ TEST_F(StandingRank, RanksContinueAfterADriveHangs) {
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr(" on n3 has been in '"), HasSubstr("; the run ends, and the state of all ranks is in "),
-                    HasSubstr("left out: a rank on n3 cannot be ended, as it waits for a device"),
+                    HasSubstr("left out: a rank on n3 cannot be ended, because it waits for a device"),
                     HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
   EXPECT_THAT(events(), HasSubstr(R"("event":"node_held","nodes":["n3"])"));
   EXPECT_EQ(weights_hash(), bits);

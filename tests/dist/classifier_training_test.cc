@@ -219,11 +219,12 @@ TEST_F(ClassifierTraining, AMissingCurveIsReportedWithItsReason) {
 
   // As the metric for the best checkpoint, it is refused before the first step.
   for (const std::string when : {"evaluation.every=1", "evaluation.at_start=true"})
-    EXPECT_COMPLAINT(run(command("train", "one",
-                                 {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
-                                  "checkpoint.dir=" + file("never")})),
-                     Exit::usage,
-                     AllOf(HasSubstr("eval_roc_auc"), HasSubstr("nothing of data.validation is of the class maybe")));
+    EXPECT_COMPLAINT(
+        run(command("train", "one",
+                    {"data.validation=" + file("no.bin"), when, "evaluation.metric=eval_roc_auc",
+                     "checkpoint.dir=" + file("never")})),
+        Exit::usage,
+        AllOf(HasSubstr("eval_roc_auc"), HasSubstr("nothing of data.validation belongs to the class maybe")));
   EXPECT_FALSE(fs::exists(file("never")));
   const Outcome trained = run(command(
       "train", "one", {"data.validation=" + file("no.bin"), "evaluation.every=1", "checkpoint.dir=" + file("again")}));

@@ -132,7 +132,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   EXPECT_THAT(run(ctl("stop", {"--now"})).output, HasSubstr("without a checkpoint"));
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked: this run has written none"));
+  EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as requested: this run has written none"));
 }
 
 // The run may end between two calls, or during one.
@@ -161,7 +161,7 @@ TEST_F(ControlDist, StopsWithinAnEvaluation) {
   EXPECT_EQ(run(ctl("stop", {"--now"})).code, 0);
   const Outcome outcome = running.wait(120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("stopped on request after step 0, without a checkpoint, as asked"));
+  EXPECT_THAT(outcome.errors, HasSubstr("stopped on request after step 0, without a checkpoint, as requested"));
 }
 
 // A run on another machine is asked there. The machine's name in control.json is never taken for an option of ssh.

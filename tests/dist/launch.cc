@@ -37,10 +37,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<std::string> Outcome::complaints() const {
   std::vector<std::string> found;
   constexpr std::string_view kSaid = "strata: ", kTagged = "<stderr>:";  // the latter by mpirun: "[1,0]<stderr>:"
-  constexpr std::string_view kDescribes[] = {
-      "resumes after ",        "weights read in ",          "nvme tier",
-      "nothing will be saved", "weights will not be saved", "every token is trained on, and the",
-      "random weights of ",    "done after step ",          "each layer is computed as one"};
+  constexpr std::string_view kDescribes[] = {"resumes after ",
+                                             "weights read in ",
+                                             "nvme tier",
+                                             "nothing will be saved",
+                                             "weights will not be saved",
+                                             "every token is trained on, and it",
+                                             "random, untrained weights from ",
+                                             "done after step ",
+                                             "each layer is computed as one"};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
     std::string_view text = line;

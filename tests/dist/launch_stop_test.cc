@@ -86,7 +86,7 @@ TEST_F(LaunchAlone, ASecondRequestStopsAtOnce) {
   const Outcome outcome = running.wait(60);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
   EXPECT_THAT(outcome.errors,
-              HasSubstr("asked to stop: the run ends after this step; a second signal ends it immediately"));
+              HasSubstr("stopping on request: the run ends after this step; a second signal ends it immediately"));
   EXPECT_TRUE(outcome.in_time) << outcome.all();
   EXPECT_THAT(last_line(outcome), testing::AnyOf(StartsWith("strata: ended at once, after a second request to stop: "),
                                                  StartsWith("strata: stopped on request after step ")));

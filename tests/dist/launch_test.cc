@@ -187,8 +187,8 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
     EXPECT_COMPLAINT(outcome, Exit::usage, sentence);
   };
   expect({kStrata, "launch"}, HasSubstr("nothing to launch"));
-  expect({kStrata, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
-  expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("follows two dashes: launch ... -- train RECIPE"));
+  expect({kStrata, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, not eval"));
+  expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("comes after two dashes: launch ... -- train RECIPE"));
   expect({kStrata, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));

@@ -74,7 +74,8 @@ TEST_F(AutomaticBatch, FailsIfNoSizeFits) {
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(automatic(1000)))), 3, HasSubstr("it does not fit"));
   EXPECT_COMPLAINT(
       run(under_mpirun(2, run_.train(automatic(1 << 30, {"training.global_batch_size=11"})))), 2,
-      HasSubstr("training.global_batch_size = 11 does not divide over 2 ranks, whatever the micro-batch size"));
+      HasSubstr(
+          "training.global_batch_size = 11 cannot be divided evenly over 2 ranks, whatever the micro-batch size"));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST_F(PredictPositions, RefusesLongerTexts) {
   tokenize("long", {"--labels", "label"}, "long.jsonl");
   EXPECT_COMPLAINT(
       run(command("train", "long")), Exit::usage,
-      AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"), HasSubstr("--max-length")));
+      AllOf(HasSubstr("long.bin: document 2 has 184 tokens, more than data.seq_len"), HasSubstr("--max-length")));
   EXPECT_COMPLAINT(run(command("train", "long", {"data.seq_len=200"})), Exit::usage,
                    AllOf(HasSubstr("data.seq_len is 200"), HasSubstr("positions for only 40 tokens")));
   const Outcome cut = run({kStrata, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",

@@ -98,7 +98,7 @@ TEST(CheckpointFault, FullOrBrokenDiskAtEveryOperation) {
         // A failed removal does not end the run. It is reported, and tried again.
         if (disk.failed()) {
           ++notes;
-          EXPECT_THAT(error, HasSubstr("cannot be removed"));
+          EXPECT_THAT(error, HasSubstr("could not be removed"));
         }
       } catch (const std::exception& caught) {
         error = caught.what();

@@ -78,7 +78,7 @@ TEST_F(Outputs, FilesOfTheServiceAndPromptsAreInputs) {
                              &recipe.control.tls_client_ca, &recipe.control.token_file, &recipe.report.machine}) {
     *member = file("input");
     recipe.report.summary = file("input");
-    expect_refused(reports_of(recipe), inputs_of(recipe, std::nullopt), HasSubstr("is what"));
+    expect_refused(reports_of(recipe), inputs_of(recipe, std::nullopt), HasSubstr("is also an input"));
     member->reset();
     require_apart(reports_of(recipe), inputs_of(recipe, std::nullopt));
   }

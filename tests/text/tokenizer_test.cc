@@ -345,14 +345,14 @@ TEST(TokenizerTest, AcceptsATokenThatOccursTwice) {
     EXPECT_EQ(tokenizer->encode("a<x>b"), (Ids{4, 6, 2}));
     EXPECT_EQ(tokenizer->decode(Ids{1, 4}), "a a");
     EXPECT_THAT(tokenizer->notes(),
-                ElementsAre(AllOf(HasSubstr("2 tokens"), HasSubstr("\"<unk>\""), HasSubstr("the last counts"))));
+                ElementsAre(AllOf(HasSubstr("2 tokens"), HasSubstr("\"<unk>\""), HasSubstr("the last one counts"))));
   }
   const auto words =
       with_model(R"({"type":"WordPiece","unk_token":"[UNK]","vocab":{"[UNK]":0,"a":1,"##b":2,"a":3,"c":4}})");
   EXPECT_EQ(words->encode("ab"), (Ids{3, 2}));
   EXPECT_EQ(words->decode(Ids{1, 3}), "a");
   EXPECT_EQ(words->vocab_size(), 5u);
-  EXPECT_THAT(words->notes(), ElementsAre("the vocabulary has \"a\" twice: the last counts, as in transformers"));
+  EXPECT_THAT(words->notes(), ElementsAre("the vocabulary has \"a\" twice: the last one counts, as in transformers"));
   EXPECT_EQ(with_model(R"({"type":"WordLevel","unk_token":"a","vocab":{"a":1,"b":2,"a":3}})")->encode("a"), (Ids{3}));
   EXPECT_EQ(with_model(R"({"vocab":{"a":1,"b":2,"a":3,"ab":4},"merges":["a b"]})")->encode("aab"), (Ids{3, 4}));
 }
@@ -371,7 +371,7 @@ TEST(TokenizerTest, SpecialIdsKeepTheirPlaces) {
 
 TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
   const tests::ScratchFolder folder;
-  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("neither a tokenizer.json"));
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("contains no tokenizer.json"));
   folder.write("vocab.json", "{}");
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::usage, HasSubstr("put the model's config.json there"));
   folder.write("tokenizer.model", "no model");

@@ -109,7 +109,7 @@ Sources sources_in(const fs::path& folder, const Value& config) {
     for (const auto& [name, source] : found->pairs())
       if (source.is(Kind::text)) set(name.text(), source.text());
   if (!found->is(Kind::list) && !found->is(Kind::dict))
-    fail(Exit::corrupt, "{}: expected a text or a list, found {}", out.where, kind_text(*found));
+    fail(Exit::corrupt, "{}: expected a string or a list, found {}", out.where, kind_text(*found));
   for (const Value& one : found->is(Kind::list) ? found->items() : std::vector<Value>()) {
     const Value *name = one.is(Kind::dict) ? one.find("name") : nullptr,
                 *source = name ? one.find("template") : nullptr;
@@ -170,14 +170,13 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   if (wanted) {
     if (!fs::is_regular_file(*wanted, ignored))
       fail(Exit::usage,
-           "--chat-template {}: there is no such file, and a name is that of one of the tokenizer folder's own "
-           "templates: {}",
+           "--chat-template {}: there is neither such a file nor such a template in the tokenizer's folder: {}",
            wanted->string(),
            found.by_name       ? fmt::format("{} has {}", found.where, names_of(found))
            : found.all.empty() ? fmt::format("{} has none; give a FILE (names of other programs, such as chatml, are "
                                              "not built in)",
                                              tokenizer.string())
-                               : fmt::format("{} is its only one, and is used without this option", found.where));
+                               : fmt::format("{} is its only template, and is used without this option", found.where));
     out.name_ = wanted->string();
     out.add(read(*wanted), "default", promised, known);
     return out;
@@ -187,7 +186,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   for (const char* name : {"default", "tool_use"})
     if (const auto one = named(name); one != found.all.end()) out.add(one->second, name, promised, known);
   if (out.templates_.empty())
-    fail(Exit::usage, "{} has {}, and no template named default: choose one with --chat-template NAME", out.name_,
+    fail(Exit::usage, "{} has {}, but no template named default: choose one with --chat-template NAME", out.name_,
          names_of(found));
   return out;
 }
@@ -234,7 +233,7 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
       if (name == wanted) return *made;
   }
   fail(Exit::usage,
-       "{} has a template only for conversations with tools (tool_use), and none named default: choose one with "
+       "{} has a template only for conversations with tools (tool_use), but none named default: choose one with "
        "--chat-template NAME",
        name_);
 }

@@ -70,8 +70,9 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     given = parse_json(json);
   } catch (const JsonFault& fault) {
     if (const std::size_t lines = records_in(json); lines > 1)
-      fail(Exit::usage, "{} holds {} records, one per line, and one conversation is answered at a time: give one line",
-           name, lines);
+      fail(Exit::usage,
+           "{} holds {} records, one per line, but only one conversation is answered at a time: give one line", name,
+           lines);
     fail(Exit::corrupt, "{}, offset {}: this is not JSON: {}", name, fault.at, fault.message);
   }
   given = with_messages(std::move(given));
@@ -91,8 +92,8 @@ void Dialogue::read(std::string_view json, const std::string& name) {
   }
   if (conversation_.answers.back())
     fail(Exit::usage,
-         "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add one of the "
-         "user's",
+         "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add a turn of "
+         "the user",
          name);
   look_at_contents(name);
 }

@@ -27,7 +27,7 @@ class Dialogue {
   // The tokens of the conversation up to where the answer begins. Throws Error{usage} as the template does.
   std::vector<std::uint32_t> prompt() const;
   // The token with which the template ends an answer: a special token, or the only token that it writes after the
-  // answer. Empty if answers end in another way.
+  // answer. Empty if answers end differently.
   std::vector<std::uint32_t> turn_ends() const;
 
  private:

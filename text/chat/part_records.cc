@@ -103,10 +103,10 @@ std::vector<std::string> header_names(const DocumentPart& part) {
       fail(Exit::corrupt,
            "{}, line 1: the header is one field, \"{}\": .csv is separated by commas and .tsv by tabs ({})", part.name,
            names[0],
-           names[0].find('\t') != std::string::npos ? "a name that ends with .tsv says so"
+           names[0].find('\t') != std::string::npos ? "give it a name that ends in .tsv"
            : names[0].find(';') != std::string::npos
-               ? "a first line \"sep=;\" says otherwise, or mlr --icsv --ifs ';' --ocsv cat rewrites it"
-               : "a first line such as \"sep=|\" says otherwise");
+               ? "a first line \"sep=;\" sets another separator, or mlr --icsv --ifs ';' --ocsv cat rewrites it"
+               : "a first line such as \"sep=|\" sets another separator");
     for (std::size_t i = 0; i < names.size(); ++i)
       if (!names[i].empty() && std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
                                    names.begin() + static_cast<std::ptrdiff_t>(i))

@@ -235,7 +235,7 @@ void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& pl
   tokenizer_.encode(document.text, false, *workspace_, ids);
   if (!places_.mark(document.text, ids, document.labels, counts))
     place.bad(
-        fmt::format("the tokenizer {} changes this text, so that its labels cannot be located: leave "
+        fmt::format("the tokenizer {} changes this text, so its labels cannot be located: leave "
                     "the line out, or use --train-on all",
                     tokenizer_.name()));
   if (around) {
@@ -279,23 +279,23 @@ std::vector<std::string> RecordCounts::notes(const std::string& made, std::uint6
     out.push_back(fmt::format("roles whose turns {} does not write: {}", made, listed(roles_left_out, "turn")));
   if (tools_left_out > 0)
     out.push_back(
-        fmt::format("{} tools or calls of them, which {} does not write, so that an answer may be empty: "
-                    "--chat-template takes one that does",
+        fmt::format("{} tools or tool calls, which {} does not write, so an answer may be empty: give a template that "
+                    "does with --chat-template",
                     some(tools_left_out), made));
   if (decoded_calls > 0)
     out.push_back(
         fmt::format("{} tool calls whose arguments are JSON in a text, which {} would refuse or encode as JSON again: "
-                    "the objects in these texts are written",
+                    "they are written as the objects in these texts",
                     some(decoded_calls), made));
   if (null_arguments > 0)
-    out.push_back(
-        fmt::format("{} null arguments in tool calls, which are written: if the file was a table, where each call has "
-                    "the arguments of every tool, remove them with jq -c 'del(.. | nulls)'",
-                    some(null_arguments)));
+    out.push_back(fmt::format(
+        "{} null arguments in tool calls, which the template writes: if the file was a table, where each call has "
+        "the arguments of every tool, remove them with jq -c 'del(.. | nulls)'",
+        some(null_arguments)));
   if (open_ends > 0)
     out.push_back(
-        fmt::format("{} a last answer after which {} writes nothing, so that a model does not learn from it to end its "
-                    "answers: --chat-template takes a template that writes a token there",
+        fmt::format("{} a last answer after which {} writes nothing, so a model does not learn from it to end its "
+                    "answers: give a template that writes a token there with --chat-template",
                     some(open_ends), made));
   if (written_differently > 0)
     out.push_back(

@@ -103,7 +103,7 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
           turns.size() + 1);
   if (role && !role->is(Kind::text))
     wrong("turn {}: expected a string in \"role\", found {}", turns.size() + 1, kind_text(*role));
-  if (!role) wrong("turn {} has no \"role\", and has the fields {}", turns.size() + 1, keys_of(message));
+  if (!role) wrong("turn {} has no \"role\", only the fields {}", turns.size() + 1, keys_of(message));
   out.answers.push_back(role->text() == "assistant");
   out.trained.push_back(trained(message, turns.size() + 1));
   Fields fields;
@@ -130,7 +130,7 @@ Fields function_calls(std::string text, std::size_t turn) {
   try {
     calls = exact_json(text);
   } catch (const JsonFault& fault) {
-    wrong("turn {}: a function_call that is not JSON ({})", turn, fault.message);
+    wrong("turn {}: the function_call is not JSON ({})", turn, fault.message);
   }
   std::vector<Value> out;
   for (const Value& call : calls.is(Kind::list) ? calls.items() : std::vector{calls}) {
@@ -167,7 +167,7 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     }
     if (!find(message, "from"))
       wrong(
-          "turn {} has no \"from\", and has the fields {}: expected {{\"from\": \"human\", \"value\": \"...\"}} and "
+          "turn {} has no \"from\", only the fields {}: expected {{\"from\": \"human\", \"value\": \"...\"}} and "
           "{{\"from\": \"gpt\", \"value\": \"...\"}}",
           turns.size() + 1, keys_of(message));
     const std::string from = text_or_empty(message, "from");
@@ -299,16 +299,16 @@ DataFormat format_of(const Value& record, std::string_view to_do) {
   if (const auto found = the_format_of(record)) return *found;
   if (find(record, "chosen") && find(record, "rejected"))
     wrong(
-        "\"chosen\" and \"rejected\" are preference data, which is not supported: to train on the chosen answers, "
+        "\"chosen\" and \"rejected\" are preference data, which are not supported: to train on the chosen answers, "
         "leave \"rejected\" out and rename \"chosen\": to \"completion\" if it is an answer to \"prompt\", to "
         "\"output\" if "
         "it is one to \"instruction\", to \"messages\" if it is the conversation");
   if (find(record, "segments"))
     wrong(
-        "\"segments\" are axolotl's parts of a text, which are not supported: write \"prompt\" and \"completion\", or "
+        "\"segments\" (axolotl's parts of a text) are not supported: write \"prompt\" and \"completion\", or "
         "\"messages\" with \"train\": false in the turns that are not trained on");
   if (find(record, "input_ids"))
-    wrong("\"input_ids\" are tokens already, and texts are expected: give the records that they were made from");
+    wrong("\"input_ids\" are tokens already, but texts are expected: give the records that they were made from");
   const std::string other = other_names(record);
   if (!other.empty()) to_do = other;
   for (const char* key : {"text", "messages", "conversations", "prompt", "completion", "instruction", "output"})

@@ -40,7 +40,7 @@ std::vector<std::string> fields_of(std::string_view record, char separator) {
         at = end + 2;
       }
       if (end == std::string_view::npos)
-        throw TableFault{fmt::format("field {} begins with a quote that is not closed up to the end", out.size())};
+        throw TableFault{fmt::format("field {} begins with a quote that is never closed", out.size())};
       out.back() += record.substr(at, end - at);
       at = end + 1;
       begins = false;

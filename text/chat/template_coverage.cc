@@ -295,14 +295,14 @@ void refuse_preferences(const Value& record) {
         field == "chosen" || field == "rejected" || field.starts_with("chosen_") || field.starts_with("rejected_");
     if (of_pair && !is_empty_value(value))
       throw RecordFault{
-          fmt::format("\"{}\" is preference data, which is not supported: to train on the chosen answers, see "
-                      "that they are in the fields that are read, and leave \"chosen\" and \"rejected\" out (jq -c "
-                      "'del(.chosen, .rejected, .rejected_response)')",
+          fmt::format("\"{}\" is preference data, which are not supported: to train on the chosen answers, put them "
+                      "into the fields that are read, and leave \"chosen\" and \"rejected\" out (jq -c 'del(.chosen, "
+                      ".rejected, .rejected_response)')",
                       field)};
     if ((field == "label" || field == "kto_tag") && is_flag(value))
       throw RecordFault{
-          fmt::format("\"{0}\" says whether the answer is wanted (KTO), which is not supported: keep the records whose "
-                      "answer is, without the field (jq -c 'select(.{0} == true or .{0} == 1) | del(.{0})')",
+          fmt::format("\"{0}\" says whether the answer is wanted (KTO), which is not supported: keep only the records "
+                      "with a wanted answer, without the field (jq -c 'select(.{0} == true or .{0} == 1) | del(.{0})')",
                       field)};
   }
 }

@@ -43,7 +43,8 @@ ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rul
          tokenizer.name());
   const std::size_t added = TextTemplate::added(rules.record.pair ? pair_ : made.single);
   if (rules.max_length && *rules.max_length <= added)
-    fail(Exit::usage, "--max-length {}: the tokenizer {} adds {} tokens of its own, and none of the text would be left",
+    fail(Exit::usage,
+         "--max-length {} leaves no room for the text, because the tokenizer {} adds {} tokens of its own: raise it",
          *rules.max_length, tokenizer.name(), added);
 }
 
@@ -113,7 +114,7 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
     const auto kept = truncated(lengths, most, rules_.truncation);
     if (!kept)
       throw RecordFault{fmt::format(
-          "the text has {} tokens with those of the template, --max-length is {}, and {}",
+          "the text has {} tokens with those of the template, but --max-length is {}, and {}",
           lengths.sum() + TextTemplate::added(pieces), *rules_.max_length,
           rules_.truncation == Truncation::none
               ? std::string("--truncation do_not_truncate cuts nothing")

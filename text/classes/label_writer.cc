@@ -68,7 +68,7 @@ void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
     const auto what = [](Kind kind) {
       return kind == Kind::one ? "one label" : kind == Kind::many ? "a list of labels" : "a label per word";
     };
-    fail(Exit::corrupt, "{} has {}, and those before have {}", place(), what(labels.kind), what(kind_));
+    fail(Exit::corrupt, "{} has {}, but the earlier documents have {}", place(), what(labels.kind), what(kind_));
   }
   if (kind_ == Kind::many && fields_.size() == 1) return add_list(labels, place());
   add_values(labels, place());
@@ -110,11 +110,11 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
   }
   if (lists_ == Lists::vectors && may_be_vector && labels.flags.size() == columns_) return add_vector(labels.flags);
   if (lists_ == Lists::vectors || labels.is_vector)
-    fail(Exit::usage,
-         "--labels {}: {} has a list of {}{}, and {} one of {}: are they vectors, which say 0 or 1 of each class and "
-         "are of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", "
-         "\"b\")",
-         fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
+    fail(
+        Exit::usage,
+        "--labels {}: {} has a list of {}{}, but {} has one of {}, so the lists may be vectors (0 or 1 for each class, "
+        "all of one length) or names of classes: write vectors of one length, or the classes as names (\"a\", \"b\")",
+        fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
   // Keep [0, 1] and [1, 0] as one bit each, because there may be many.
   if (lists_ == Lists::open && columns_ == 2) return open_.push_back(labels.flags[1] == 1);
   add_values(labels, place);
@@ -174,8 +174,8 @@ void LabelWriter::refuse_joined(const std::string& named) const {
       "write JSONL with a list of words and a list of labels, one per word (--field for the words)";
   if (one_per_word_ && several_words_ > 1)
     fail(Exit::usage,
-         "{}: each label has as many words as its text, so they may be labels of words, such as \"{}\": if they are, "
-         "{}; if each is the name of one class, write it without spaces",
+         "{}: each label has as many words as its text, such as \"{}\", so they may be labels of words: if they are, "
+         "{}; if each label is the name of one class, write it without spaces",
          named, excerpt(several_name_, 40), kWords);
   const auto joined = joined_label(classes_);
   if (!joined) return;
@@ -188,9 +188,9 @@ void LabelWriter::refuse_joined(const std::string& named) const {
   const bool numbers = std::ranges::all_of(
       joined->parts, [](const std::string& part) { return part.find_first_not_of("0123456789") == part.npos; });
   fail(Exit::usage,
-       "{}: the label \"{}\"{} seems to be several, as its parts are {}: if a text is of several "
-       "classes, write JSONL with lists ({}), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
-       "of one, write it without \"{}\"{}",
+       "{}: the label \"{}\"{} seems to be several labels, because its parts are {}: if a text has several classes, "
+       "write JSONL with lists ({}), or a column per class (--labels A,B,C, each 0 or 1); if it is the name of one "
+       "class, write it without \"{}\"{}",
        named, excerpt(joined->name, 40), more, numbers ? "numbers" : "labels of other records", list.text(),
        joined->separator, numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
 }
@@ -204,16 +204,14 @@ LabelSummary LabelWriter::finish() {
       add_vector({static_cast<std::uint8_t>(!rising), static_cast<std::uint8_t>(rising)});
   }
   if (kind_ == Kind::many && fields_.size() == 1 && lists_ == Lists::open && columns_ == 1 && documents_ > 0)
-    fail(
-        Exit::usage,
-        "--labels {}: each list has one number, 0 or 1: without brackets they are two classes, and as 0.0 and 1.0 they "
-        "say whether a text is of one class; write what is meant",
-        fields_.front());
+    fail(Exit::usage,
+         "--labels {}: each list has one number, 0 or 1, which is ambiguous: write the numbers without brackets if "
+         "they are two classes, or as 0.0 and 1.0 if they say whether a text belongs to a single class",
+         fields_.front());
   if (empty_list_ && length_ > 0 && all_may_be_vectors_)
     fail(Exit::usage,
-         "--labels {}: {} has an empty list, and all others have {} of 0 or 1: are they vectors, which say 0 or 1 of "
-         "each class, or do they name the classes 0 and 1? Write zeros in the empty list, or the classes as names "
-         "(\"a\", \"b\")",
+         "--labels {}: {} has an empty list, but all others have {} of 0 or 1, so they may be vectors (0 or 1 for each "
+         "class) or name the classes 0 and 1: write zeros in the empty list, or the classes as names (\"a\", \"b\")",
          fields_.front(), *empty_list_, length_ == 1 ? "one number" : fmt::format("{} numbers", length_));
   file_.flush();
   LabelSummary out{.documents = documents_};
@@ -224,15 +222,16 @@ LabelSummary LabelWriter::finish() {
   if (lists_ == Lists::vectors) {
     out.vectors = true;
     if (columns_ > kMaxClasses)
-      fail(Exit::usage, "{}: the lists have {} entries, more than {}: are they labels?", named, columns_, kMaxClasses);
+      fail(Exit::usage, "{}: the lists have {} entries, more than {}: check that they are labels", named, columns_,
+           kMaxClasses);
     for (std::size_t i = 0; i < columns_; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
     out.counts = of_column_;
     return out;
   }
   if (name_ && number_ && (real_ || only_nan_))
     fail(Exit::usage,
-         "{}: {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "
-         "integers; leave such records out, or write what they are",
+         "{}: {} has \"{}\", but {}: a regression needs a number in each record, and classes are names or integers; "
+         "leave such records out, or correct them",
          named, name_->place, excerpt(name_->text, 40),
          real_ ? fmt::format("{} the number {}", real_->place, real_->text) : "the others have numbers");
   if (kind_ == Kind::one && !name_ && real_) {
@@ -245,8 +244,9 @@ LabelSummary LabelWriter::finish() {
   out.one_per_word = kind_ == Kind::many && one_per_word_;
   if (too_many_)
     fail(Exit::usage,
-         "{} has more than {} different values: is it a label? (numbers with a decimal point are a regression)", named,
-         kMaxClasses);
+         "{} has more than {} different values: check that it is a label (numbers with a decimal point are a "
+         "regression)",
+         named, kMaxClasses);
   if (none_)
     fail(Exit::usage,
          "{}: {} has the label {}, which means \"no label\" in Hugging Face's data sets: leave such records out", named,
@@ -263,9 +263,9 @@ LabelSummary LabelWriter::finish() {
   std::size_t bytes = 0;  // in the form of the sidecar: in quotes, with ", "
   for (const auto& [name, count] : classes) bytes += json_of(name).size() + 2;
   if (bytes > kMaxNameBytes)
-    fail(Exit::usage, "{}: the names of the {} classes have {} bytes, above {}: is it a label?", named, classes.size(),
-         bytes, kMaxNameBytes);
-  if (classes_.empty()) fail(Exit::usage, "{}: no record has a label", named);
+    fail(Exit::usage, "{}: the names of the {} classes have {} bytes, more than {}: check that it is a label", named,
+         classes.size(), bytes, kMaxNameBytes);
+  if (classes_.empty()) fail(Exit::usage, "{}: no record has a label: check the name of the field", named);
   for (auto& [name, count] : classes) {
     out.names.push_back(std::move(name));
     out.counts.push_back(count);

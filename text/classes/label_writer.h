@@ -36,7 +36,7 @@ struct LabelSummary {
   std::vector<std::string> names;
   std::vector<std::uint64_t> counts;  // the number of labels of each class
   std::uint64_t documents = 0;
-  // For a regression only: the range, and whether all numbers are whole but written with a decimal point.
+  // Only for a regression: the range, and whether all numbers are integers that are written with a decimal point.
   double least = 0, most = 0;
   bool all_whole = false;
   // Each document has as many labels as its text has words.
@@ -54,7 +54,7 @@ class LabelWriter {
 
   // Lists of 0 and 1 with one common length are vectors, whose columns are the classes LABEL_0, LABEL_1 and so on.
   // Other lists name classes. file: named in messages, together with the label's line. Throws Error{corrupt} if a
-  // document's labels are of another kind than the earlier ones, and Error{usage} if lists may be of either kind.
+  // document's labels differ in kind from the earlier ones, and Error{usage} if lists may have either kind.
   void add(const DocumentLabels& labels, std::string_view file = {});
   // Throws Error{usage} if there are no labels, or if class names appear to be lists of classes.
   LabelSummary finish();

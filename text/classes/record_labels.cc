@@ -84,9 +84,10 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
     case Kind::text:
       if (value.text().empty()) wrong_label("the label \"{}\" is empty", field);
       if (value.text().size() > kLongestName)
-        throw RecordFault{fmt::format("the label \"{}\" has {} bytes, but class names have at most {}: is it a label?",
-                                      field, value.text().size(), kLongestName),
-                          Exit::usage};
+        throw RecordFault{
+            fmt::format("the label \"{}\" has {} bytes, but class names have at most {}: check that it is a label",
+                        field, value.text().size(), kLongestName),
+            Exit::usage};
       if (of_table && value.text().starts_with('[') && value.text().ends_with(']'))
         throw RecordFault{fmt::format("the label \"{}\" is a list, {}, which a table cannot hold: give a column per "
                                       "class (--labels A,B,C, each 0 or 1), or write JSONL",
@@ -118,9 +119,10 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
     // In a header "text, label", the second name begins with a space.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
-      throw RecordFault{fmt::format("there is no field \"{}\" ({}), but \"{}\" with a space: write names without", name,
-                                    option, field),
-                        Exit::usage};
+      throw RecordFault{
+          fmt::format("there is no field \"{}\" ({}), only \"{}\" with a space: write names without spaces", name,
+                      option, field),
+          Exit::usage};
   }
   const bool spaced = name.starts_with(' ') || name.ends_with(' ');
   throw RecordFault{fmt::format("there is no field \"{}\" ({}); the fields are {}{}{}{}", name, option,
@@ -160,8 +162,8 @@ void find_flags(const std::vector<Value>& items, std::string_view field, Documen
   const bool twice = items.size() > 2 || (items.size() == 2 && out.flags[0] == out.flags[1]);
   if (digits && items.size() > 1 && (items.size() > 2 || items[0].text() == items[1].text()))
     wrong_label(
-        "the list \"{}\" has \"0\" and \"1\" in quotes, more than once: if it says of each class whether the text is "
-        "of it, write numbers; if they are names of classes, write each once",
+        "the list \"{}\" repeats \"0\" or \"1\" in quotes: if it says for each class whether the text belongs to it, "
+        "write numbers; if these are names of classes, write each once",
         field);
   if (!numbers || items.empty()) out.flags.clear();
   out.is_vector = !out.flags.empty() && (!whole || twice);
@@ -172,7 +174,7 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
   if (!labels.is(Kind::list))
     wrong_label("expected a list of labels in \"{}\", one per word, found {}", field, kind_text(labels));
   if (labels.items().size() != out.words.size())
-    wrong_label("there {} in \"{}\", and {}",
+    wrong_label("there {} in \"{}\", but {}",
                 labels.items().size() == 1 ? "is 1 label" : fmt::format("are {} labels", labels.items().size()), field,
                 out.words.size() == 1 ? "1 word" : fmt::format("{} words", out.words.size()));
   out.labels.kind = DocumentLabels::Kind::words;
@@ -208,7 +210,7 @@ void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
 void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) {
   if (rules.labels.size() > 1) {
     if (out.has_words)
-      wrong_label("a list of words has one list of labels, and --labels names {}", rules.labels.size());
+      wrong_label("a list of words has one list of labels, but --labels names {}", rules.labels.size());
     return add_flags(record, rules, out);
   }
   const std::string& name = rules.labels.front();

@@ -121,7 +121,7 @@ std::optional<std::string> note_on_components(const FolderSettings& settings, co
   if (!of_normalizer && !of_splits) return std::nullopt;
   return fmt::format(
       "the {} of tokenizer.json {} used, as in transformers 4; transformers 5 rebuilds {} for {}, which can give "
-      "other ids",
+      "different ids",
       of_normalizer && of_splits ? "normalizer and the pre_tokenizer"
       : of_normalizer            ? "normalizer"
                                  : "pre_tokenizer",
@@ -138,7 +138,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
     if (std::none_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "Prepend"; }))
       return std::nullopt;
     notes.emplace_back(
-        "add_prefix_space = false of tokenizer_config.json is used, as in transformers, although "
+        "add_prefix_space = false in tokenizer_config.json is used, as in transformers, although "
         "tokenizer.json says true");
     return typed("Sequence").add("normalizers", kept).text();
   }
@@ -150,7 +150,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
   const auto differs = [&](bool wanted, bool its, const char* key, bool given) {
     if (wanted == its) return;
     notes.push_back(fmt::format("{} = {}{} is used, as in transformers, although tokenizer.json says {}", key, wanted,
-                                given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", its));
+                                given ? " in tokenizer_config.json" : " (not set in tokenizer_config.json)", its));
   };
   differs(lower, own_lower, "do_lower_case", settings.lowercase.has_value());
   if (settings.strip_accents || lower == own_lower)
@@ -185,7 +185,7 @@ std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings
   if (!changed) return std::nullopt;
   notes.push_back(fmt::format(
       "add_prefix_space = {}{} is used, as in transformers, although tokenizer.json says {}", wanted,
-      settings.prefix_space ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", !wanted));
+      settings.prefix_space ? " in tokenizer_config.json" : " (not set in tokenizer_config.json)", !wanted));
   return text;
 }
 

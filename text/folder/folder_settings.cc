@@ -318,9 +318,8 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     const auto known = id_of(token.content);
     const std::uint32_t id = known ? *known : next;
     if (token.id != kNextId && token.id != id)
-      notes.push_back(fmt::format("\"{}\" is the token {}, as for transformers, and not {}, as {} has it",
-                                  token.content, id, token.id,
-                                  settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
+      notes.push_back(fmt::format("\"{}\" is the token {}, as in transformers, and not {}, as in {}", token.content, id,
+                                  token.id, settings.has_decoder ? "added_tokens_decoder" : "added_tokens.json"));
     token.id = id;
     next = std::max(next, id + 1);
     own.push_back(std::move(token));

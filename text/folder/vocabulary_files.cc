@@ -87,10 +87,10 @@ std::string ids_of_words(const fs::path& file, std::string_view text) {
            file.string(), name);
   if (name.empty() && settings.model_type.empty())
     fail(Exit::usage,
-         "{} is a vocabulary, and there is no tokenizer_config.json or config.json next to it that names the "
-         "tokenizer class: put the model's config.json there",
+         "{} is a vocabulary, but no tokenizer_config.json or config.json next to it names the tokenizer class: put "
+         "the model's config.json there",
          file.string());
-  fail(Exit::usage, "{} is the vocabulary of {}, which is read from a tokenizer.json only: {} writes one",
+  fail(Exit::usage, "{} is the vocabulary of {}, which is read only from a tokenizer.json: {} writes one",
        file.string(), name.empty() ? fmt::format("a {} model", settings.model_type) : name,
        save_command(file.parent_path()));
 }
@@ -108,7 +108,7 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
     if (fmt::format(",{}", ids).find(fmt::format(",{}:", json_quoted(unknown))) == std::string::npos)
       fail(Exit::corrupt,
            "{} has no \"{}\", which is the unk_token of the files next to it: set unk_token in tokenizer_config.json "
-           "and special_tokens_map.json to the one that it has (mostly [UNK])",
+           "and special_tokens_map.json to the one that it has (usually [UNK])",
            file.string(), unknown);
     out.add("decoder", JsonObject().add("type", "WordPiece").add("prefix", "##").add("cleanup", true))
         .add("model", JsonObject()

@@ -21,7 +21,7 @@ constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6
                            kBzip2 = "BZh", kSkippable = "\x2a\x4d\x18";
 
 [[noreturn]] void truncated() {
-  throw StreamFault{"it ends in the middle: it was cut off, or not copied completely"};
+  throw StreamFault{"it ends too early: it was cut off, or not copied completely"};
 }
 [[noreturn]] void damaged(std::string_view what) {
   throw StreamFault{fmt::format("it is damaged ({})", what)};

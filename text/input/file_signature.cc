@@ -172,7 +172,7 @@ std::string file_kind(std::string_view head, std::string_view name) {
     if (head.size() >= known.at && head.substr(known.at).starts_with(known.bytes) && head.starts_with(known.begins) &&
         (binary || !known.binary))
       return std::string(known.is);
-  if (is_pickle(head)) return "is a Python pickle (or an older torch.save), not text: write its records as JSONL";
+  if (is_pickle(head)) return "is a Python pickle (or an old torch.save file), not text: write its records as JSONL";
   if (is_safetensors(head)) return "contains model weights (safetensors), not text";
   if (binary && head.starts_with("ORC") && head.size() > 3 && static_cast<unsigned char>(head[3]) < 0x20)
     return "is ORC: write its records as JSONL";

@@ -127,7 +127,7 @@ void InputBytes::open() {
   compression_ = compression_of(compressed_);
   const Compression named = standard_ ? Compression::none : compression_of_name(name_);
   if (named != Compression::none && compression_ == Compression::none && have > 0)
-    fail(Exit::corrupt, "{} is not {} data, although its name says so: rename it, or download it again", name_,
+    fail(Exit::corrupt, "{} is not {} data, although its name suggests it: rename it, or download it again", name_,
          name_of(named));
   if (compression_ != Compression::none) decompressor_ = make_decompressor(compression_);
   head_.resize(kSignatureBytes);
@@ -142,8 +142,9 @@ void InputBytes::open() {
 }
 
 void InputBytes::look_at_head() {
-  const std::string inside =
-      compression_ == Compression::none ? "" : fmt::format("{}: what {} holds ", name_, name_of(compression_));
+  const std::string inside = compression_ == Compression::none
+                                 ? ""
+                                 : fmt::format("{}: the content compressed by {} ", name_, name_of(compression_));
   const auto refuse = [&](std::string_view what) {
     if (inside.empty()) fail(Exit::usage, "{} {}", name_, what);
     fail(Exit::usage, "{}{}", inside, what);
@@ -155,8 +156,7 @@ void InputBytes::look_at_head() {
     if (kind.empty()) kind = kind_of_extension(extension_, name_);
     if (!kind.empty()) refuse(kind);
     if (compression_of(head_) != Compression::none)
-      refuse(fmt::format("is compressed twice, the second time by {}: decompress it first",
-                         name_of(compression_of(head_))));
+      refuse(fmt::format("is compressed again, by {}: decompress it first", name_of(compression_of(head_))));
     const Encoding looks = encoding_by_zeros(head_);
     if (looks != Encoding::utf8)
       refuse(
@@ -171,8 +171,8 @@ void InputBytes::refuse_zeros(std::string_view text, std::uint64_t offset) const
   const std::size_t at = text.find('\0');
   if (at == text.npos) return;
   fail(Exit::usage,
-       "{}, offset {}: a NUL byte, which text never has: the file is of another kind, or damaged (tr -d "
-       "'\\000' removes such bytes)",
+       "{}, offset {}: found a NUL byte, which text never contains: the file is not text, or is damaged (tr -d '\\000' "
+       "removes such bytes)",
        name_, offset + at);
 }
 
@@ -204,8 +204,8 @@ void InputBytes::read(std::string& text, std::size_t size) {
       std::string_view in = undecoded_;
       if (!decode(encoding_, in, at_end_, text))
         fail(Exit::corrupt,
-             "{} begins with the byte order mark of {}, but after {} bytes of text (as UTF-8) comes an invalid "
-             "character: it is damaged, or is not text",
+             "{} begins with the byte order mark of {}, but has an invalid character after {} bytes of text (as "
+             "UTF-8): it is damaged, or is not text",
              name_, name_of(encoding_), offset_ + text.size() - before);
       undecoded_ = in;
     }

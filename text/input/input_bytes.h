@@ -25,7 +25,7 @@ struct StreamFault {
   std::string message;
 };
 
-// Decompresses a stream piece by piece in constant memory: all its members or frames, one after the other.
+// Decompresses a stream piece by piece in constant memory: all its members or frames, one after another.
 class Decompressor {
  public:
   virtual ~Decompressor() = default;

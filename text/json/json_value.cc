@@ -137,13 +137,13 @@ class JsonParser {
     }
     const char *first = text_.data() + begin, *last = text_.data() + at_;
     if (std::int64_t out = 0; whole && std::from_chars(first, last, out).ec == std::errc()) return out;
-    if (whole && (odd_ || depth > 1)) note_odd(begin, "an integer is beyond 64 bits: make it a text");
+    if (whole && (odd_ || depth > 1)) note_odd(begin, "an integer is beyond 64 bits: make it a string");
     double out = 0;
     if (std::from_chars(first, last, out).ec == std::errc::result_out_of_range) {
       const auto exponent = std::string_view(first, static_cast<std::size_t>(last - first)).find_last_of("eE");
       const bool small = exponent != std::string_view::npos && first[exponent + 1] == '-';
       out = small ? 0 : std::numeric_limits<double>::infinity();
-      if (!small && !whole && odd_) note_odd(begin, "a number is beyond what a double holds: make it a text");
+      if (!small && !whole && odd_) note_odd(begin, "a number is beyond what a double holds: make it a string");
       if (text_[begin] == '-') out = -out;
     }
     return out;
@@ -164,11 +164,11 @@ class JsonParser {
       for (std::size_t i = 0; i < plain.size(); ++i) {
         if (static_cast<unsigned char>(plain[i]) >= 0x20) continue;
         at_ += i;
-        wrong("a text contains a control character: write it with a backslash (\\n for a line break)");
+        wrong("a string contains a control character: write it with a backslash (\\n for a line break)");
       }
       if (end == std::string_view::npos) {
         at_ = begin;
-        wrong("a text is not closed with \"");
+        wrong("a string is not closed with \"");
       }
       out += plain;
       at_ = end + 1;
@@ -177,7 +177,7 @@ class JsonParser {
     }
     if (!is_valid_utf8(out)) {
       at_ = begin;
-      wrong("a text is not UTF-8 (iconv -f WINDOWS-1252 -t UTF-8 converts a file from an older Windows)");
+      wrong("a string is not UTF-8 (iconv -f WINDOWS-1252 -t UTF-8 converts a file from an older Windows)");
     }
     return out;
   }

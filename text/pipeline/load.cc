@@ -57,8 +57,8 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
   const FolderSettings settings = read_folder_settings(path.parent_path());
   if (settings.splits_special)
     fail(Exit::usage,
-         "{}: split_special_tokens = true is not supported: a special token that a text contains becomes that token "
-         "here, not plain text; set it to false if that is right for your data",
+         "{}: split_special_tokens = true is not supported: Strata reads a special token in a text as that token, not "
+         "as plain text; set it to false if that is right for your data",
          (path.parent_path() / "tokenizer_config.json").string());
   std::string hash = tokenizer_hash(path, bytes, settings);
   if (path.extension() == ".model") return make_sentence_piece(bytes, path, std::move(name), std::move(hash), settings);
@@ -91,13 +91,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     name = fs::absolute(where).lexically_normal().parent_path().filename();
   for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
-    refuse_broken_link(where / file);  // the next candidate may give other ids
+    refuse_broken_link(where / file);  // the next candidate may give different ids
   }
   if (fs::exists(where / "adapter_config.json", ignored))
     fail(Exit::usage,
-         "{} contains an adapter (LoRA) and no tokenizer: give the folder of the model that it was made for",
+         "{} contains an adapter (LoRA) but no tokenizer: give the folder of the model that it was made for",
          where.string());
-  fail(Exit::usage, "{} contains neither a tokenizer.json nor a tokenizer.model, nor a vocab.json or vocab.txt",
+  fail(Exit::usage,
+       "{} contains no tokenizer.json, tokenizer.model, vocab.json or vocab.txt: name a tokenizer's folder",
        where.string());
 }
 

@@ -108,7 +108,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   vocab_size_ = vocabulary.limit();
   if (const std::string* twice = vocabulary.repeated())
     notes_.push_back(
-        fmt::format("the vocabulary has {} twice: the last counts, as in transformers",
+        fmt::format("the vocabulary has {} twice: the last one counts, as in transformers",
                     vocabulary.repetitions() == 1
                         ? fmt::format("\"{}\"", shortened(*twice))
                         : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
@@ -116,10 +116,10 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
     // If a token occurs twice, possibly only the id that does not count is shared.
     const auto id = vocabulary.find(*sharing);
     if (const auto* earlier = id ? vocabulary.token(*id) : nullptr)
-      notes_.push_back(fmt::format(
-          "the vocabulary gives {} an id that an earlier one has (\"{}\" has {}, as \"{}\" has): such an id "
-          "is decoded as the earlier one, by transformers as either",
-          counted(vocabulary.shared_ids(), "token"), shortened(*sharing), *id, shortened(*earlier)));
+      notes_.push_back(
+          fmt::format("the vocabulary gives {} an id that an earlier token has (\"{}\" has {}, as does \"{}\"): such "
+                      "an id is decoded as the earlier token (by transformers, as either)",
+                      counted(vocabulary.shared_ids(), "token"), shortened(*sharing), *id, shortened(*earlier)));
   }
   read_added(json, settings);
   if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
@@ -190,8 +190,8 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     const bool adds = piece.kind == TextTemplate::Kind::token && piece.id == *id;
     if (adds != *wanted)
       notes_.push_back(
-          fmt::format("{} = {} of tokenizer_config.json changes nothing, as for transformers 5: the "
-                      "template in tokenizer.json counts, which adds {}",
+          fmt::format("{} = {} in tokenizer_config.json changes nothing, as in transformers 5: the template in "
+                      "tokenizer.json counts, which adds {}",
                       name, *wanted, adds ? "it" : "none"));
   };
   TextTemplate of_class = template_of_class(settings, [&](std::string_view token) { return id_of(token); });

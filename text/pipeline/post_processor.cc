@@ -39,7 +39,7 @@ Pieces pieces_of(const Json& list, const std::optional<Json>& specials) {
   list.each([&](const Json& part) {
     if (const auto sequence = part.find("Sequence")) {
       const std::string_view id = sequence->at("id").text();
-      if (id != "A" && id != "B") part.unsupported("a template with other texts than A and B");
+      if (id != "A" && id != "B") part.unsupported("a template with texts other than A and B");
       out.push_back({id == "A" ? Kind::first : Kind::second, 0, type_of(*sequence)});
       return;
     }

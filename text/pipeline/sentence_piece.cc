@@ -79,10 +79,11 @@ Numbering numbering_of(const std::filesystem::path& path, const FolderSettings& 
   if (path.filename() != "sentencepiece.bpe.model") return {};
   if (settings.tokenizer_class.empty())
     fail(Exit::usage,
-         "{}: there is no tokenizer_config.json or config.json next to it that names its tokenizer class, and "
-         "classes number its pieces differently: put the model's config.json there",
+         "{}: no tokenizer_config.json or config.json next to it names its tokenizer class, which decides how pieces "
+         "are numbered: put the model's config.json there",
          path.string());
-  fail(Exit::usage, "{} belongs to {}, which numbers pieces in its own way: {} writes a tokenizer.json, which is read",
+  fail(Exit::usage,
+       "{} belongs to {}, which numbers pieces in its own way: {} writes a tokenizer.json, which Strata reads",
        path.string(), settings.tokenizer_class, save_command(path.parent_path()));
 }
 

@@ -8,8 +8,8 @@ namespace strata::text {
 
 // The last place before `limit` in `text` (which need not be valid UTF-8) at which one of `separators` (ASCII) stands
 // alone between two letters; 0 if there is none. ascii: only ASCII letters count. Otherwise letters of some other
-// scripts count too: those whose Unicode blocks have long been full, so that every table agrees on them, and whose
-// letters neither a normalization form nor an adjoining mark changes.
+// scripts count too: scripts whose Unicode blocks have long been full (all tables agree on these), and whose letters
+// are changed neither by a normalization form nor by an adjoining mark.
 std::size_t last_word_boundary(std::string_view text, std::size_t limit, std::string_view separators, bool ascii);
 
 // SentencePiece's mark for a space.

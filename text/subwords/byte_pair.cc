@@ -162,7 +162,7 @@ void BytePair::read_merges(const Json& json) {
     if (parts[1].size() < prefix_.size()) pair.wrong("a second token with the prefix");
     merged.assign(parts[0]).append(parts[1].substr(prefix_.size()));
     const auto id = vocabulary_.find(merged);
-    if (!left || !right || !id) pair.wrong("tokens of the vocabulary, and so what they make together");
+    if (!left || !right || !id) pair.wrong("two tokens of the vocabulary whose concatenation is one too");
     merges_.set(*left, *right, {rank++, *id});
   });
 }

@@ -75,7 +75,7 @@ class Unigram final : public Model {
   void search(std::string_view piece, Buffers& buffers) const;
   void write(std::string_view piece, Buffers& buffers, std::vector<std::uint32_t>& out) const;
   std::uint32_t unknown() const {
-    if (!unknown_) fail(Exit::usage, "the tokenizer's model has no unk_id, and the text has a character that it lacks");
+    if (!unknown_) fail(Exit::usage, "the tokenizer's model has no unk_id, but the text has a character that it lacks");
     return *unknown_;
   }
 

@@ -42,7 +42,7 @@ Value range(Runtime& runtime, Arguments& arguments) {
 // Python's dict(), from a dict or pairs, and from named arguments.
 std::vector<std::pair<Value, Value>> pairs_of(Runtime& runtime, Arguments& arguments) {
   std::vector<std::pair<Value, Value>> out;
-  if (arguments.positional.size() > 1) throw Fault("dict and namespace take one argument without a name");
+  if (arguments.positional.size() > 1) throw Fault("dict and namespace take at most one positional argument");
   if (!arguments.positional.empty()) {
     const Value& from = arguments.positional.front();
     if (from.is(Kind::dict)) {

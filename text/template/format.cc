@@ -54,7 +54,7 @@ std::string padded(std::string text, const Spec& spec, char usual_align) {
 
 std::string number_text(const Value& value, const Spec& spec) {
   if (spec.type == 'f') return fmt::format("{:.{}f}", value.real(), spec.precision.value_or(6));
-  if (spec.precision) throw Fault("a number is formatted with a precision only by 'f'");
+  if (spec.precision) throw Fault("only the format 'f' takes a precision for a number");
   if (spec.type == 0 && value.is(Kind::real)) return repr_of(value.real());
   if (spec.type == 's') throw Fault("there is no format 's' for a number");
   if (value.is(Kind::real)) throw Fault("the format '{}' is for an int, not a float", spec.type);
@@ -82,7 +82,7 @@ Spec percent_spec(std::string_view pattern, std::size_t& at) {
       out = {.fill = "0", .align = '='};
   }
   read_end(pattern, at, out);
-  if (out.type == 0) throw Fault("a format of % is not complete");
+  if (out.type == 0) throw Fault("a format after % is incomplete");
   if (std::string_view("sdfx%").find(out.type) == std::string_view::npos)
     throw Fault("the format %{} is not supported: only %s, %d, %f, %x and %%, with -, 0, a width and a precision",
                 pattern.substr(begin, at - 1 - begin + character_length(out.type)));

@@ -13,7 +13,7 @@ namespace {
   throw Fault("'{2}' does not work on a {0} and a {1}", a.type_name(), b.type_name(), sign);
 }
 [[noreturn]] void too_large() {
-  throw Fault("an integer leaves the range from -2^63 to 2^63 - 1");
+  throw Fault("an integer is outside of the range from -2^63 to 2^63 - 1");
 }
 
 std::int64_t power(std::int64_t base, std::int64_t exponent) {

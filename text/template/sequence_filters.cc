@@ -102,7 +102,7 @@ std::vector<Value> pairs_of(Runtime& runtime, const Value& value, std::string_vi
 Value dict_sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("dictsort", arguments, {"case_sensitive", "by", "reverse"});
   const std::string by = given.text("by", "key");
-  if (by != "key" && by != "value") throw Fault("dictsort: `by` is key or value");
+  if (by != "key" && by != "value") throw Fault("dictsort: `by` must be key or value");
   if (value.is(Kind::undefined)) throw Fault(value.why());
   std::vector<Value> items = pairs_of(runtime, value, "dictsort");
   const auto key = [&](const Value& pair) {

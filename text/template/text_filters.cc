@@ -73,7 +73,7 @@ Value indented(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value formatted(Runtime& runtime, const Value& value, Arguments& arguments) {
-  if (!arguments.named.empty()) throw Fault("format takes no names: %(name)s is not supported");
+  if (!arguments.named.empty()) throw Fault("format takes no named arguments: %(name)s is not supported");
   return runtime.text(format_percent(runtime, value.to_text(runtime), Value::tuple(arguments.positional)));
 }
 
@@ -91,7 +91,8 @@ Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
     style.between_items = ",";
   }
   if (const Value* separators = given.find_some("separators")) {
-    if (!separators->is_sequence() || separators->items().size() != 2) throw Fault("tojson: separators are two texts");
+    if (!separators->is_sequence() || separators->items().size() != 2)
+      throw Fault("tojson: separators must be two texts");
     style.between_items = text_of(separators->items()[0], "tojson");
     style.after_key = text_of(separators->items()[1], "tojson");
   }
@@ -111,7 +112,7 @@ Value rounded(Runtime&, const Value& value, Arguments& arguments) {
   const std::int64_t precision = given.integer("precision", 0);
   const std::string method = given.text("method", "common");
   if (!value.is_number()) throw Fault("round needs a number, not a {}", value.type_name());
-  if (precision < 0 || precision > 300) throw Fault("round: the precision is from 0 to 300");
+  if (precision < 0 || precision > 300) throw Fault("round: the precision must be from 0 to 300");
   if (method == "common") {
     // Rounds the exact value, as Python does, because the decimal text of a double is exact.
     double out = 0;
@@ -122,7 +123,7 @@ Value rounded(Runtime&, const Value& value, Arguments& arguments) {
   const double scale = std::pow(10.0, static_cast<double>(precision));
   if (method == "ceil") return std::ceil(value.real() * scale) / scale;
   if (method == "floor") return std::floor(value.real() * scale) / scale;
-  throw Fault("round: the method is common, ceil or floor");
+  throw Fault("round: the method must be common, ceil or floor");
 }
 
 // Parses a text, ignoring surrounding white space.

@@ -19,7 +19,7 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Appends the normalized `text` (valid UTF-8) to `out`.
   virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
-  // Whether it drops the first character, so that the text begins later.
+  // Whether it drops the first character, after which the text begins later.
   virtual bool drops_beginning(std::string_view) const { return false; }
   // `keeps` if cutting a text before a single ' ' or '\n' between letters leaves the normalized text, including the
   // separator, unchanged.

@@ -115,7 +115,7 @@ namespace {
 
 // Why a larger micro-batch is impossible, if memory is not the reason.
 std::string no_larger(const MaxBatch& found) {
-  if (found.part == 0) return "that is as many tokens as a micro-batch may have\n";
+  if (found.part == 0) return "that is as many tokens as a micro-batch can have\n";
   const std::string part = "a rank's part of training.global_batch_size";
   if (found.multiple == 1) return fmt::format("that is {}: a larger one would need a larger batch\n", part);
   return fmt::format("{} is {}, and {} {} micro-batches at a time: a larger one would need a larger batch\n", part,

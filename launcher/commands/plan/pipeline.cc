@@ -131,20 +131,20 @@ std::vector<std::int64_t> split_of(const runtime::Job& job) {
 
 namespace {
 
-// Says which split "auto" stands for, or how much faster it would be than a list in parallel.split; empty if it is not.
+// Says which split "auto" chose, or how much faster it would be than the list in parallel.split; empty if it is not.
 std::string split_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   runtime::Recipe recipe = setup.workload.recipe;
   if (std::exchange(recipe.parallel.split, {}).empty()) {
     const std::vector<std::int64_t> blocks = split_of(stages[0].job);
     if (blocks.empty())
-      return "parallel.split = \"auto\" puts the embedding's norm into the second stage, which no list does";
+      return "parallel.split = \"auto\" puts the embedding's norm into the second stage, which no list can express";
     return fmt::format("parallel.split = \"auto\" gives [{}]", fmt::join(blocks, ", "));
   }
   const runtime::Workload workload = setup.workload.with(std::move(recipe));
   const auto automatic = plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
   const double asked = runtime::makespan_s(simulated(stages)), best = runtime::makespan_s(simulated(automatic));
   if (asked <= 1.03 * best) return "";
-  return fmt::format("parallel.split = \"auto\" would balance better: its step takes {:.0f}% of the time of this one's",
+  return fmt::format("parallel.split = \"auto\" would balance better: its step takes {:.0f}% of this one's time",
                      100 * best / asked);
 }
 
@@ -163,9 +163,10 @@ std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage
     row.push_back(bytes_text(job.plan.comm_bytes.point_to_point));
   }
   std::string text = fmt::format(
-      "{}\n", folded(fmt::format("{} of {} each; a rank of each stage per step (idle: of the step's time{}):",
-                                 counted(stages.size(), "pipeline stage"), counted(plan.mesh().data(), "rank"),
-                                 stages[0].step_ms ? "" : ", at nominal speeds")));
+      "{}\n",
+      folded(fmt::format("{} of {} each; figures of one rank per stage and step (idle: share of the step's time{}):",
+                         counted(stages.size(), "pipeline stage"), counted(plan.mesh().data(), "rank"),
+                         stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);
   if (const std::string split = split_text(setup, stages); !split.empty()) text += folded(split, 2) + "\n";
   if (plan.sharded_parameters() && plan.accumulation > 1)

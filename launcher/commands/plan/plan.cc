@@ -202,7 +202,8 @@ void print_table(const runtime::Job& job, const PlanSetup& setup, const PlanOpti
       folded("Each column is the maximum of its kind. Buffers that never live at the same time share memory, so the "
              "columns add up to more than the peak."));
   if (same_memory(plan, capacity))
-    fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
+    fmt::print("RAM (device) and host are the same memory: {} are available for both.\n",
+               bytes_text(capacity.together));
   if (plan.ranks() > 1)
     fmt::print("{}\n", folded("capacity: " + sharing_text(job, setup.ranks_per_node, setup.machine), 2));
   print_drives(job);
@@ -342,10 +343,10 @@ int plan(const PlanOptions& options) {
   if (!largest && missing.empty() && !recipe.data.train.empty())
     if (const std::string why = runtime::refused_by_checkpoint(job); !why.empty()) note("train refuses this: " + why);
   for (const std::string& text : missing)
-    if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
+    if (said.find(text) == said.npos) note(text + "; only train needs it, not plan");
   for (const auto& drive : recipe.memory.nvme)
     if (std::error_code error; !std::filesystem::is_directory(drive, error))
-      note(fmt::format("memory.nvme: there is no folder {}; a plan needs none, train does", drive.string()));
+      note(fmt::format("memory.nvme: there is no folder {}; only train needs it, not plan", drive.string()));
   if (prediction) print_prediction(*prediction);
   if (options.json) {
     runtime::ReportFile file(*options.json, "--json");

@@ -59,7 +59,7 @@ std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<in
 std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
 // The job's split as a list for parallel.split; empty if no list describes it.
 std::vector<std::int64_t> split_of(const runtime::Job& job);
-// One row per stage, and the split that parallel.split = "auto" stands for, or whether it would be faster than a list.
+// One row per stage, and the split that parallel.split = "auto" chose, or whether it would be faster than a list.
 std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").
 std::string pipeline_trace(const std::vector<PlannedStage>& stages);

@@ -34,7 +34,7 @@ std::string advice_for(const Forecast& f, const std::vector<Gain>& gains, const 
   if (f.bound() != runtime::Bound::stages && waits > kMuch * runtime::sum_of(f.path))
     text += "; against waits for other stages: " + advice(runtime::Bound::stages, plan, gpu);
   if (const auto more = std::ranges::find(gains, true, &Gain::needs_more_memory); more != gains.end())
-    text += fmt::format("; or memory for {}, with which a rank needs {}: {}", changes_text(*more),
+    text += fmt::format("; or more memory for {}, with which a rank needs {}: {}", changes_text(*more),
                         runtime::memory_text(more->memory), tokens_rate_text(more->tokens_per_s));
   return text;
 }

@@ -104,8 +104,8 @@ void print_stages(const std::vector<ZeroStage>& stages) {
   }
   fmt::print("\n{}", table(rows));
   for (const char* text :
-       {"paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, shared out by stage. "
-        "Different here:",
+       {"paper: the ZeRO paper's arithmetic for Adam in 16 bits: 16 bytes per parameter, divided as each stage says. "
+        "What differs here:",
         "[0] All tiers together; the table above lists them separately.",
         "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
         "own on top, so that a loss has the same bits on any number of ranks.",

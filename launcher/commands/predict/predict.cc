@@ -105,7 +105,7 @@ struct Classifier {
              std::optional<models::Objective> asked)
       : objective(asked ? *asked : models::objective_of(config)) {
     if (objective != models::Objective::sequence_classification && objective != models::Objective::token_classification)
-      fail(Exit::usage, "{} is not a classifier: {}{}{}; train one from it, with training.objective",
+      fail(Exit::usage, "{} is not a classifier: {}{}{}; train a classifier from it first (training.objective)",
            folder.path().string(),
            models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
            models::name_of(objective),
@@ -115,8 +115,8 @@ struct Classifier {
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
     const auto positions = static_cast<std::int64_t>(model->max_positions);
     if (options.max_length.value_or(0) > positions)
-      fail(Exit::usage, "--max-length {}: {} has positions for {} tokens", *options.max_length, folder.path().string(),
-           positions);
+      fail(Exit::usage, "--max-length {} is above the {} positions of {}: give at most that many", *options.max_length,
+           positions, folder.path().string());
     resolve_limit(options, config, positions);
     const std::string pairs = fmt::format("{}.pairs", models::kTrainedOn);
     if (!config.has(pairs)) return;
@@ -334,9 +334,10 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
                     });
   activity.clear();
   if (stopped)
-    throw comm::AgreedError(Exit::requeue, fmt::format("stopped on request: what is done is in {}.part; run the same "
-                                                       "command to resume",
-                                                       options.out.string()));
+    throw comm::AgreedError(Exit::requeue,
+                            fmt::format("stopped on request: finished results are in {}.part; run the same "
+                                        "command to resume",
+                                        options.out.string()));
   if (!prints) return;
   AtomicFile out(options.out);
   if (objective == models::Objective::sequence_classification)

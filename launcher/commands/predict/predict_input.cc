@@ -62,7 +62,8 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
   text::DocumentPart part;
   text::ClassTokens tokens;
   while (reader.next(part)) {
-    if (stop.requested()) fail(Exit::failed, "stopped on request while {} was read: nothing is done yet", input.name);
+    if (stop.requested())
+      fail(Exit::failed, "stopped on request while {} was being read: nothing has been predicted yet", input.name);
     made.run(part, tokens);
     for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
       const std::size_t begin = tokens.begins[i];

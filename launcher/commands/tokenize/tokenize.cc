@@ -46,11 +46,14 @@ using text::TokenWriter;
 
 // The token that ends a document: that of --eot, or the tokenizer's own.
 std::optional<std::uint32_t> end_token(const TokenizeOptions& options, const Tokenizer& tokenizer, bool needed) {
-  if (options.eot && options.no_eot) fail(Exit::usage, "--eot and --no-eot contradict each other");
+  if (options.eot && options.no_eot)
+    fail(Exit::usage, "--eot and --no-eot contradict each other: leave one of them out");
   if (options.no_eot) return std::nullopt;
   if (options.eot) {
     const auto id = tokenizer.id_of(*options.eot);
-    if (!id) fail(Exit::usage, "--eot {}: the tokenizer {} has no such token", *options.eot, tokenizer.name());
+    if (!id)
+      fail(Exit::usage, "--eot {}: the tokenizer {} has no such token: name one that it has", *options.eot,
+           tokenizer.name());
     return id;
   }
   if (!tokenizer.end_of_text() && needed && tokenizer.name() != "byte") {
@@ -209,12 +212,13 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
 }
 
 [[noreturn]] void refuse_without_labels(const RecordRules& rules, const std::set<std::string>& roles) {
-  if (!rules.templated()) fail(Exit::usage, "no trainable tokens: all completions are empty");
-  fail(
-      Exit::usage,
-      "no trainable tokens: --train-on {} trains on what the role \"assistant\" says, and \"train\" or \"weight\" of a "
-      "turn say otherwise (roles found: {}); rename the roles, or take --train-on all",
-      text::name_of(rules.train_on), fmt::join(roles, ", "));
+  if (!rules.templated())
+    fail(Exit::usage,
+         "no trainable tokens, because all completions are empty: check \"completion\" (or \"output\") in the records");
+  fail(Exit::usage,
+       "no trainable tokens: --train-on {} trains on what the role \"assistant\" says, unless \"train\" or \"weight\" "
+       "of a turn says otherwise (roles found: {}); rename the roles, or use --train-on all",
+       text::name_of(rules.train_on), fmt::join(roles, ", "));
 }
 
 // Refuses a token file, which its sidecar identifies. Other files that are not text are refused when they are read.
@@ -245,14 +249,15 @@ void require_compatible_options(const TokenizeOptions& options) {
          "with --labels unless it is csv or tsv: --field names the text");
   refuse(!labels && options.pair, "pair", "without --labels");
   refuse(!labels && options.max_length, "max-length",
-         "without --labels: a run packs documents into data.seq_len, and data.long says what becomes of longer ones");
+         "without --labels: a run packs documents into data.seq_len, and data.long decides about longer ones");
   refuse(!labels && options.truncation, "truncation", "without --labels");
   refuse(labels && options.truncation && !options.max_length, "truncation", "without --max-length");
   const std::string text = options.field.value_or("text");
   for (auto label = options.labels.begin(); label != options.labels.end(); ++label) {
     if (*label == text || options.pair == *label)
       fail(Exit::usage, "--labels {} names the field of a text: name the field of the label", *label);
-    if (std::find(options.labels.begin(), label, *label) != label) fail(Exit::usage, "--labels names {} twice", *label);
+    if (std::find(options.labels.begin(), label, *label) != label)
+      fail(Exit::usage, "--labels names {} twice: name each field once", *label);
   }
   if (options.pair == text) fail(Exit::usage, "--pair {} names the first text: name the second one's field", text);
 }
@@ -322,7 +327,7 @@ int tokenize(const TokenizeOptions& options) {
   output.commit();
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
-    note(fmt::format("--eot {} had no effect: it separates documents, and the input is a single one", *options.eot));
+    note(fmt::format("--eot {} had no effect: it separates documents, but the input is a single one", *options.eot));
   for (const std::string& sentence : seen.notes(rules.made ? rules.made->name() : "", writer.documents()))
     note(sentence);
   if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))

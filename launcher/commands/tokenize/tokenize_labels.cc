@@ -54,7 +54,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   for (const text::DocumentInput& input : inputs)
     if (input.kind == text::InputKind::plain) {
       if (input.name != "-" && has_tag_columns(text::look_at_input(input.name).text))
-        fail(Exit::usage, "{} has a word and its tag in each line, and --labels takes .jsonl, .csv or .tsv: {}",
+        fail(Exit::usage, "{} has a word and its tag in each line, but --labels takes .jsonl, .csv or .tsv: {}",
              input.name, conversion_of_columns(input.name));
       fail(Exit::usage, "{} is plain text, which has no labels: --labels takes .jsonl, .csv or .tsv (or --format csv)",
            input.name);

@@ -70,11 +70,12 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
     const std::string_view what = words ? "tokens" : "labels";
     say("evaluation after step {}: loss {}, {}, {} {}, {:.0f} {}/s; {}", report->step, value_text(report->loss, 4),
         metrics_text(*report, metric_), report->tokens, what, report->tokens_per_s, what,
-        report->best    ? "the best so far"
-        : best          ? fmt::format("the best is {} after step {}", value_text(best->value, 4), best->step)
-        : patience_ > 0 ? fmt::format("evaluation.metric has no value: no better ({} of {}, evaluation.patience)",
-                                      evaluation_->without_improvement(), patience_)
-                        : "evaluation.metric has no value yet");
+        report->best ? "the best so far"
+        : best       ? fmt::format("the best is {} after step {}", value_text(best->value, 4), best->step)
+        : patience_ > 0
+            ? fmt::format("evaluation.metric has no value, so it is not better ({} of {}, evaluation.patience)",
+                          evaluation_->without_improvement(), patience_)
+            : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())

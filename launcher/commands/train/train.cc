@@ -167,7 +167,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.on_round([&control] { control.evaluated_round(); });
   evaluations.ask_stop([&control] { return control.take_stop(); });
-  std::optional<runtime::RunReports> reports;  // opened last, when everything else is known to exist
+  std::optional<runtime::RunReports> reports;  // opened last, so that a refused run changes no report
   agree(world, [&] {
     if (!prints) return;
     std::optional<runtime::KeptLines> kept;

@@ -160,7 +160,7 @@ void Training::stop_here(bool at_once) {
                    reason);
   } else if (at_once) {
     ended_.emplace(Exit::requeue,
-                   fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
+                   fmt::format("stopped on request after step {}, without a checkpoint, as requested: {}", step,
                                p_.checkpoints.saved_step() >= 0
                                    ? fmt::format("{} continues from the newest one", again)
                                    : "this run has written none, and the same command starts from the beginning"),

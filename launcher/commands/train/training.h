@@ -47,7 +47,7 @@ class Checkpoints {
   // The step of the newest checkpoint that was begun; -1 if there is none.
   std::int64_t saved_step() const { return saved_step_; }
 
-  // Call this after a step: writes a checkpoint if it is due or `asked` for. True if the run must end here
+  // Call this after a step: writes a checkpoint if it is due or `asked` is true. True if the run must end here
   // (checkpoint.stop_after).
   bool after(const runtime::Trainer& trainer, bool asked);
   void save(const runtime::Trainer& trainer);
@@ -65,7 +65,7 @@ class Checkpoints {
 };
 
 // The evaluations between the steps of a training run, and their messages: progress with the time left, the result,
-// which evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe asks for no
+// which evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe requests no
 // evaluation. Every rank has one. Job, world, trainer and signal must outlive it.
 class Evaluations {
  public:

@@ -337,7 +337,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
     const double most = std::max(*std::max_element(times.begin(), times.end()), 1e-12);
     const double median = median_of(times);
     add("");
-    add(fmt::format("what a rank computes in a step (median {:.1f} ms{})", median * 1e3,
+    add(fmt::format("compute time per rank and step (median {:.1f} ms{})", median * 1e3,
                     ranks.size() > shown ? ", the slowest" : ""));
     if (ranks.size() > shown)
       std::stable_sort(ranks.begin(), ranks.end(), [](const pb::Rank* a, const pb::Rank* b) {

@@ -66,7 +66,8 @@ void require_secret(const struct stat& status, const std::string& path, std::str
 }
 
 void require_pem(const std::string& text, const std::string& path, std::string_view name) {
-  if (text.find("-----BEGIN ") == std::string::npos) fail(Exit::usage, "{}: {} is not a PEM file", name, path);
+  if (text.find("-----BEGIN ") == std::string::npos)
+    fail(Exit::usage, "{}: {} is not in PEM format: convert it with openssl", name, path);
 }
 
 void require(bool well) {
@@ -103,13 +104,13 @@ std::string read_token(const std::string& path, std::string_view name) {
 
 void require_pair(const Pem& cert, const Pem& key) {
   const Certificate x(PEM_read_bio_X509(memory(cert.text).get(), nullptr, &no_password, nullptr));
-  if (!x) fail(Exit::usage, "{}: {} holds no certificate", cert.name, cert.path);
+  if (!x) fail(Exit::usage, "{}: {} holds no certificate: name a PEM file with one", cert.name, cert.path);
   const Key k(PEM_read_bio_PrivateKey(memory(key.text).get(), nullptr, &no_password, nullptr));
   if (!k) fail(Exit::usage, "{}: {} holds no private key that can be read without a password", key.name, key.path);
   if (X509_check_private_key(x.get(), k.get()) != 1)
     fail(Exit::usage, "{}: {} is not the key of the certificate in {}", key.name, key.path, cert.path);
   if (X509_cmp_current_time(X509_get0_notAfter(x.get())) < 0)
-    fail(Exit::usage, "{}: the certificate in {} has expired", cert.name, cert.path);
+    fail(Exit::usage, "{}: the certificate in {} has expired: renew it", cert.name, cert.path);
 }
 
 Credentials read_credentials(const runtime::Recipe::Control& recipe) {
@@ -128,7 +129,8 @@ Credentials read_credentials(const runtime::Recipe::Control& recipe) {
   if (recipe.tls_client_ca) {
     out.client_ca = read_pem(recipe.tls_client_ca->string(), "control.tls_client_ca");
     if (!Certificate(PEM_read_bio_X509(memory(out.client_ca).get(), nullptr, &no_password, nullptr)))
-      fail(Exit::usage, "control.tls_client_ca: {} holds no certificate", recipe.tls_client_ca->string());
+      fail(Exit::usage, "control.tls_client_ca: {} holds no certificate: name a PEM file with one",
+           recipe.tls_client_ca->string());
   }
   return out;
 }

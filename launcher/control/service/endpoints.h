@@ -22,7 +22,7 @@ struct Endpoints {
 // Throws Error{usage} if other machines could reach control.listen or control.metrics but the recipe names no
 // certificate, key and token. open_endpoints() checks this first. launch and plan, which open nothing, call it too.
 void require_guarded(const runtime::Recipe::Control& recipe);
-// Throws Error{usage} if the recipe asks for something impossible, or for something that would give access without
+// Throws Error{usage} if the recipe requests something impossible, or something that would give access without
 // credentials.
 Endpoints open_endpoints(const runtime::Recipe::Control& recipe);
 

@@ -97,7 +97,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
   own += fmt::format(".{}", getpid());
   const auto address = address_of(own);
   if (!address)
-    fail(Exit::usage, "{}: {} is too long for a socket, whose path may have {} bytes: name a shorter one", key,
+    fail(Exit::usage, "{}: the path {} is too long for a socket (at most {} bytes): name a shorter one", key,
          path.string(), sizeof(sockaddr_un::sun_path) - 1 - (own.native().size() - path.native().size()));
   const auto refuse = [&](int error) {
     fail(Exit::usage, "{}: no socket can be created at {}: {}", key, path.string(), std::strerror(error));
@@ -120,7 +120,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     std::error_code ignored;
     if (tries > 0 || !std::filesystem::is_socket(std::filesystem::symlink_status(path, ignored)) ||
         error_of_connecting(path) != ECONNREFUSED)
-      fail(Exit::usage, "{}: {} exists already, and is not the socket of an ended run: name another path", key,
+      fail(Exit::usage, "{}: {} exists already, but is not the socket of an ended run: name another path", key,
            path.string());
     (void)::unlink(path.c_str());
   }

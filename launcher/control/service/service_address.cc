@@ -133,7 +133,7 @@ ServiceAddress parse_service_address(const std::string& text, const fs::path& pa
   } catch (const simdjson::simdjson_error&) {
     const auto fault = find_json_fault(text);
     fail(Exit::failed, "{} was not written by a run: {}", path.string(),
-         fault ? "it has " + fault->found : "a value is missing, or of another kind");
+         fault ? "it has " + fault->found : "a value is missing or has the wrong type");
   }
 }
 
@@ -154,7 +154,7 @@ ServiceAddress find_service(const std::string& target) {
   constexpr std::string_view kUnix = "unix:";
   if (target.starts_with(kUnix)) {
     const fs::path path = target.substr(kUnix.size());
-    if (path.empty()) fail(Exit::usage, "{} names no socket: unix:PATH does", target);
+    if (path.empty()) fail(Exit::usage, "{} names no socket: give unix:PATH", target);
     if (error_of_connecting(path) == ENAMETOOLONG)
       fail(Exit::usage, "{} is too long for a socket: no run listens there", target);
     return of_socket(path);

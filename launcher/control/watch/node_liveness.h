@@ -16,7 +16,7 @@ namespace strata::launcher::control {
 //   lost         | -        | left | -           | -
 //   left         | -        | -    | -           | -
 //
-//   * Only if it broke within 3 s of the newest word: then it ended together with the process, or the node connects
+//   * Only if it broke within 3 s of the newest report: then it ended together with the process, or the node connects
 //     again. A connection that breaks later was cut by the network, and the timeout decides.
 class NodeLiveness {
  public:

@@ -162,7 +162,7 @@ bool RankMonitor::ended() {
   if (!verdict) return false;
   const std::int64_t now = now_ns();
   // All ranks of a node leave together, because otherwise the others would miss the first one before they know why. If
-  // rank 0 is lost, nodes print the cause one after the other, and their launcher ends those that have not yet.
+  // rank 0 is lost, nodes print the cause one after another, and their launcher ends those that have not yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMaxTurns) : 0;
   if (now - verdict->given < kVerdictDelay + turn * kTurn) return false;
   // Print one sentence for all nodes if rank 0 can print it, otherwise one per node.

@@ -134,7 +134,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   if (!unreachable.empty())
     out.push_back({Finding::Kind::unknown, first,
                    fmt::format("{} never reached rank 0 on {} over the network, so its loss would not be noticed: name "
-                               "the network of the nodes by control.interface",
+                               "the network of the nodes with control.interface",
                                fmt::join(unreachable, ", "), map_.of(0).name)});
   return out;
 }

@@ -187,7 +187,7 @@ NodeFacts parse_facts(std::string_view json) {
   } catch (const simdjson::simdjson_error&) {
     const auto fault = find_json_fault(json);
     fail(Exit::failed, "not a node's description of itself ({}): {}",
-         fault ? fault->found : "a value is missing, or of another kind", json.substr(0, 200));
+         fault ? fault->found : "a value is missing or has the wrong type", json.substr(0, 200));
   }
 }
 

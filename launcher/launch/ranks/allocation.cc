@@ -68,8 +68,8 @@ void narrow(Allocation& allocation, std::vector<Host> asked) {
       fail(Exit::usage, "--hosts names {}, which {} does not have: leave --hosts out, or name nodes of {}", host.name,
            allocation.origin, describe(spread(allocation.hosts, static_cast<int>(allocation.hosts.size()), 1)));
     if (known->slots && host.slots.value_or(0) > *known->slots)
-      fail(Exit::usage, "--hosts wants {} on {}, and {} has room for {}", counted(*host.slots, "rank"), host.name,
-           allocation.origin, *known->slots);
+      fail(Exit::usage, "--hosts requests {} on {}, but {} has room for only {}", counted(*host.slots, "rank"),
+           host.name, allocation.origin, *known->slots);
     if (!host.slots) host = *known;
   }
   allocation.hosts = std::move(asked);

@@ -175,7 +175,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
       if (too_early) {
         ending.begin();
       } else {
-        screen.say("asked to stop: the run ends after this step; a second signal ends it immediately");
+        screen.say("stopping on request: the run ends after this step; a second signal ends it immediately");
         child.send(SIGUSR1);
       }
     } else if (stop.times() > 1) {
@@ -207,7 +207,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
   if (too_early && output.failure().empty()) {
     out.code = static_cast<int>(Exit::requeue);
-    out.cause = fmt::format("the ranks had not begun: run {} to start or resume",
+    out.cause = fmt::format("the ranks had not started yet: run {} to start or resume",
                             start.again ? resume_command(start.resume) : "the same command");
     return out;
   }

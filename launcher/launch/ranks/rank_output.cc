@@ -82,7 +82,7 @@ constexpr double kDrainTimeout = 10;          // seconds to wait for the folder 
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and the lines after it
 constexpr std::size_t kLongestPiece = 64 << 10;
-constexpr int kStarter = -1;  // stands for the starter instead of a rank
+constexpr int kStarter = -1;  // the starter, in place of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {

@@ -188,8 +188,8 @@ int bench_memory(const BenchOptions& options) {
   if (options.svg) require_own({"--svg", *options.svg}, Content::chart, options.force);
   if (recipe.training.micro_batch_size == runtime::kAutomaticBatch)
     fail(Exit::usage,
-         "bench memory compares batches of one size: give training.global_batch_size, and training.micro_batch_size "
-         "not as auto");
+         "bench memory compares batches of one size: give training.global_batch_size, and a number for "
+         "training.micro_batch_size");
   const std::int64_t batch = batch_of(recipe);
   const bool has_drive = !recipe.memory.nvme.empty();
   const auto settings = memory_settings(options.only, has_drive);
@@ -199,7 +199,7 @@ int bench_memory(const BenchOptions& options) {
     require_drives(recipe.memory.nvme);
   if (!has_drive) note("nothing is run with the optimizer on NVMe: memory.nvme names no folder on a drive");
   if (!recipe.training.global_batch_size && recipe.accumulation_steps(1) * recipe.training.micro_batch_size < batch)
-    say("a step has {} (training.global_batch_size says otherwise)", counted(batch, "sequence"));
+    say("a step has {} (set training.global_batch_size for another number)", counted(batch, "sequence"));
 
   const runtime::RankDevice rank_device = runtime::choose_rank_device(recipe.device.kind, 0);
   const runtime::Capacity capacity = runtime::capacity_here(recipe.memory, 1, rank_device);

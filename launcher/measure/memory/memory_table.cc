@@ -66,7 +66,7 @@ std::string same_bits_text(const std::vector<MemoryRow>& rows) {
   if (ran == 0) return "no setting ran\n";
   const auto broken = differing_rows(rows);
   std::string text =
-      fmt::format("bits: losses and weights of {} in {}, of one precision and one size of micro-batch each:\n",
+      fmt::format("bits: losses and weights of {} in {}, each with one precision and one micro-batch size:\n",
                   counted(ran, "setting"), counted(numerics, "group"));
   if (broken.empty()) return text + "the same in each group, wherever the optimizer is and whatever is recomputed\n";
   text += fmt::format("{} differ from the first of their group\n", broken.size());

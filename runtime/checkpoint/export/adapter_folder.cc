@@ -26,9 +26,10 @@ void require_peft_weights(const fs::path& folder) {
   refuse_broken_link(weights);
   if (type_at(weights) != fs::file_type::not_found) return;
   if (type_at(pickle) == fs::file_type::not_found)
-    fail(Exit::usage, "{} has no {}: the download is incomplete, or the run that saves it is not done", folder.string(),
-         kPeftWeightsName);
-  fail(Exit::usage, "{} contains its weights as pickle ({}), which can run code when it is read; convert them once: {}",
+    fail(Exit::usage, "{} has no {}: the download is incomplete, or the run that saves it has not finished",
+         folder.string(), kPeftWeightsName);
+  fail(Exit::usage,
+       "{} contains its weights as a pickle ({}), which can run code when it is loaded: convert it once: {}",
        folder.string(), pickle.filename().string(),
        python_command("import torch; from safetensors.torch import save_file; "
                       "save_file(torch.load(argv[1], weights_only=True), argv[2])",
@@ -55,14 +56,14 @@ std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
     if (of_text || config.task == "SEQ_CLS") return AdapterHead{models::Objective::sequence_classification, classes};
     if (config.task == "TOKEN_CLS") return AdapterHead{models::Objective::token_classification, classes};
     fail(Exit::usage,
-         "{} has a layer of class scores ({}), and does not say whether it classifies texts or their words: set "
+         "{} has a layer of class scores ({}), but does not say whether it classifies texts or their words: set "
          "\"task_type\" there to \"SEQ_CLS\" or \"TOKEN_CLS\"",
          (folder / kPeftConfigName).string(), tensor.name);
   }
   return std::nullopt;
 }
 
-// The folder that the base's path leads to from the adapter's folder.
+// The folder at the base's path, relative to the adapter's folder.
 std::optional<fs::path> base_relative_to(const fs::path& adapter, const fs::path& base) {
   fs::path other = (adapter / base).lexically_normal();
   if (base.is_relative() && type_at(other) == fs::file_type::directory) return other;
@@ -83,24 +84,24 @@ void require_peft_folder(const fs::path& path) {
   if (type_at(path / kPeftConfigName) != fs::file_type::not_found) return;
   const std::string folder = shell_word(path.string());
   if (type_at(path) == fs::file_type::not_found)
-    fail(Exit::usage, "there is no folder {}: adapter.path (--adapter) is one with {} and {}, as peft saves an adapter",
+    fail(Exit::usage,
+         "there is no folder {}: adapter.path (--adapter) takes a folder with {} and {}, as peft saves an adapter",
          path.string(), kPeftConfigName, kPeftWeightsName);
   if (type_at(path) != fs::file_type::directory)
-    fail(Exit::usage, "{} is a file: adapter.path (--adapter) is the folder with {} and {}", path.string(),
+    fail(Exit::usage, "{} is a file: adapter.path (--adapter) takes the folder with {} and {}", path.string(),
          kPeftConfigName, kPeftWeightsName);
   if (runtime::is_checkpoint(path) || !list_checkpoints(path).empty())
-    fail(
-        Exit::usage,
-        "{} holds a checkpoint, and adapter.path (--adapter) is a folder of peft's: a checkpoint runs with its adapter "
-        "by itself, without --adapter, and strata export {} -o FOLDER --adapter writes peft's folder of one",
-        path.string(), folder);
+    fail(Exit::usage,
+         "{} holds a checkpoint, but adapter.path (--adapter) takes a peft folder: leave it out, because a checkpoint "
+         "already includes its adapter, or write a peft folder with strata export {} -o FOLDER --adapter",
+         path.string(), folder);
   if (type_at(path / "config.json") != fs::file_type::not_found)
     fail(Exit::usage,
-         "{} holds a whole model (config.json) and no adapter ({}): give it as model.path, without adapter.path "
+         "{} holds a whole model (config.json) but no adapter ({}): give it as model.path, without adapter.path "
          "(--adapter)",
          path.string(), kPeftConfigName);
-  fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) is a folder that peft saved an adapter to", path.string(),
-       kPeftConfigName);
+  fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) takes a folder to which peft saved an adapter",
+       path.string(), kPeftConfigName);
 }
 
 void require_peft(const fs::path& folder) {

@@ -26,7 +26,7 @@ std::string note_of_base(const std::filesystem::path& adapter, const std::filesy
 // Returns the base if the recipe's model.path is such a folder and the recipe has no adapter.path.
 std::optional<std::filesystem::path> base_of_recipe(const Recipe& recipe);
 
-// The adapter's keys as a folder of peft's has them, and notes about the folder.
+// The adapter's keys as a peft folder has them, and notes about the folder.
 struct PeftKeys {
   Recipe::AdapterKeys keys;
   std::vector<std::string> notes;

@@ -213,7 +213,7 @@ void require_new(const fs::path& to) {
   const fs::file_status there = fs::symlink_status(to, ignored);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
     fail(Exit::usage, "{} exists and is {}: give a new folder to export to", to.string(),
-         fs::is_directory(there) ? "not empty" : "no folder");
+         fs::is_directory(there) ? "not empty" : "not a folder");
 }
 
 std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const models::Config& config) {
@@ -252,13 +252,12 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     quantised.emplace(*model, weights, options.dtype);
     if (!quantised->any())
       fail(Exit::usage,
-           "--quantized writes what is stored in 4 bits, and this model has nothing that is: train it with "
+           "--quantized writes the tensors that are stored in 4 bits, but this model has none: train it with "
            "model.frozen_format = \"nf4\", or leave the option out");
     if (model->family == "gpt2" && !model->quantised_in_files)
-      fail(
-          Exit::usage,
-          "--quantized writes a gpt2 model only if its files were in 4 bits before, because bitsandbytes quantises the "
-          "transposed matrices: leave the option out");
+      fail(Exit::usage,
+           "--quantized writes a gpt2 model only if it was read from 4-bit files, because bitsandbytes quantises the "
+           "transposed matrices: leave the option out");
     quantised->describe(written);
   }
   const auto system = posix_file_system();
@@ -372,8 +371,8 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   try {
     if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())
       notes.push_back(fmt::format(
-          "{} has no {}, which the run initialised and the adapter does not hold: another program that loads the two "
-          "initialises it otherwise; strata export without --adapter writes the whole model, with it",
+          "{} has no {}, which the run initialised and the adapter does not hold: a program that loads the two would "
+          "initialise it differently; strata export without --adapter writes the whole model, including it",
           folder.base().value_or("").string(), fmt::join(initialised, ", ")));
   } catch (const Error&) {
     // The base no longer exists.

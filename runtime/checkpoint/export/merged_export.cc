@@ -44,7 +44,7 @@ std::vector<std::string> export_merged(const Workload& workload, const models::M
                                                        [&](const std::string& text) { notes.push_back(text); });
   if (const auto initialised = weights->initialised(); !initialised.empty())
     notes.push_back(
-        fmt::format("neither {} nor {} has {}, for which {} has random values: train it before it is used, or write "
+        fmt::format("neither {} nor {} has {}, so {} has random values for it: train it before use, or write "
                     "the model that the adapter was trained with to base_model_name_or_path in {}",
                     base.path().string(), folder.string(), fmt::join(initialised, ", "), to.string(),
                     (folder / kPeftConfigName).string()));

@@ -60,9 +60,9 @@ bool is_hub_name(const fs::path& path) {
 [[noreturn]] void no_base(const fs::path& adapter) {
   const std::string base = base_of_adapter(adapter);
   const auto what = [&] {
-    if (base.empty()) return std::string(" and names no base_model_name_or_path");
+    if (base.empty()) return std::string(" but names no base_model_name_or_path");
     if (type_at(base) == fs::file_type::directory) return " of " + base;
-    const std::string of = fmt::format(" of {}, which is no folder here", base);
+    const std::string of = fmt::format(" of {}, which is not a folder here", base);
     if (!is_hub_name(base)) return of;
     return fmt::format("{}, and nothing is downloaded (hf download {} --local-dir {})", of, shell_word(base),
                        shell_word(base));
@@ -86,11 +86,10 @@ bool is_hub_name(const fs::path& path) {
   }
   if (type_at(path / kPeftConfigName) != fs::file_type::not_found) no_base(path);
   if (path.extension() == ".gguf")
-    fail(
-        Exit::usage,
-        "{} holds a model as llama.cpp stores it, mostly quantised, which is not read: give the Hugging Face directory "
-        "that it was made from",
-        path.string());
+    fail(Exit::usage,
+         "{} holds a model in llama.cpp's GGUF format, usually quantised, which Strata does not read: give the Hugging "
+         "Face directory that it was converted from",
+         path.string());
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
@@ -173,7 +172,7 @@ Workload open_workload(Recipe recipe) {
            : models::Config::parse(models::preset_config(*recipe.model.preset), "preset " + *recipe.model.preset);
   if (resolved.base) description.add_note("model.path = " + note_of_base(*peft, *path));
   const bool pretrained = path && recipe.model.init == Init::pretrained;
-  // Before an adapter's layers are compared, because only an untied output layer is one of them.
+  // This comes before an adapter's layers are compared, because only an untied output layer is one of them.
   if (pretrained && !ModelFolder(*path).is_checkpoint())
     untie_what_differs(description, *path, recipe.training.objective);
   if (peft) {
@@ -187,15 +186,15 @@ Workload open_workload(Recipe recipe) {
       if (!peft) add_adapter_note(description, folder.path());
     } else if (peft && folder.has_adapter()) {
       fail(Exit::usage,
-           "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
-           "out, or give the model that both are of",
+           "{} is a checkpoint with an adapter of its own, but adapter.path (--adapter) = {} names another: leave "
+           "adapter.path out, or give the base model of both",
            path->string(), peft->string());
     } else if (!peft && recipe.adapter.kind == AdapterKind::none) {
       resolved.adapter = resolved_adapter(read_manifest(folder.path()));
     } else if (const auto own = folder.adapter();
                own.kind != AdapterKind::none && own.lora.dora != recipe.adapter.lora.dora) {
       fail(Exit::usage,
-           "{}'s adapter has adapter.dora = {}, and the recipe says {}: use the same value, or export it first",
+           "{}'s adapter has adapter.dora = {}, but the recipe says {}: use the same value, or export the model first",
            path->string(), own.lora.dora, recipe.adapter.lora.dora);
     }
   }
@@ -268,7 +267,7 @@ void ModelFolder::require_base() const {
   const fs::path base = place_of(manifest.base_path, manifest, path_).path;
   if (type_at(base) == fs::file_type::not_found)
     fail(Exit::usage,
-         "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
+         "{} holds an adapter, but its base model is no longer at {}: put the model back there, or a link to it",
          path_.string(), base.string());
 }
 
@@ -294,10 +293,8 @@ std::string ModelFolder::base_note() const {
   const fs::path model = stored_path(manifest, "model.path");
   const ModelPlace place = place_of(model, manifest, path_);
   if (!place.guessed) return {};
-  return fmt::format(
-      "{} names the model that its run began with as {}, from a folder that it does not record: {} is "
-      "read",
-      path_.string(), model.string(), place.path.string());
+  return fmt::format("{} names its run's initial model as {}, relative to a folder that it does not record: {} is read",
+                     path_.string(), model.string(), place.path.string());
 }
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
@@ -358,7 +355,7 @@ std::unique_ptr<WeightSource> open_first(const Job& job, comm::World& world, int
     note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
     note(fmt::format(
-        "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
+        "{} also has {}, which training.objective = \"{}\" does not use: it is not trained, and exports leave it out",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
   weights = with_adapter(with_hash(std::move(weights), path), open);

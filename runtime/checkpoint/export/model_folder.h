@@ -83,8 +83,8 @@ ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm:
 // checkpoints, all ranks take the newest undamaged one; `note` is called for each damaged one that was passed over.
 // Collective; throws AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
-// As first_weights(), for the base of an adapter: ignores adapter.path, and requires that the base has the BaseHash
-// `hash`.
+// Like first_weights(), but for the base of an adapter: ignores adapter.path, and requires that the base has the
+// BaseHash `hash`.
 std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
                                          const std::string& hash);
 

@@ -23,11 +23,11 @@ MappedFile open_companion(const TokenFile& tokens, const fs::path& path, const s
   MappedFile file(path);
   const std::string sidecar = sidecar_path(tokens.path()).string();
   if (bytes && file.bytes().size() != *bytes)
-    fail(Exit::corrupt, "{} has {} bytes, but {} asks for {}: tokenize again", path.string(), file.bytes().size(),
+    fail(Exit::corrupt, "{} has {} bytes, but {} implies {}: tokenize again", path.string(), file.bytes().size(),
          sidecar, *bytes);
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size()));
   if (hash != named)
-    fail(Exit::corrupt, "{} has the hash {}, but {} names {}: tokenize again", path.string(), hash, sidecar, named);
+    fail(Exit::corrupt, "{} has the hash {}, but {} records {}: tokenize again", path.string(), hash, sidecar, named);
   return file;
 }
 
@@ -49,9 +49,9 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   const auto bad = std::adjacent_find(begins_.begin(), begins_.end(), std::greater_equal<>());
   if (bad != begins_.end())
     wrong(static_cast<std::uint64_t>(bad - begins_.begin()),
-          bad[0] == bad[1] ? "is empty" : fmt::format("begins at token {}, and the next one at {}", bad[0], bad[1]));
+          bad[0] == bad[1] ? "is empty" : fmt::format("begins at token {}, but the next one at {}", bad[0], bad[1]));
   if (count() > 0 && begins_.back() >= tokens_)
-    wrong(count() - 1, fmt::format("begins at token {}, and there are {}", begins_.back(), tokens_));
+    wrong(count() - 1, fmt::format("begins at token {}, but there are only {} tokens", begins_.back(), tokens_));
   if (sidecar->types) types_ = open_companion(file, types_path(file.path()), sidecar->types->hash, (tokens_ + 7) / 8);
   if (!sidecar->mask) return;
   mask_ = open_companion(file, mask_path(file.path()), sidecar->mask->hash, (tokens_ + 7) / 8);

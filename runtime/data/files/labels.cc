@@ -237,7 +237,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
   const auto& sidecar = file.sidecar();
   const std::string tokens = file.path().string(), name = labels_path(file.path()).string();
   if (!sidecar || !sidecar->labels)
-    fail(Exit::usage, "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
+    fail(Exit::usage, "{} has no labels, which classification requires: make it with strata tokenize --labels FIELD",
          tokens);
   const std::string& problem = sidecar->labels->problem;
   const auto target = classes.target;

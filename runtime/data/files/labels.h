@@ -35,8 +35,8 @@ class ClassSets {
   std::optional<std::pmr::vector<std::uint16_t>> members_;
 };
 
-// A batch's labels, of documents or of tokens, one after the other, in as few bytes each as they need: one for up to
-// 255 kinds, two for up to 65,535, otherwise four.
+// A batch's labels, of documents or of tokens, one after another, in one byte each for up to 255 kinds, two for up to
+// 65,535, otherwise four.
 class LabelColumn {
  public:
   // `kinds`: labels are below it (as unsigned numbers), or device::kIgnoredLabel.

@@ -83,8 +83,8 @@ struct PackingFigures {
   PackingFigures& operator+=(const PackingFigures& other);
 };
 
-// Whole documents that share sequences of seq_len rows without seeing each other (docs/formats.md, "Packing"). They are
-// packed once, into an index of sequences.
+// Complete documents that share sequences of seq_len rows but do not attend to each other (docs/formats.md, "Packing").
+// They are packed once, into an index of sequences.
 class PackedSequences final : public Sequences {
  public:
   // When documents are packed: once the index has its memory from the plan, or immediately, in the process's own
@@ -122,7 +122,7 @@ class PackedSequences final : public Sequences {
   template <typename Use, typename End>
   PackingFigures walk(Use&& use, End&& end) const;
   void pack(std::pmr::memory_resource* memory);
-  // Called if no piece of the files is packed.
+  // Throws the error for files of which no piece is packed.
   [[noreturn]] void refuse_nothing() const;
   // Counts labels after packing, for sequences whose labels were not counted before.
   void count_labels();

@@ -58,7 +58,7 @@ using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const T
 // The stream of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 
-// Writes the sets to which a sequence's labels refer, one after the other, to the front of `to`, and returns the rest
+// Writes the sets to which a sequence's labels refer, one after another, to the front of `to`, and returns the rest
 // of `to`. Does nothing if the column (nullable) has no sets.
 std::span<std::uint32_t> write_class_sets(const LabelColumn* column, std::span<const std::int32_t> labels,
                                           std::span<std::uint32_t> to);

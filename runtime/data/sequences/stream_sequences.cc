@@ -94,7 +94,8 @@ std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_
                                        std::shared_ptr<Labelling> labelling, std::uint64_t most) {
   auto out = std::make_unique<StreamSequences>(std::move(files), static_cast<std::uint64_t>(seq_len),
                                                StreamSequences::Rest::shorter, std::move(labelling), most);
-  if (out->size() == 0) fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict");
+  if (out->size() == 0)
+    fail(Exit::usage, "data.validation has no two tokens in a row, so there is nothing to predict: name longer files");
   return out;
 }
 

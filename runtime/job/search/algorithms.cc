@@ -30,8 +30,8 @@ device::AlgorithmTable complete_table(const Job& job, const std::string& machine
   try {
     device::save_algorithms(table, file);
     note(fmt::format("algorithms of {} products saved in {}", table.size(), file.string()));
-  } catch (const Error& error) {  // the run has its table; only the next run times the products again
-    note(fmt::format("algorithms are not saved: {}", error.what()));
+  } catch (const Error& error) {  // the run has its table, but the next run has to time the products again
+    note(fmt::format("the algorithms of products could not be saved: {}", error.what()));
   }
   return table;
 }

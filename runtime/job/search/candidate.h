@@ -24,7 +24,7 @@ struct Candidate {
 enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
 Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
-// A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
+// A change of this key lets the plan choose the tile size; its value is empty until the plan exists.
 inline constexpr const char* kTileKey = "memory.tile";
 
 // The scope of a search: which changes it may make.
@@ -50,8 +50,8 @@ struct Step {
 };
 // Returns all changes that save memory, as steps that can be left out one by one: sharding, no groups with copies of
 // state, recomputation, the given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest
-// whose rows ranks can divide, at the same global batch; that takes more memory if the step had a single micro-batch,
-// whose gradients need no sums.
+// whose rows ranks can divide, at the same global batch. That takes more memory if the step had a single micro-batch,
+// because only several need gradient sums.
 std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one);
 Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps);
 

@@ -30,7 +30,8 @@ class MicroBatchSearch {
       const int ranks = recipe_.data_ranks(ranks_);
       if (*global % ranks != 0)
         fail(Exit::usage,
-             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch size: give a "
+             "training.global_batch_size = {} cannot be divided evenly over {} ranks, whatever the micro-batch size: "
+             "give a "
              "multiple of {}",
              *global, ranks, ranks);
       among_divisors(*global / ranks);
@@ -119,7 +120,7 @@ std::string sentence(const LargestBatch& found, const Recipe& recipe) {
                                  global ? fmt::format(" and divides training.global_batch_size = {}", *global) : "",
                                  memory_text(found.fits->memory));
   if (found.too_large)
-    text += fmt::format(", with {} it would take {}", found.too_large->size, memory_text(found.too_large->memory));
+    text += fmt::format("; with {} it would take {}", found.too_large->size, memory_text(found.too_large->memory));
   return text;
 }
 
@@ -142,7 +143,7 @@ std::optional<ResolvedBatch> resume_micro_batch(const Recipe& recipe) {
     const auto stored = manifest.recipe.find(std::string(kKey));
     if (stored == manifest.recipe.end()) continue;
     const std::int64_t size = std::stoll(stored->second);
-    return ResolvedBatch{size, fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string())};
+    return ResolvedBatch{size, fmt::format("{} = auto: {}, as in {}", kKey, size, found.path.string())};
   }
   return std::nullopt;
 }

@@ -14,9 +14,9 @@ struct PlannedBatch {
   Memory memory;
 };
 
-// The largest micro-batch for which a step of the recipe fits, found by planning, and the next larger allowed size,
-// which does not fit; with the memory of the pipeline stage that needs the most. `fits` is empty if one sequence is too
-// much, `too_large` if no larger size is allowed.
+// The largest micro-batch for which a step of the recipe fits, and the next larger allowed size, which does not fit,
+// both found by planning; with the memory of the pipeline stage that needs the most. `fits` is empty if one sequence is
+// too much, `too_large` if no larger size is allowed.
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;
 
@@ -32,19 +32,19 @@ LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capa
 // The recipe with this number in place of training.micro_batch_size.
 Recipe with_micro_batch(Recipe recipe, std::int64_t size);
 
-// The number that training.micro_batch_size comes to, and a sentence about how it was chosen.
+// The number for training.micro_batch_size, and a sentence about how it was chosen.
 struct ResolvedBatch {
   std::int64_t size;
   std::string text = {};
 };
-// training.micro_batch_size = auto is the number in the checkpoint that the run resumes from, else the largest that
-// fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the caller then
-// refuses like any recipe. The memory that is free at the moment does not count, so that the number is reproducible.
-// The sentence is empty if the recipe has a number or none fits. Throws as largest_micro_batch(), and if a checkpoint
-// cannot be read.
+// training.micro_batch_size = auto is the number in the checkpoint that the run resumes from. Without one, it is the
+// largest that fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits; the caller
+// then refuses that like any recipe. The memory that is free at the moment does not count, so that the number is
+// reproducible. The sentence is empty if the recipe has a number or none fits. Throws as largest_micro_batch(), and if
+// a checkpoint cannot be read.
 ResolvedBatch resolve_micro_batch(const Workload& workload, int ranks, device::Device device);
-// As resolve_micro_batch(), but needs no model: only the number of the checkpoint that the run resumes from. nullopt if
-// there is none, or if the recipe has a number.
+// Like resolve_micro_batch(), but without a model: returns only the number of the checkpoint that the run resumes from.
+// nullopt if there is none, or if the recipe has a number.
 std::optional<ResolvedBatch> resume_micro_batch(const Recipe& recipe);
 
 }  // namespace strata::runtime

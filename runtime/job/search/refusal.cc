@@ -63,9 +63,9 @@ std::string text_of_steps(const std::vector<Step>& steps) {
   return text;
 }
 
-// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
-// found by planning, and the other changes that it needs; with the same batch if it divides over that many ranks. Empty
-// if none fits.
+// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each,
+// found by planning, and the other changes that it needs. The batch stays the same if it divides over that many ranks.
+// Empty if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
   const std::int64_t batch =
@@ -106,7 +106,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     const std::size_t needed = job.plan.memory[tier].peak;
     if (needed <= capacity.tier[tier]) continue;
-    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({})",
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {}, but memory.{} is {} ({})",
                        bytes_text(needed), needed, memory_of(tier), kTierNames[tier], bytes_text(capacity.tier[tier]),
                        counted(capacity.tier[tier], "byte"));
     break;
@@ -114,8 +114,8 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   if (text.empty()) {
     const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
     text = fmt::format(
-        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes, and only {} ({} bytes) are available for "
-        "both",
+        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes together, but only {} ({} bytes) are "
+        "available for both",
         bytes_text(device), memory_of(0), bytes_text(host), memory_of(1), device + host, bytes_text(capacity.together),
         capacity.together);
   }
@@ -134,9 +134,9 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }
-    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently",
-                                        "; same batch, rounded differently, with other dropout if there is any",
-                                        "; losses change"};
+    constexpr const char* kNumbers[] = {
+        "", "; same batch, rounded differently",
+        "; same batch, rounded differently, with different dropout masks if there are any", "; losses change"};
     text += fmt::format("  ({}{})", memory_text(s.memory),
                         kNumbers[static_cast<std::size_t>(numbers_with(job.complete_recipe(), s.changes))]);
   }

@@ -17,7 +17,7 @@
 namespace strata::runtime {
 namespace {
 
-// A suggestion of NVMe says nothing new if the same suggestion with host memory fits as well.
+// A suggestion of NVMe adds nothing if the same suggestion with host memory fits as well.
 bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
   const auto does = [&](const Suggestion& other) {
     return &other != &suggestion &&

@@ -18,8 +18,8 @@ struct Suggestion {
 };
 // Returns the nearest recipes that fit, fewest changes first; each one was planned. If none fits and the recipe names
 // no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. If that does not help
-// either, returns the recipe with the fewest pipeline stages; after that, recipes whose losses change. Empty if none
-// was found.
+// either, returns the recipe with the fewest pipeline stages that fits; otherwise recipes whose losses change. Empty if
+// none was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
 

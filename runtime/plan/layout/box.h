@@ -50,7 +50,7 @@ class BoxRuns {
 };
 
 // Calls f(i, j, count) for each `count` contiguous elements that both ranges have, from element i of a's box and
-// element j of b's box on. Both boxes are of one tensor, but each may split its dimensions in its own way.
+// element j of b's box on. Both boxes belong to one tensor, but each may split its dimensions in its own way.
 template <typename F>
 void for_common(const BoxRange& a, const BoxRange& b, F&& f) {
   if (a.box == b.box) {

@@ -47,7 +47,7 @@ struct TensorRange {
 struct Pool {
   std::size_t size = 0;  // elements, including gaps between parameters; 0: the unit has no such pool
   // One shard per data rank, however state is placed. A rank sums, measures, saves and hashes the elements of its own
-  // shard, so that each element is counted once.
+  // shard, so each element is counted once.
   Cut shards;
   std::vector<TensorRange> ranges = {};  // in order; the gaps between them hold zeros
   // Elements before the first tensor that is cut into virtual shards: all ranks that share the unit's layers have them.

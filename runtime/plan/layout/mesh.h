@@ -64,8 +64,8 @@ struct Mesh {
   int place_in_stage(const Coordinates& rank) const { return rank_of(rank.data, rank.tensor, 0); }
   // The ranks that differ from `rank` only in the coordinate of the axis, in its order.
   comm::Group along(Axis axis, int rank) const;
-  // Returns ranks of the block of `within` consecutive data ranks that contains `rank` (a group, or all data ranks):
-  // the ranks whose shards lie in the same piece of `pieces` as its own (1: all ranks), in the order of their shards.
+  // Returns ranks of the block of `within` consecutive data ranks (a group, or all data ranks) that contains `rank`:
+  // those whose shards lie in the same piece of `pieces` as its own (1: all ranks), in the order of their shards.
   comm::Group group(int rank, int within, int pieces) const;
   // The global index of the rank's micro-batch g in a step that begins with micro-batch `first`. It fixes the order in
   // which gradients are added and the data that a rank reads, so it does not depend on how state is sharded.

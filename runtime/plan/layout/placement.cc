@@ -78,19 +78,20 @@ void require_equal_nodes(std::string_view key, const Mesh& mesh, const std::vect
          "each, or give \"all\"",
          key, sizes_text(nodes));
   if (mesh.node % mesh.tensor != 0)
-    fail(Exit::usage,
-         "{} = \"node\" needs whole layers on every node, but parallel.tensor = {} does not divide the {} ranks of a "
-         "node: start a multiple of {} on each, or give \"all\"",
-         key, mesh.tensor, mesh.node, mesh.tensor);
+    fail(
+        Exit::usage,
+        "{} = \"node\" needs complete layers on every node, but parallel.tensor = {} does not divide the {} ranks of a "
+        "node: start a multiple of {} on each, or give \"all\"",
+        key, mesh.tensor, mesh.node, mesh.tensor);
   fail(Exit::usage,
-       "{} = \"node\" needs nodes that divide a pipeline stage, but the {} data ranks of a stage do not divide into "
-       "nodes of {}: start another number of nodes or of ranks on each, or give a number of ranks or \"all\"",
+       "{} = \"node\" needs the data ranks of a pipeline stage to divide evenly over nodes, but {} do not divide into "
+       "nodes of {}: change the number of nodes or the ranks per node, or give a number of ranks or \"all\"",
        key, mesh.data(), mesh.node / mesh.tensor);
 }
 
 }  // namespace
 
-// Groups of state that is not sharded have no effect, which notes_of_groups() says.
+// Groups of state that is not sharded have no effect; notes_of_groups() reports them.
 void require_groups(const Recipe::Zero& zero, const Mesh& mesh, const std::vector<int>& nodes) {
   const int ranks = mesh.data();
   const std::string_view noun = ranks == mesh.world ? "rank" : "data rank";

@@ -122,9 +122,10 @@ void require_units(const models::Model& model, int stages, int chunks) {
       fmt::format("{} units (embedding, {}{} blocks, head)", units, first > 1 ? "its norm, " : "", units - 1 - first);
   if (chunks > 1)
     fail(Exit::usage,
-         "parallel.stages = {} with parallel.chunks = {} are {} pieces, and this model has {}: set at most {} pieces",
+         "parallel.stages = {} with parallel.chunks = {} makes {} pieces, but this model has only {}: set at most {} "
+         "pieces",
          stages, chunks, stages * chunks, all, units);
-  fail(Exit::usage, "parallel.stages = {}, and this model has {}: set at most {} stages", stages, all, units);
+  fail(Exit::usage, "parallel.stages = {}, but this model has only {}: set at most {} stages", stages, all, units);
 }
 
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
@@ -147,7 +148,7 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
   const std::int64_t sum = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
   if (static_cast<int>(blocks.size()) != pieces || sum != all)
     fail(Exit::usage,
-         "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} with the sum {}, or \"auto\"",
+         "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} that add up to {}, or \"auto\"",
          fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, all, counted(pieces, "number"), all);
   std::vector<UnitRange> out;
   int first = 0;

@@ -50,17 +50,17 @@ void require_units(const models::Model& model, int stages, int chunks = 1);
 // `blocks` does not have the model's blocks.
 std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages, int chunks,
                                          std::span<const std::int64_t> blocks);
-// The list that gives these pieces; empty if none does, because the first piece lacks the embedding's norm.
+// The list that gives these pieces; empty if the first piece lacks the embedding's norm, because no list gives that.
 std::vector<std::int64_t> blocks_of_pieces(const models::Model& model, std::span<const UnitRange> pieces);
 
 // The time of a piece with these units; true if a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
 // Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the split
-// with the earliest cuts. With several chunks, stages are balanced by the total time of their pieces and by the time of
-// each chunk's slowest piece, and the split with the lower schedule_time() is taken; no shift of neighbouring cuts by a
-// unit improves the criterion by which it was balanced. Empty if `may_have` allows none. Every piece has a unit: there
-// are no fewer units than pieces.
+// with the earliest cuts. With several chunks, stages are balanced once by the total time of their pieces and once by
+// the time of each chunk's slowest piece. The split with the lower schedule_time() is taken. No shift of neighbouring
+// cuts by a unit improves the criterion by which it was balanced. Empty if `may_have` allows none. There must be at
+// least as many units as pieces, because every piece has a unit.
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have = {});
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
@@ -96,7 +96,7 @@ struct Pipeline {
 };
 
 // A stage's steps in their order. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
-// one forward for each stage after it and then alternates, so that it keeps no more activations than that. With several
+// one forward for each stage after it and then alternates, so it keeps no more activations than that. With several
 // chunks (interleaved), it takes a group of as many micro-batches as there are stages through one of its pieces, then
 // through the next; the number of micro-batches is a multiple of the number of stages. Otherwise all forwards come
 // before all backwards (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the

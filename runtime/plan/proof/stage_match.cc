@@ -47,9 +47,11 @@ std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages
                              received.size());
         if (sent[n]->uses[0].bytes != received[n]->uses[0].bytes || sent[n]->micro_batch != received[n]->micro_batch ||
             sent[n]->when != received[n]->when || !are_neighbours(*sent[n], *received[n]))
-          return fmt::format("message {} from stage {} to stage {} is a {} of {} bytes, and there a {} of {} bytes", n,
-                             from, to, text_of(*sent[n]), sent[n]->uses[0].bytes, text_of(*received[n]),
-                             received[n]->uses[0].bytes);
+          return fmt::format(
+              "message {} from stage {} to stage {} is a {} of {} bytes where it is sent, but a {} of {} bytes where "
+              "it is received",
+              n, from, to, text_of(*sent[n]), sent[n]->uses[0].bytes, text_of(*received[n]),
+              received[n]->uses[0].bytes);
       }
     }
   return std::nullopt;

@@ -45,7 +45,7 @@ std::optional<std::string> find_unsummed(const StepPlan& plan) {
                            text_of(plan, *state.of));
       if (use.role == Role::total && use.access == Access::read &&
           (state.kind != SumState::Kind::total || !follows_exchange(task, *state.of)))
-        return fmt::format("{} reads a total that is not of the seam before it", text_of(plan, task));
+        return fmt::format("{} reads a total that does not belong to the seam before it", text_of(plan, task));
       if (sums)
         state = {SumState::Kind::summed, &task};
       else if (use.role == Role::partial)
@@ -170,14 +170,14 @@ class Count {
     if (unit.normed != expected)
       return fmt::format("the norm counts {} elements of unit {}, which has {}", unit.normed, number, expected);
     for (const auto& [sharer, elements] : unit.combined)
-      if (sharer < 0) return fmt::format("a sum is added to unit {} that no other unit has for it", number);
+      if (sharer < 0) return fmt::format("unit {} receives a sum that no other unit computes for it", number);
     if (!trains || !plan_.has_sums()) return std::nullopt;
     for (const int sharer : layout.sharers) {
       const std::size_t shared = plan_.layout.units[static_cast<std::size_t>(sharer)].shared->elements.size();
       const auto done = unit.combined.find(sharer);
       if (done == unit.combined.end() || done->second != shared)
-        return fmt::format("of what unit {} computes for unit {}, {} of {} elements are added", sharer, number,
-                           done == unit.combined.end() ? 0 : done->second, shared);
+        return fmt::format("{} of the {} elements that unit {} computes for unit {} are added",
+                           done == unit.combined.end() ? 0 : done->second, shared, sharer, number);
     }
     return std::nullopt;
   }

@@ -110,7 +110,7 @@ std::vector<RecipeKey> adapter_keys() {
   return {
       choice<AdapterKind>(
           "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, STRATA_AT(adapter.kind),
-          "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + (alpha / rank) B A x"),
+          "lora: freeze the model, and train low-rank factors for its linear layers: y = W x + (alpha / rank) B A x"),
       integer("adapter.rank", 1, kMaxAdapterRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
              "the scale of B A x, times the rank (lora_alpha)"),
@@ -122,12 +122,13 @@ std::vector<RecipeKey> adapter_keys() {
               "linear layers that get an adapter, by complete name or by its end after a dot; all-linear: all but the "
               "output layer, which has to be named"),
       modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
-              STRATA_AT(adapter.lora.exclude_modules), "linear layers that get none"),
-      names("adapter.modules_to_save", "a text or a list of them", STRATA_AT(adapter.lora.modules_to_save),
+              STRATA_AT(adapter.lora.exclude_modules), "linear layers that get no adapter"),
+      names("adapter.modules_to_save", "a name or a list of names", STRATA_AT(adapter.lora.modules_to_save),
             "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
             "classifier and score are always among them"),
       flag("adapter.ensure_weight_tying", STRATA_AT(adapter.lora.ensure_weight_tying),
-           "adapter.modules_to_save may name an embedding whose table is the output layer's too, and trains the one "
+           "adapter.modules_to_save may name an embedding that shares its table with the output layer, and trains the "
+           "one "
            "table"),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
@@ -137,7 +138,7 @@ std::vector<RecipeKey> adapter_keys() {
           "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}},
           STRATA_AT(adapter.lora.init),
           "initialisation of A from training.seed; default: uniform with bound 1 / sqrt(in); gaussian: normal with "
-          "deviation 1 / rank. B begins as zeros"),
+          "deviation 1 / rank. B starts at zero"),
       table("adapter.rank_pattern",
             fmt::format("a table of pattern = rank, each an integer from 1 to {}", kMaxAdapterRank),
             STRATA_AT(adapter.lora.rank_pattern), rank_in,

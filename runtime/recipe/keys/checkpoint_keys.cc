@@ -35,7 +35,7 @@ Choices<std::string> metrics() {
 
 std::vector<RecipeKey> checkpoint_keys() {
   return {
-      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
+      path("checkpoint.dir", STRATA_AT(checkpoint.dir), "folder for checkpoints"),
       integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
               "steps between checkpoints; with checkpoint.dir, one is always written after the last step and when a "
               "run is stopped"),
@@ -65,7 +65,7 @@ std::vector<RecipeKey> evaluation_keys() {
               "end the run after this many evaluations in a row without a better one (an evaluation without a value is "
               "not better); 0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
-           "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
+           "file of prompts, one per line; each evaluation answers them, in report.jsonl"),
   };
 }
 

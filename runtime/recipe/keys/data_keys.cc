@@ -106,7 +106,7 @@ std::vector<RecipeKey> data_keys() {
           "if a token file has a mask or labels"),
       choice<LongDocuments>(
           "data.long", {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}},
-          STRATA_AT(data.long_documents), "what happens to documents above data.seq_len, if documents are packed"),
+          STRATA_AT(data.long_documents), "treatment of documents longer than data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
            "accept tokens from a tokenizer other than that of model.path"),
   };

@@ -26,7 +26,7 @@ using Value = RecipeValue;
 template <typename T>
 using Choices = std::vector<std::pair<std::string_view, T>>;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count; small multiples fit
+constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count, and small multiples of it fit
 // Below this, a float among the step's scalars could become zero.
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = std::numeric_limits<float>::max();

@@ -11,7 +11,7 @@ std::vector<RecipeKey> memory_keys() {
       size("memory.device", STRATA_AT(memory.device), "device memory per rank; default: what is available"),
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; default: what is available"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
-            "where the nvme tier keeps its files"),
+            "folders for the files of the nvme tier"),
       integer(
           "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
           "units to gather ahead: at most this + 1 are gathered together, in addition to a tied embedding; with 0, the "
@@ -46,9 +46,9 @@ std::vector<RecipeKey> memory_keys() {
 
 std::vector<RecipeKey> device_keys() {
   return {
-      choice<DeviceKind>("device.kind",
-                         {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
-                         STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, otherwise the CPU"),
+      choice<DeviceKind>(
+          "device.kind", {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
+          STRATA_AT(device.kind), "the device that computes; auto: a GPU if one can be used, otherwise the CPU"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),
               "CPU threads of this rank; default: cores, or a CPU quota if that is less, / ranks on the node"),
   };
@@ -56,13 +56,14 @@ std::vector<RecipeKey> device_keys() {
 
 std::vector<RecipeKey> comm_keys() {
   return {
-      choice<comm::Backend>("comm.backend",
-                            {{"auto", comm::Backend::automatic},
-                             {"solo", comm::Backend::solo},
-                             {"mpi", comm::Backend::mpi},
-                             {"nccl", comm::Backend::nccl}},
-                            STRATA_AT(comm.backend),
-                            "what connects the ranks; auto: NCCL between GPUs; solo: one rank, without mpirun"),
+      choice<comm::Backend>(
+          "comm.backend",
+          {{"auto", comm::Backend::automatic},
+           {"solo", comm::Backend::solo},
+           {"mpi", comm::Backend::mpi},
+           {"nccl", comm::Backend::nccl}},
+          STRATA_AT(comm.backend),
+          "the backend that connects the ranks; auto: NCCL between GPUs; solo: one rank, without mpirun"),
       choice<comm::Transport>("comm.transport",
                               {{"auto", comm::Transport::automatic},
                                {"shared", comm::Transport::shared_memory},

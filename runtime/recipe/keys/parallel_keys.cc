@@ -76,8 +76,8 @@ std::vector<RecipeKey> parallel_keys() {
                        "parallel.chunks pieces of the stage, which idles less and sends more; or all forwards first, "
                        "which keeps the activations of all"),
       integer("parallel.chunks", 1, kMaxRanks, STRATA_AT(parallel.chunks),
-              "pieces of the model per stage: at least 2 with the interleaved schedule, whose micro-batches of a rank "
-              "and step are a multiple of parallel.stages; 1 with the others"),
+              "pieces of the model per stage: at least 2 with the interleaved schedule, which needs a multiple of "
+              "parallel.stages micro-batches per rank and step; 1 with the others"),
       split(),
   };
   keys.insert(keys.begin() + 1, tensor_shards());
@@ -87,7 +87,7 @@ std::vector<RecipeKey> parallel_keys() {
 std::vector<RecipeKey> zero_keys() {
   return {
       integer("zero.stage", 0, 3, STRATA_AT(zero.stage),
-              "what is sharded over the ranks: 1 optimizer, 2 also gradients, 3 also parameters"),
+              "the state that is sharded over the ranks: 1 optimizer, 2 also gradients, 3 also parameters"),
       tier("zero.parameters", STRATA_AT(zero.parameters), "tier of the parameters"),
       tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
       tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),

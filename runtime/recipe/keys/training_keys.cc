@@ -75,7 +75,7 @@ RecipeKey recompute() {
       "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
       "blocks that repeat their forward in backward instead of keeping activations: none; block: all, one by one, each "
       "from its kept input; sqrt: all L blocks, in groups of sqrt(L) (rounded up), each group from the input of its "
-      "first block, so that fewer inputs are kept, but for a time a group's activations; or the listed blocks",
+      "first block, which keeps fewer inputs but, for a time, the activations of a group; or the listed blocks",
       set,
       text,
       most_of(kMany)};
@@ -91,7 +91,7 @@ std::vector<RecipeKey> training_keys() {
                                  {"sequence_classification", models::Objective::sequence_classification},
                                  {"token_classification", models::Objective::token_classification}},
                                 STRATA_AT(training.objective),
-                                "what the model is trained on; default: what the architectures in its configuration "
+                                "the training objective; default: the one that the architectures in its configuration "
                                 "name, otherwise masked_lm for encoders, causal_lm for others"),
       mlm_probability(),
       class_weights(),
@@ -144,7 +144,7 @@ std::vector<RecipeKey> optimizer_keys() {
           "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
       number("optimizer.learning_rate", 0, kHuge, "a number >= 0", STRATA_AT(optimizer.learning_rate),
-             "peak of the learning rate"),
+             "peak learning rate"),
       betas(),
       number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
              "added to adamw's denominator"),

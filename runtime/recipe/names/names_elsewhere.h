@@ -1,7 +1,7 @@
 #pragma once
-// runtime/recipe/names/ answers a user who writes a name that Strata does not have: the counterpart of another
-// trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the
-// intended word.
+// runtime/recipe/names/ finds what a user meant by a name that Strata does not have: the counterpart of another
+// trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), or the known word that is nearest
+// to a typo.
 
 #include <cstddef>
 #include <span>
@@ -18,8 +18,8 @@ struct NameElsewhere {
   bool section = false;   // true if the answer holds for every key inside this section, too
 };
 
-// As NameElsewhere, for several names, separated by spaces, that correspond to one key. A name that ends in .* is a
-// section; a name with dots is also known in other sections.
+// Like NameElsewhere, but for several names, separated by spaces, that correspond to one key. A name that ends in .* is
+// a section; a name with dots is also known in other sections.
 struct NamesElsewhere {
   std::string_view names, key, note;
 };
@@ -30,7 +30,7 @@ std::span<const NamesElsewhere> names_of_frameworks();
 
 // Both tables with one name per row.
 std::span<const NameElsewhere> names_elsewhere();
-// The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
+// The form in which names are compared: lower case, words joined by _, so train-iters equals train_iters.
 std::string folded(std::string_view name);
 // The row for a key's name, regardless of its prefix, or for a section whose answer holds for every key in it; null if
 // there is none.

@@ -26,7 +26,7 @@ class Generator {
   // Collective. algorithms: as agreed on (runtime/job/search/algorithms.h).
   Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
-  // Uses a training's weights, whenever the training is drained. `job` is Job::generation of the training's job.
+  // Uses the weights of a training run; call it only while that is drained. `job`: Job::generation of the run's job.
   Generator(const Job& job, Executor& training);
 
   // Begins a new sequence.
@@ -82,8 +82,8 @@ struct Prompts {
 };
 
 // The prompts of the job's recipe, as tokens of its model. Throws AgreedError on all ranks if the file cannot be read,
-// differs between ranks or holds no prompt, if a prompt leaves no room below data.seq_len, or if the model has no
-// tokenizer or, when the prompts need a chat template, not the data's template. Collective.
+// differs between ranks or holds no prompt; if a prompt leaves no room below data.seq_len; or if the model lacks a
+// tokenizer or, for prompts that need one, the data's chat template. Collective.
 Prompts read_prompts(const Job& job, comm::World& world);
 
 }  // namespace strata::runtime

@@ -71,11 +71,12 @@ class Reader {
       }
       const auto limit = static_cast<std::size_t>(job_.recipe.data.seq_len);
       if (prompt.tokens.empty() || prompt.tokens.size() >= limit)
-        fail(Exit::usage, "{}: line {} has {} tokens, and data.seq_len = {} leaves no room for an answer",
+        fail(Exit::usage, "{}: line {} has {} tokens, but data.seq_len = {} leaves no room for an answer",
              path_.string(), number, prompt.tokens.size(), limit);
       out.all.push_back(std::move(prompt));
     }
-    if (out.all.empty()) fail(Exit::usage, "evaluation.prompts: {} holds no prompt: one per line", path_.string());
+    if (out.all.empty())
+      fail(Exit::usage, "evaluation.prompts: {} holds no prompt: write one per line", path_.string());
     return out;
   }
 
@@ -104,12 +105,12 @@ class Reader {
     const std::string have = made ? made->hash() : "";
     if (!made && !chats)
       fail(Exit::usage,
-           "evaluation.prompts: {} holds conversations, and {} has no chat template: put one there as "
+           "evaluation.prompts: {} holds conversations, but {} has no chat template: put one there as "
            "chat_template.jinja, or give a text file with one prompt per line",
            path_.string(), where.string());
     if (chats && have != chats->second.chat_template_hash)
       fail(Exit::usage,
-           "evaluation.prompts: {} was written by {}, and {} has {}: put that template there as chat_template.jinja",
+           "evaluation.prompts: {} was written by {}, but {} has {}: put that template there as chat_template.jinja",
            chats->first.string(), chats->second.chat_template, where.string(),
            made ? "another chat template" : "no chat template");
     return made;

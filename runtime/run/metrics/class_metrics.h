@@ -29,14 +29,14 @@ struct ClassMetrics {
   double accuracy = 0;  // with several classes per document: documents with all classes right
   std::vector<ClassQuality> classes;
   ClassQuality macro, micro;
-  // For one class per document: classes that no document has and none was predicted to have. macro leaves them out.
+  // For one class per document: classes that no document has and that were predicted for none. macro leaves them out.
   std::vector<std::size_t> unseen;
   std::optional<double> matthews;  // for one class per document (Gorodkin 2004)
   // [label][prediction], for one class per document; empty if there are too many classes.
   std::vector<std::vector<std::uint64_t>> confusion;
 };
 
-// Counts labels and predictions in whole numbers, so that the order of documents does not matter.
+// Counts labels and predictions in integers, so the order of documents does not matter.
 class ClassTally {
  public:
   enum class Confusion : std::uint8_t { counted, left_out };
@@ -54,8 +54,8 @@ class ClassTally {
   ClassMetrics of_many() const;
 
  private:
-  // With `seen`, averages leave out classes that no document has or was predicted to have. scikit-learn does so for one
-  // class per document, because it takes the classes from the documents.
+  // With `seen`, averages leave out classes that no document has and that were predicted for none. scikit-learn does so
+  // for one class per document, because it takes the classes from the documents.
   enum class Among : std::uint8_t { all, seen };
   ClassMetrics with_averages(Among among) const;
   double matthews() const;

@@ -38,10 +38,10 @@ void add_quality(const ClassMetrics& m, const models::Classes& classes, ClassRep
     std::vector<std::string> names;
     for (const std::size_t c : std::span(m.unseen).first(std::min<std::size_t>(m.unseen.size(), kNamed)))
       names.push_back(classes.names[c]);
-    out.notes.push_back(fmt::format(
-        "eval_f1, eval_precision and eval_recall leave out {} that no text has and none was predicted to have: {}{}",
-        m.unseen.size() == 1 ? "a class" : fmt::format("{} classes", m.unseen.size()), fmt::join(names, ", "),
-        m.unseen.size() > kNamed ? ", ..." : ""));
+    out.notes.push_back(
+        fmt::format("eval_f1, eval_precision and eval_recall leave out {} without a text or a prediction: {}{}",
+                    m.unseen.size() == 1 ? "a class" : fmt::format("{} classes", m.unseen.size()),
+                    fmt::join(names, ", "), m.unseen.size() > kNamed ? ", ..." : ""));
   }
   out.classes = m.classes;
   out.confusion = m.confusion;
@@ -195,7 +195,7 @@ ClassReport ScoreCollector::report(comm::World& world) {
   if (curves_)
     add_areas(world, out);
   else
-    out.notes.push_back(fmt::format("{} left out: the model has {} classes, and {} made of {} at most",
+    out.notes.push_back(fmt::format("{} left out: the model has {} classes, but {} made for at most {}",
                                     many() ? "eval_roc_auc is" : "the confusion matrix and eval_roc_auc are",
                                     classes_.names.size(), many() ? "it is" : "they are", kMaxTabled));
   if (entities_) add_entity_metrics(world, out);

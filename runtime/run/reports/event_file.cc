@@ -120,7 +120,7 @@ std::vector<fs::path> own_files(const fs::path& folder) {
   return out;
 }
 
-// TensorBoard reads a folder's files in the order of their names, so a new name contains a later second.
+// TensorBoard reads a folder's files in the order of their names, so the name of a new file contains a later second.
 fs::path next_file(const fs::path& folder, const std::vector<fs::path>& earlier) {
   std::int64_t second =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -162,7 +162,7 @@ void cut(const fs::path& path, const std::optional<KeptLines>& keep) {
   else if (kept < size)
     fs::resize_file(path, kept, error);
   if (error)
-    fail(Exit::failed, "{} cannot be cut to step {}: {}", path.string(), keep ? keep->step : 0, error.message());
+    fail(Exit::failed, "{} cannot be truncated to step {}: {}", path.string(), keep ? keep->step : 0, error.message());
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    fail(Exit::failed, "report.dir = {} cannot be made: {}: name a folder that can", folder.string(), error.message());
+    fail(Exit::failed, "report.dir = {} cannot be created: {}; name another folder", folder.string(), error.message());
 }
 
 }  // namespace

@@ -130,8 +130,8 @@ void Trace::add_slices(std::string& text, int rank, std::int64_t number, std::sp
     if (ran(spans[t]) && is_shown(plan_.tasks[t])) add(spans[t], tasks_[t]);
 }
 
-// Arrows from the end of each task that another waited for to the beginning of that other task, in this step or from
-// the previous one.
+// Arrows from each task that another waited for, in this step or the previous one: from its end to the beginning of the
+// other.
 void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) {
   if (crosses_ && before_.size() <= index(rank)) before_.resize(index(rank) + 1);
   Before* before = crosses_ ? &before_[index(rank)] : nullptr;

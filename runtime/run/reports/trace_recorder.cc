@@ -59,7 +59,7 @@ std::string packed(std::int64_t step, std::span<const Span> spans) {
   return bytes;
 }
 
-// Empty if the spans are of another step: a rank that launches its steps as graphs may have timed an earlier one.
+// Empty if the spans belong to another step: a rank that launches its steps as graphs may have timed an earlier one.
 std::vector<Span> unpacked(const std::string& bytes, std::int64_t step, std::size_t tasks) {
   std::int64_t theirs = 0;
   std::vector<Span> spans(tasks);
@@ -100,7 +100,8 @@ TraceRecorder::TraceRecorder(const StepPlan& plan, std::vector<StepRange> steps,
   const auto most = static_cast<std::int64_t>(std::max<std::size_t>(1, kMaxTraced / std::max<std::size_t>(tasks_, 1)));
   if (count > most)
     fail(Exit::usage,
-         "report.trace_steps = {} picks {} steps of this run, and a trace holds {} of {} tasks each: pick fewer",
+         "report.trace_steps = {} selects {} steps of this run, but a trace holds only {} of {} tasks each: select "
+         "fewer",
          steps_text(picked_), count, most, tasks_);
   capacity_ += static_cast<std::size_t>(count);
   recorded_.reserve(capacity_);
@@ -133,7 +134,7 @@ std::string TraceRecorder::missing() const {
   for (const StepRange& range : picked_) named += range.last - range.first + 1;
   if (named == static_cast<std::int64_t>(recorded_.size()) || picked_.empty()) return "";
   return fmt::format(
-      "report.trace_steps names {}, and this run took {}", steps_text(picked_),
+      "report.trace_steps names {}, but this run took {}", steps_text(picked_),
       recorded_.empty() ? "none of them: report.trace holds no step" : fmt::format("{} of them", recorded_.size()));
 }
 

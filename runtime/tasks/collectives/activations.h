@@ -4,10 +4,10 @@
 
 namespace strata::runtime {
 
-// Adds the partial sums that ranks which share a unit's layers left at a seam of a call, by a balanced binary tree in
-// the order of the ranks, and the seam's bias; rounds once, to the compute dtype. Each rank adds a range of rows of all
-// partial sums (an all-to-all of fp32) and sends it to the others (an all-gather), unless each needs only its own rows.
-// If the seam gathers, there is only the all-gather, of fp32.
+// Adds the partial sums of the ranks that share a unit's layers, at a seam of a call, by a balanced binary tree in the
+// order of the ranks; then adds the seam's bias and rounds once, to the compute dtype. Each rank adds a range of rows
+// of all partial sums (an all-to-all of fp32) and sends it to the others (an all-gather), unless each needs only its
+// own rows. If the seam gathers, there is only the all-gather, of fp32.
 struct Exchange {
   int unit, micro_batch;
   int stretch;    // the stretch of the call that the seam follows

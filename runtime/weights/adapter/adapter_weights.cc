@@ -232,9 +232,9 @@ class Magnitudes final : public ForwardedWeights {
 
  private:
   struct Matrix {
-    std::size_t weight = 0, rows = 0, columns = 0;  // rows 0: the parameter is no magnitude
+    std::size_t weight = 0, rows = 0, columns = 0;  // rows 0: the parameter is not a magnitude
     bool input_major = false;
-    bool at_once = false;  // rows do not lie side by side, so that reading some of them reads most of the matrix
+    bool at_once = false;  // rows are not contiguous, so reading some of them reads most of the matrix
   };
   static std::size_t place_of(const models::Unit& unit, const std::string& name) {
     const auto parameters = unit.parameters();

@@ -194,7 +194,7 @@ constexpr std::string_view kMerge =
     "merge it into its model with peft (merge_and_unload, save_pretrained), and give the result";
 constexpr std::string_view kOther = "it computes something other than W x + s B A x";
 constexpr Foreign kForeign[] = {
-    {"trainable_token_indices", "rows of the embedding that are trained by themselves are not supported"},
+    {"trainable_token_indices", "training single rows of the embedding is not supported"},
     {"target_parameters", "only adapters of linear layers' weights are supported"},
     {"layer_replication", "a model that repeats layers of its base is not supported", false},
     {"lora_bias", "a bias next to B is not supported"},
@@ -225,9 +225,10 @@ bool changes_base(std::string init) {
 }
 
 void refuse_other_mathematics(const Keys& keys) {
-  if (!keys.find("peft_type")) fail(Exit::usage, "{} has no peft_type: it is not of an adapter of peft", keys.name());
+  if (!keys.find("peft_type"))
+    fail(Exit::usage, "{} has no peft_type, so it does not describe a peft adapter", keys.name());
   if (const std::string type = keys.text("peft_type"); type != "LORA")
-    fail(Exit::usage, "{}: peft_type is \"{}\", which is not supported; LORA is", keys.name(), type);
+    fail(Exit::usage, "{}: peft_type is \"{}\", but only LORA is supported", keys.name(), type);
   if (const std::string bias = keys.text("bias"); !bias.empty() && bias != "none")
     fail(Exit::usage, "{}: bias = \"{}\" is not supported: only adapters that leave biases as they are; {}",
          keys.name(), bias, kMerge);
@@ -261,8 +262,8 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
          keys.name(), init);
   if (init == "mica")
     notes.push_back(
-        fmt::format("{}: init_lora_weights = \"mica\": peft leaves B as it was initialised; a training that continues "
-                    "from this adapter here trains A and B",
+        fmt::format("{}: init_lora_weights = \"mica\": peft leaves B as it was initialised, but training that "
+                    "continues from this adapter here trains A and B",
                     keys.name()));
   constexpr std::string_view kHarmless[] = {"gaussian", "eva", "orthogonal", "mica", "true", "false"};
   if (std::ranges::find(kHarmless, init) == std::end(kHarmless))
@@ -282,7 +283,7 @@ void name_ignored(const Keys& keys, std::vector<std::string>& notes) {
     if (known || is_off(field.value)) continue;
     if (std::ranges::find(kOfTraining, field.key) == std::end(kOfTraining))
       fail(Exit::usage,
-           "{}: {} = {} is not known, and may change what the adapter computes: delete the key if it is only about the "
+           "{}: {} = {} is not known, and may change what the adapter computes: delete the key if it concerns only "
            "training; otherwise {}",
            keys.name(), field.key, Keys::shown(field.value), kMerge);
     names.emplace_back(field.key);
@@ -322,7 +323,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.rank_pattern = keys.patterns<std::int64_t>("rank_pattern");
   a.alpha_pattern = keys.patterns<double>("alpha_pattern");
   if (a.target_modules.empty())
-    fail(Exit::usage, "{}: it names no target_modules, which say where the adapter belongs", path.string());
+    fail(Exit::usage, "{} names no target_modules, which say where the adapter belongs", path.string());
   out.base = keys.text("base_model_name_or_path");
   out.task = keys.text("task_type");
   name_ignored(keys, out.notes);

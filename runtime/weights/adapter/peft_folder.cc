@@ -31,7 +31,8 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
   };
   const auto renamed = [&](std::string_view what, std::string_view old, std::string_view now) {
     fail(Exit::usage,
-         "{}: {}, unlike in a file of peft's save_pretrained: save the adapter with that, or rename its tensors once: "
+         "{}: {}, unlike in files that peft's save_pretrained writes: save the adapter with it, or rename its tensors "
+         "once: "
          "{}",
          path.string(), what, command(old, now));
   };
@@ -77,10 +78,12 @@ class PeftWeights final : public WeightSource {
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
         if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
         if (!tensor)
-          fail(Exit::usage, "{} is an adapter of another model: it has no {}, which this {} model's has",
+          fail(Exit::usage,
+               "{} is an adapter of another model: it has no {}, which this {} model's has; give its own base model as "
+               "model.path",
                folder.string(), name, model.family);
         if (!tensor->readable())
-          fail(Exit::usage, "{}: {} is stored as {}, and adapters are read from F32, BF16, F16 or F64",
+          fail(Exit::usage, "{}: {} is stored as {}, but adapters are read from F32, BF16, F16 or F64",
                (folder / kPeftWeightsName).string(), name, tensor->dtype);
         if (tensor->elements() == 0)
           fail(Exit::usage,
@@ -89,8 +92,8 @@ class PeftWeights final : public WeightSource {
                (folder / kPeftWeightsName).string(), name);
         if (tensor->shape != shape)
           fail(Exit::usage,
-               "{} is an adapter of another model, or its {} says another rank: its {} is [{}], and that of this {} "
-               "model is [{}]",
+               "{} is an adapter of another model, or its {} gives a different rank: its {} is [{}], but that of this "
+               "{} model is [{}]",
                folder.string(), kPeftConfigName, name, fmt::join(tensor->shape, ", "), model.family,
                fmt::join(shape, ", "));
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
@@ -130,7 +133,7 @@ class PeftWeights final : public WeightSource {
       const models::StoredTensor* table = tensors_[shared->unit][shared->parameter];
       if (table && !file_.find(kPeftPrefix + shared->name))
         fail(Exit::usage,
-             "{} has {} and no {}{}, which an adapter that was trained with ensure_weight_tying has: if it was trained "
+             "{} has {} but no {}{}, which an adapter that was trained with ensure_weight_tying has: if it was trained "
              "without, set that to false in its {}, and untie the model: {}; if it was trained with it, save it again "
              "(save_pretrained), with both",
              folder.string(), table->name, kPeftPrefix, shared->name, kPeftConfigName,
@@ -148,7 +151,7 @@ class PeftWeights final : public WeightSource {
       if (!table) return false;
       if (tensor.dtype != table->dtype || !std::ranges::equal(tensor.bytes, table->bytes))
         fail(Exit::usage,
-             "{}: {} and {} differ, and are one table in this {} model (tie_word_embeddings): if both were trained, "
+             "{}: {} and {} differ, but are one table in this {} model (tie_word_embeddings): if both were trained, "
              "name both in modules_to_save in its {}, set ensure_weight_tying to false there, and untie the model: {}; "
              "otherwise train the adapter again with ensure_weight_tying",
              (folder / kPeftWeightsName).string(), tensor.name, table->name, model.family, kPeftConfigName,

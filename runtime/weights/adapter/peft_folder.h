@@ -32,7 +32,7 @@ std::vector<std::string> notes_of_readers(const models::Adapter& adapter);
 
 // The weights of `base`, with those that the model's adapter trains (A, B and modules_to_save) read from the folder.
 // Throws Error{usage} if the folder lacks one of them, has one in another shape, or has others, unless these are copies
-// of the base's: of rounded copies, `note` says that they are not read.
+// of the base's; `note` says that rounded copies are not read.
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const std::filesystem::path& folder,
                                            const models::Model& model, const BaseAgain& again, const Note& note);
 

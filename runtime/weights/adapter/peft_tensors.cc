@@ -66,7 +66,7 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
 [[noreturn]] void refuse_resized(const StoredTensor& tensor, const std::filesystem::path& folder,
                                  const models::Parameter& own) {
   fail(Exit::usage,
-       "{} holds all of {}, as [{}], and the model's is [{}]: the model was resized when the adapter was trained; "
+       "{} holds all of {}, as [{}], but the model's is [{}]: the model was resized when the adapter was trained; "
        "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
        folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(own.shape, ", "));
 }
@@ -83,7 +83,7 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
       const bool is_shared = tensor.name != kPeftPrefix + p.name;
       fail(Exit::usage,
            "{} holds all of {}, which modules_to_save in its {} does not name, and which is not a copy of the model's "
-           "{}{}, exact or rounded to bf16 or fp16: if it was trained, add \"{}\" there{} to read it (a training that "
+           "{}{}, exact or rounded to bf16 or fp16: if it was trained, add \"{}\" there{} to read it (training that "
            "continues from this adapter trains it, too); otherwise give the model that the adapter was trained on",
            folder.string(), tensor.name, kPeftConfigName, p.name,
            is_shared ? ", the table that it shares (tie_word_embeddings)" : "", last,
@@ -91,12 +91,13 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
     }
   for (const char* head : {".classifier.weight", ".classifier.out_proj.weight", ".score.weight"})
     if (tensor.name.ends_with(head))
-      fail(
-          Exit::usage,
-          "{} is an adapter of a classifier: it holds its layer of class scores, {}, and training.objective is \"{}\"; "
-          "give that of the adapter (strata predict --adapter finds it out)",
-          folder.string(), tensor.name, models::name_of(model.objective));
-  fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
+      fail(Exit::usage,
+           "{} is an adapter of a classifier: it holds its layer of class scores, {}, but training.objective is "
+           "\"{}\"; set the adapter's objective (strata predict --adapter detects it)",
+           folder.string(), tensor.name, models::name_of(model.objective));
+  fail(Exit::usage,
+       "{} is an adapter of another model: it has {}, for which this {} model has no place; give its own base model as "
+       "model.path",
        folder.string(), tensor.name, model.family);
 }
 

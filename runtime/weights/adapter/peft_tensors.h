@@ -16,7 +16,7 @@ inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr const char* kPeftPrefix = "base_model.model.";
 
-// The base model once more, for comparisons and messages.
+// The base model, opened again for comparisons and messages.
 struct BaseAgain {
   std::optional<std::filesystem::path> folder;  // nullopt: the weights are random
   // Opens another source of its weights, because a source counts what is read from it (fingerprints_as_read). Empty on
@@ -25,9 +25,9 @@ struct BaseAgain {
 };
 
 // The tensors of a peft folder that its configuration does not name. peft saves the embedding and the output layer
-// whole if either is a target, if they were resized for new tokens, or if asked to (save_embedding_layers). It reads
-// them over the model's own, so they may only be copies of these. A copy is not read. It may have been rounded, because
-// a run in bf16 or fp16 saves what it holds.
+// whole if either is a target, if they were resized for new tokens, or if asked to (save_embedding_layers). When it
+// loads them, they replace the model's own, so they must be copies of those. A copy is not read. It may have been
+// rounded, because a run in bf16 or fp16 saves what it holds.
 class UnnamedTensors {
  public:
   // The arguments must outlive it.
@@ -35,7 +35,7 @@ class UnnamedTensors {
                  const Note& note)
       : folder_(folder), model_(model), base_(base), note_(note) {}
 
-  // Throws Error{usage} if the tensor is no copy, and is not about backward alone. If this rank compares nothing, names
+  // Throws Error{usage} if the tensor is neither a copy nor used by backward only. If this rank compares nothing, names
   // and shapes decide.
   void require(const models::StoredTensor& tensor);
 

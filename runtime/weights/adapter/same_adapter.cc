@@ -59,7 +59,7 @@ void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said,
   for (const RecipeKey& key : recipe_keys()) {
     if (!gives(key.name) || key.text(recipe) == key.text(other)) continue;
     if (chooses_modules(key.name) && is_same_adapter(config, recipe.training.objective, said.lora, chosen)) continue;
-    fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
+    fail(Exit::usage, "{} = {}, but {} has {}: leave the key out to continue from that adapter", key.name,
          excerpt(key.text(recipe), kMaxValueBytes), said.path->string(), excerpt(key.text(other), kMaxValueBytes));
   }
 }

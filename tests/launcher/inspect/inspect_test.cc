@@ -117,7 +117,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   std::fill(zeros.begin() + static_cast<std::ptrdiff_t>(8 + header), zeros.end(), '\0');
   folder.write("adapted/adapter_model.safetensors", zeros);
   EXPECT_THAT(inspected(folder.path() / "adapted"),
-              ContainsRegex("([0-9]+) of ([0-9]+) lora_B are zeros: the adapter changes nothing of the model\n"));
+              ContainsRegex("([0-9]+) of ([0-9]+) lora_B are zero: the adapter changes nothing in the model\n"));
   const char *model = "nf4/llama/model", *stored = "model.safetensors";
   EXPECT_THAT(changed(model, stored, ".absmax", ".absmix"), ContainsRegex("broken: .*expected .*\\.absmax"));
   EXPECT_THAT(changed(model, stored, "weight.quant_state", "weight.quant_stata"), HasSubstr("without its codes"));

@@ -113,7 +113,7 @@ TEST_F(AgentsOfTwo, ASecondNameOfAUsedNodeIsUnfit) {
   EXPECT_EQ(why_unfit(agents, kSecond, {}, {}, std::nullopt, {}), "");
   EXPECT_EQ(why_unfit(agents, kSecond, {}, {}, std::nullopt, {"198.51.100.3"}), "") << "which does not answer";
   EXPECT_THAT(why_unfit(agents, kSecond, {}, {}, std::nullopt, {kFirst.name}),
-              HasSubstr("198.51.100.1 and 198.51.100.2 are names of one node"));
+              HasSubstr("198.51.100.1 and 198.51.100.2 are names of the same node"));
 }
 
 // With ControlPersist, an ssh process that stays for the next call holds the pipes of one that has ended.

@@ -57,7 +57,7 @@ TEST_F(Preflight, RefusesADifferentBuild) {
 TEST_F(Preflight, RefusesASecondNameOfANode) {
   nodes[0].facts.machine = nodes[2].facts.machine = "a boot and a network";
   nodes[1].facts.machine = "another network";
-  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of one node"),
+  EXPECT_THAT(findings(), ElementsAre(refusal(AllOf(HasSubstr("n1 and n3 are names of the same node"),
                                                     HasSubstr("use one name"), HasSubstr("--no-preflight")))));
   // Virtual machines restored from one snapshot.
   nodes[2].facts.interfaces = {{"eth0", "10.0.0.3"}};

@@ -238,7 +238,7 @@ TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
   };
   const char* table = "base_model.model.transformer.wpe.weight";
   EXPECT_THAT(refused(table, 24, 48), AllOf(HasSubstr(table), HasSubstr("add \"wpe\" there")));
-  EXPECT_THAT(refused(table, 25, 48), AllOf(HasSubstr("as [25, 48], and the model's is [24, 48]"), HasSubstr("merge")));
+  EXPECT_THAT(refused(table, 25, 48), AllOf(HasSubstr("as [25, 48], but the model's is [24, 48]"), HasSubstr("merge")));
   EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
               AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
@@ -281,7 +281,7 @@ TEST_F(AdapterFiles, ReadsATiedTable) {
   std::ofstream(path, std::ios::binary) << bytes;
   const std::string adapter = "adapter.path=" + place("peft").string();
   EXPECT_FAILURE((void)start({adapter}), Exit::usage,
-                 AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight"),
+                 AllOf(HasSubstr("differ, but are one table"), HasSubstr("lm_head.weight"),
                        HasSubstr("name both in modules_to_save"),
                        HasSubstr("untie the model: model.config.tie_word_embeddings = false; otherwise train")));
   replace_in_config(R"("modules_to_save":["wte"])", R"("modules_to_save":["wte","lm_head"])");
@@ -358,7 +358,7 @@ TEST_F(AdapterFiles, Dora) {
   const std::vector<std::string> lora = {"model.path=" + saved_.checkpoints().string(), "data.seq_len=16",
                                          "adapter.kind=lora", "adapter.rank=4"};
   EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, lora)), Exit::usage,
-                 HasSubstr("'s adapter has adapter.dora = true, and the recipe says false"));
+                 HasSubstr("'s adapter has adapter.dora = true, but the recipe says false"));
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
   EXPECT_TRUE(read_peft_config(place("peft")).adapter.dora);

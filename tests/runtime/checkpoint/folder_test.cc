@@ -75,7 +75,7 @@ TEST_F(CheckpointFolderTest, AFolderRemovedInMidRunIsLockedAgain) {
       if (next == 3)
         EXPECT_FAILURE(run_.run(1, run_.sets(1), 1), Exit::usage, AllOf(HasSubstr("in use"), HasSubstr("checkpoints")));
     });
-    EXPECT_THAT(rest.notes, ElementsAre(AllOf(HasSubstr(run_.checkpoints().string()), HasSubstr("locked again"))));
+    EXPECT_THAT(rest.notes, ElementsAre(AllOf(HasSubstr(run_.checkpoints().string()), HasSubstr("locked it again"))));
     EXPECT_THAT(there(), UnorderedElementsAre("step-00000002", "step-00000003"));
     EXPECT_EQ(run_.run(1, run_.sets(1), 4).weights, whole);
   }
@@ -127,7 +127,7 @@ TEST_F(CheckpointFolderTest, RefusesAnUnwritableFolderAtTheStart) {
   {
     const tests::WithoutRights nobody;
     EXPECT_FAILURE(run_.run(2, sets(2), 4, {}, nullptr, [&](std::int64_t) { ++begun; }), Exit::failed,
-                   AllOf(HasSubstr("checkpoint.dir " + run_.checkpoints().string() + " cannot take a checkpoint"),
+                   AllOf(HasSubstr("no checkpoint can be written to checkpoint.dir " + run_.checkpoints().string()),
                          HasSubstr("Permission denied")));
   }
   EXPECT_EQ(begun, 0);

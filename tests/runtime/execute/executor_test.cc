@@ -22,7 +22,7 @@ TEST(ExecutorDeathTest, RefusesAnInvalidPlan) {
     const auto world = comm::solo_world();
     const Executor executor(job.plan, *job.model, *world, {}, 1);
   };
-  EXPECT_DEATH(run(), "the plan of the step holds.*update.*may run at the same time and share memory");
+  EXPECT_DEATH(run(), "the plan of the step is valid.*update.*may run at the same time and share memory");
 }
 
 }  // namespace

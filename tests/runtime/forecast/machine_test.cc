@@ -166,7 +166,7 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
                  testing::HasSubstr("was measured by one rank"));
   machine.measured = false;
   EXPECT_FAILURE((void)profile_at(machine, job({"zero.stage=3"}, 2)), Exit::usage,
-                 testing::HasSubstr("is computed from data sheets of a machine of one rank"));
+                 testing::HasSubstr("is computed from data sheets of a machine with one rank"));
   machine.measured = true;
   machine.collectives = {4, 1.5};
   EXPECT_EQ(profile_at(machine, job({"zero.stage=3"}, 2)).all_gather_bytes_per_s, 4e9);

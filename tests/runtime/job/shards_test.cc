@@ -33,10 +33,9 @@ TEST(Shards, RefuseUnsupportedSettings) {
                  "must divide their 12 heads and MLP of 352, and divide their 3 key-value heads or be a multiple of "
                  "them; leave it out");
   expect_refused({"parallel.tensor_shards=4", "model.frozen_format=nf4", "training.freeze=*.h.*"}, "use at most 2");
-  expect_refused(
-      {"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
-      "parallel.tensor_shards = 4 cuts transformer.h.0.attn.c_attn.weight every 32 elements, and in 4 bits 64 in a row "
-      "share a scale: use at most 2");
+  expect_refused({"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
+                 "parallel.tensor_shards = 4 cuts transformer.h.0.attn.c_attn.weight every 32 elements, but in 4 bits "
+                 "64 consecutive elements share a scale: use at most 2");
   expect_refused({"model.preset=bert-base", "parallel.tensor_shards=8"},
                  "must divide their 12 heads and MLP of 3072; use at most 4");
 }
@@ -47,7 +46,7 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   };
   refused({"parallel.tensor=3"}, 3, "parallel.tensor = 3 is not a power of two");
   refused({"parallel.tensor=3"}, 3, "use 2 or 4");
-  refused({"parallel.tensor=128"}, 128, "is more than the 64 ranks that can share a layer");
+  refused({"parallel.tensor=128"}, 128, "is too large, because at most 64 ranks can share a layer");
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
@@ -73,12 +72,12 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=2", "zero.stage=2", "zero.parameters_group=2"}, 3, "use a multiple of 2 (mpirun");
   refused(
       {"parallel.split=[1, 1]"}, 2,
-      "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");
-  refused({"parallel.split=[4]"}, 1,
-          "parallel.split = [4] says how many blocks each stage has, and parallel.stages is 1: leave parallel.split "
-          "out");
+      "parallel.split = [1, 1] says how many blocks each stage has, but parallel.stages is 1: set parallel.stages = 2");
+  refused(
+      {"parallel.split=[4]"}, 1,
+      "parallel.split = [4] says how many blocks each stage has, but parallel.stages is 1: leave parallel.split out");
   refused({"parallel.split=[1, 1, 1, 1]", "parallel.schedule=interleaved", "parallel.chunks=2"}, 2,
-          "and parallel.stages is 1: set parallel.stages = 2, or leave parallel.split out");
+          "but parallel.stages is 1: set parallel.stages = 2, or leave parallel.split out");
   // The message names the key that was set, because by default there are as many shards as ranks.
   refused({"parallel.tensor=8"}, 8, "parallel.tensor = 8 cannot divide this model's blocks");
   refused({"parallel.tensor=4", "parallel.tensor_shards=8"}, 4, "parallel.tensor_shards = 8 cannot divide");
@@ -105,7 +104,7 @@ TEST(Shards, RowsThatRanksCannotDivideAreRefused) {
 // If no ranks share layers, there is nothing to divide, and a note says so.
 TEST(Shards, NoteSequenceParallelismWithoutTensorParallelism) {
   const auto notes = tiny_job({"parallel.sequence=true", "parallel.tensor_shards=2"}, 1).notes;
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true has no effect with parallel.tensor = 1")));
 }
 
 // Neither do tiles of layers in virtual shards, nor a schedule without pipeline stages.
@@ -118,7 +117,7 @@ TEST(Shards, NoteSettingsWithoutAnEffect) {
   EXPECT_THAT(with("parallel.tensor_shards=2"), Contains(of_shards));
   EXPECT_THAT(with("zero.stage=0"), Contains(HasSubstr("no unit that can be tiled is larger")));
   const std::string schedule = "parallel.schedule=all_forward_all_backward";
-  const auto without_stages = HasSubstr("changes nothing with parallel.stages = 1");
+  const auto without_stages = HasSubstr("has no effect with parallel.stages = 1");
   EXPECT_THAT(with(schedule), Contains(without_stages));
   EXPECT_THAT(tiny_job({schedule, "parallel.stages=2"}, 2).notes, Not(Contains(without_stages)));
 }
@@ -165,10 +164,10 @@ TEST(Stages, InterleavedSchedulesThatCannotBeAreRefused) {
   refused({interleaved, "parallel.stages=2"}, 2, "set parallel.chunks to 2 or more");
   refused({interleaved, "parallel.stages=2", "parallel.chunks=2"}, 2,
           "a rank has 3 micro-batches per step (training.gradient_accumulation_steps or global_batch_size), and 3 is "
-          "no multiple of parallel.stages = 2: make it 4");
+          "not a multiple of parallel.stages = 2: make it 4");
   refused({interleaved, "parallel.stages=3", "parallel.chunks=3"}, 3,
-          "parallel.stages = 3 with parallel.chunks = 3 are 9 pieces, and this model has 8 units (embedding, 6 blocks, "
-          "head): set at most 8 pieces");
+          "parallel.stages = 3 with parallel.chunks = 3 makes 9 pieces, but this model has only 8 units (embedding, 6 "
+          "blocks, head): set at most 8 pieces");
   refused({interleaved, "parallel.stages=3", "parallel.chunks=2", "parallel.split=[1, 2, 3]"}, 3,
           "parallel.split = [1, 2, 3] has 3 numbers for 3 stages of 2 chunks and 6 blocks for the model's 6: give 6 "
           "numbers");

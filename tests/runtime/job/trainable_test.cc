@@ -77,7 +77,8 @@ TEST(Adaptable, TheFormOfTheTargetsIsNamed) {
   EXPECT_THAT(adapter_complaint({"adapter.target_modules=q_proj"}),
               HasSubstr(R"(adapter.target_modules = ["q_proj"])"));
   EXPECT_THAT(adapter_complaint({"adapter.target_modules=q_proj, v_proj"}), HasSubstr(R"(= ["q_proj", "v_proj"])"));
-  EXPECT_THAT(adapter_complaint({"adapter.target_modules=all"}), HasSubstr("every linear layer is \"all-linear\""));
+  EXPECT_THAT(adapter_complaint({"adapter.target_modules=all"}),
+              HasSubstr("to adapt every linear layer, write \"all-linear\""));
   EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["all-linear"])"}), HasSubstr("without brackets"));
 }
 
@@ -92,7 +93,7 @@ TEST(Adaptable, ATiedTableIsTrainedUnderBothNames) {
               AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("adapter.ensure_weight_tying = true")));
   EXPECT_THAT(
       adapter_complaint({R"(adapter.modules_to_save=["lm_head"])", "adapter.ensure_weight_tying=true"}, kSmallGpt2),
-      HasSubstr("lm_head is tied to transformer.wte, and holds no table of its own: name that one"));
+      HasSubstr("lm_head has no table of its own, because it is tied to transformer.wte: name that module instead"));
 }
 
 TEST(Adaptable, OtherNamesMustBeOfModules) {
@@ -105,7 +106,7 @@ TEST(Adaptable, OtherNamesMustBeOfModules) {
   EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=".*_prj")"}),
               HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=all-linear"}),
-              HasSubstr("only adapter.target_modules has this value"));
+              HasSubstr("only adapter.target_modules takes this value"));
 }
 
 TEST(Adaptable, PatternsOfRanksMustBeOfAdaptedLayers) {
@@ -129,10 +130,11 @@ TEST(Adaptable, ARankAboveALayersWidthIsNoted) {
               Contains(AllOf(HasSubstr("rank 9 is above the width 8 of model.layers.0.self_attn.k_proj"),
                              HasSubstr("(and that of 2 more layers)"))));
   EXPECT_THAT(notes({R"(adapter.rank_pattern={"1.self_attn.k_proj" = 9})"}),
-              Contains(HasSubstr("rank 9 is above the width 8 of model.layers.1.self_attn.k_proj, and B A")));
+              Contains(HasSubstr("rank 9 is above the width 8 of model.layers.1.self_attn.k_proj, but B A")));
   EXPECT_THAT(notes({"adapter.rank=8"}), Not(Contains(HasSubstr("above the width"))));
-  EXPECT_THAT(adapter_complaint({R"(adapter.target_modules=["q_proj", "k_proj"])", "adapter.rank=41"}),
-              HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj, and no layer is as wide"));
+  EXPECT_THAT(
+      adapter_complaint({R"(adapter.target_modules=["q_proj", "k_proj"])", "adapter.rank=41"}),
+      HasSubstr("rank 41 is above the width 40 of model.layers.0.self_attn.q_proj, and all layers are narrower"));
 }
 
 TEST(Adaptable, LayersMustBeOfTheModel) {

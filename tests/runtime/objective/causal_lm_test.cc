@@ -34,7 +34,7 @@ TEST(CausalLmTest, NotesFilesWithoutASidecar) {
   EXPECT_THAT(
       notes(),
       Contains(one.string() +
-               " has no sidecar (a.bin.json): every token is trained on, and the beginnings of documents are unknown"));
+               " has no sidecar (a.bin.json): every token is trained on, and it is unknown where documents begin"));
   std::filesystem::remove(other.string() + ".json");
   EXPECT_THAT(notes(), Contains(HasSubstr("a.bin and 1 more have no sidecar")));
 }

@@ -332,7 +332,7 @@ TEST_F(ClassificationTest, PutsADocumentsClassAtItsFirstOrLastRow) {
     EXPECT_EQ(labels[last ? 1 : 0], 8);
     EXPECT_EQ(labels[last ? 0 : 1], kNone);
     const Piece cut{made, &documents, 0, 0, 3, 0, 2};
-    EXPECT_FAILURE((void)labelling.most(cut), Exit::usage, HasSubstr("document 1 has 3 tokens, above data.seq_len"));
+    EXPECT_FAILURE((void)labelling.most(cut), Exit::usage, HasSubstr("1 has 3 tokens, more than data.seq_len"));
   }
   const TokenClasses words(column({kNone, 4, kNone, 5, kNone}));
   EXPECT_EQ(words.most(second), 1u);

@@ -19,44 +19,44 @@ using testing::Not;
 
 TEST(ValuesElsewhere, RefusalsTranslateValues) {
   const std::pair<const char*, const char*> kMeant[] = {
-      {"training.precision=float16", "; you mean \"fp16\""},
-      {"training.precision=half", "; you mean \"fp16\""},
-      {"training.precision=bfloat16", "; you mean \"bf16\""},
-      {"training.precision=float32", "; you mean \"fp32\""},
-      {"training.precision=FP16", "; you mean \"fp16\""},
-      {"training.precision=bf16-mixed", "; you mean \"bf16\""},
-      {"training.precision=16", "; you mean \"fp16\""},
-      {"training.precision=no", "; you mean \"fp32\""},
-      {"zero.optimizer=cpu", "; you mean \"host\""},
-      {"zero.parameters=disk", "; you mean \"nvme\""},
-      {"zero.parameters=cpu", "; you mean \"host\""},
-      {"zero.gradients=gpu", "; you mean \"device\""},
-      {"zero.activations=NVMe", "; you mean \"nvme\""},
+      {"training.precision=float16", "; use \"fp16\""},
+      {"training.precision=half", "; use \"fp16\""},
+      {"training.precision=bfloat16", "; use \"bf16\""},
+      {"training.precision=float32", "; use \"fp32\""},
+      {"training.precision=FP16", "; use \"fp16\""},
+      {"training.precision=bf16-mixed", "; use \"bf16\""},
+      {"training.precision=16", "; use \"fp16\""},
+      {"training.precision=no", "; use \"fp32\""},
+      {"zero.optimizer=cpu", "; use \"host\""},
+      {"zero.parameters=disk", "; use \"nvme\""},
+      {"zero.parameters=cpu", "; use \"host\""},
+      {"zero.gradients=gpu", "; use \"device\""},
+      {"zero.activations=NVMe", "; use \"nvme\""},
       {"zero.stage='3'", "; write 3 without quotes"},
-      {"optimizer.name=adam", "; you mean \"adamw\", with optimizer.weight_decay = 0 that is Adam"},
-      {"scheduler.name=cosine_with_restarts", "; you mean \"cosine\", which has no restarts"},
-      {"parallel.schedule=gpipe", "; you mean \"all_forward_all_backward\""},
+      {"optimizer.name=adam", "; use \"adamw\", which is Adam if optimizer.weight_decay = 0"},
+      {"scheduler.name=cosine_with_restarts", "; use \"cosine\", which has no restarts"},
+      {"parallel.schedule=gpipe", "; use \"all_forward_all_backward\""},
       {"parallel.schedule=Interleaved1F1B",
-       "; you mean \"interleaved\", with parallel.chunks, the pieces of the model per stage"},
-      {"parallel.schedule=1F1B", "; you mean \"1f1b\""},
-      {"adapter.kind=QLoRA", "; you mean \"lora\", with model.frozen_format = \"nf4\""},
-      {"adapter.kind=dora", "; you mean \"lora\", with adapter.dora = true"},
-      {"adapter.kind=true", "; you mean \"lora\""},
-      {"adapter.init=kaiming", "; you mean \"default\""},
-      {"model.frozen_format=4bit", "; you mean \"nf4\""},
-      {"model.frozen_format=bf16", "; you mean \"compute\", which is training.precision"},
-      {"scheduler.name=cosin", "; you mean \"cosine\""},
-      {"evaluation.metric=accuracy", "; you mean \"eval_accuracy\""},
-      {"evaluation.metric=f1", "; you mean \"eval_f1\""},
-      {"evaluation.metric=macro_f1", "; you mean \"eval_f1\", the mean over classes"},
+       "; use \"interleaved\", with parallel.chunks, the pieces of the model per stage"},
+      {"parallel.schedule=1F1B", "; use \"1f1b\""},
+      {"adapter.kind=QLoRA", "; use \"lora\", with model.frozen_format = \"nf4\""},
+      {"adapter.kind=dora", "; use \"lora\", with adapter.dora = true"},
+      {"adapter.kind=true", "; use \"lora\""},
+      {"adapter.init=kaiming", "; use \"default\""},
+      {"model.frozen_format=4bit", "; use \"nf4\""},
+      {"model.frozen_format=bf16", "; use \"compute\", which is training.precision"},
+      {"scheduler.name=cosin", "; use \"cosine\""},
+      {"evaluation.metric=accuracy", "; use \"eval_accuracy\""},
+      {"evaluation.metric=f1", "; use \"eval_f1\""},
+      {"evaluation.metric=macro_f1", "; use \"eval_f1\", the mean over classes"},
       {"training.global_batch_size=9223372036854775807", "; the maximum is 1099511627776"},
-      {"data.packing=false", "; you mean \"documents\", in which no document sees another"},
-      {"optimizer.name=adamw_torch", "; you mean \"adamw\""},
-      {"optimizer.name=adamw_torch_fused", "; you mean \"adamw\""},
-      {"optimizer.name=paged_adamw_8bit", "; you mean \"adamw8bit\""},
-      {"optimizer.name=adamw_bnb_8bit", "; you mean \"adamw8bit\""},
-      {"optimizer.name=nesterov", "; you mean \"sgd\", whose optimizer.momentum is not Nesterov's"},
-      {"optimizer.name=sgd_momentum", "; you mean \"sgd\", with optimizer.momentum"},
+      {"data.packing=false", "; use \"documents\", where no document sees another"},
+      {"optimizer.name=adamw_torch", "; use \"adamw\""},
+      {"optimizer.name=adamw_torch_fused", "; use \"adamw\""},
+      {"optimizer.name=paged_adamw_8bit", "; use \"adamw8bit\""},
+      {"optimizer.name=adamw_bnb_8bit", "; use \"adamw8bit\""},
+      {"optimizer.name=nesterov", "; use \"sgd\", whose optimizer.momentum is not Nesterov's"},
+      {"optimizer.name=sgd_momentum", "; use \"sgd\", with optimizer.momentum"},
       {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
       // These are numbers elsewhere but not in TOML, so there are no quotes to leave out.
       {"training.seed=010", "; write 10"},
@@ -67,23 +67,22 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
       {"optimizer.learning_rate=01e-3", "; write 0.001"},
       {"training.seed='10'", "; write 10 without quotes"},
       {"scheduler.name=cosine_with_warmup",
-       "; you mean \"cosine\", with scheduler.warmup_steps and "
+       "; use \"cosine\", with scheduler.warmup_steps and "
        "scheduler.min_lr_ratio"},
-      {"scheduler.name=WarmupDecayLR", "; you mean \"linear\", with scheduler.warmup_steps and scheduler.min_lr_ratio"},
-      {"memory.device=2G", "; you mean \"2GiB\""},
-      {"memory.device=24gb", "; you mean \"24GB\""},
-      {"optimizer.moments=8bitt", "; you mean \"8bit\""},
-      {"memory.host='1.5 gib'", "; you mean \"1.5GiB\""},
-      {"memory.host=512m", "; you mean \"512MiB\""},
-      {"optimizer.name=adamw_torch_4bit", "; you mean \"adamw8bit\", because moments in 4 bits are not supported"},
-      {"training.recompute=unsloth",
-       "; you mean \"block\", with zero.activations = \"host\" to offload what blocks keep"},
-      {"training.recompute=true", "; you mean \"block\""},
-      {"training.recompute=full", "; you mean \"block\""},
-      {"device.kind=gpu", "; you mean \"cuda\""},
+      {"scheduler.name=WarmupDecayLR", "; use \"linear\", with scheduler.warmup_steps and scheduler.min_lr_ratio"},
+      {"memory.device=2G", "; use \"2GiB\""},
+      {"memory.device=24gb", "; use \"24GB\""},
+      {"optimizer.moments=8bitt", "; use \"8bit\""},
+      {"memory.host='1.5 gib'", "; use \"1.5GiB\""},
+      {"memory.host=512m", "; use \"512MiB\""},
+      {"optimizer.name=adamw_torch_4bit", "; use \"adamw8bit\", because moments in 4 bits are not supported"},
+      {"training.recompute=unsloth", "; use \"block\", with zero.activations = \"host\" to offload what blocks keep"},
+      {"training.recompute=true", "; use \"block\""},
+      {"training.recompute=full", "; use \"block\""},
+      {"device.kind=gpu", "; use \"cuda\""},
       {"training.max_steps=5.0", "; write 5"},
       {"training.max_steps='1e3'", "; write 1000"},
-      {"checkpoint.keep_best=1", "; you mean true"},
+      {"checkpoint.keep_best=1", "; use true"},
       {"checkpoint.keep_best=yes", "; write true"},
   };
   for (const auto& [set, meant] : kMeant) {
@@ -91,18 +90,18 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(meant)));
   }
   // The example of a range is not what the user means.
-  EXPECT_FAILURE(recipe_with({"report.trace_steps=5-3"}), Exit::usage, testing::Not(HasSubstr("you mean")));
+  EXPECT_FAILURE(recipe_with({"report.trace_steps=5-3"}), Exit::usage, testing::Not(HasSubstr("; use")));
 }
 
 TEST(ValuesElsewhere, SomeHaveNoCounterpart) {
   for (const auto& [set, note] : {
            std::pair{"optimizer.name=muon", "; this optimizer is not supported"},
            {"adapter.init=pissa_niter_16", "changes the model's own weights, which is not supported"},
-           {"model.frozen_format=int8", "; 8 bits are not supported, and \"nf4\" stores frozen weights in 4"},
-           {"scheduler.warmup_steps=0.1", "; this is in steps: the ratio x training.max_steps"},
-           {"checkpoint.every=0.25", "; this is in steps: the ratio x training.max_steps"},
-           {"checkpoint.every=epoch", "strata plan says how many steps an epoch has"},
-           {"training.max_steps=-1", "; strata plan says how many steps an epoch has"},
+           {"model.frozen_format=int8", "; 8 bits are not supported, but \"nf4\" stores frozen weights in 4 bits"},
+           {"scheduler.warmup_steps=0.1", "; this is a number of steps: the ratio x training.max_steps"},
+           {"checkpoint.every=0.25", "; this is a number of steps: the ratio x training.max_steps"},
+           {"checkpoint.every=epoch", "strata plan shows how many steps an epoch has"},
+           {"training.max_steps=-1", "; strata plan shows how many steps an epoch has"},
        }) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(note)));
@@ -115,7 +114,7 @@ TEST(ValuesElsewhere, NeverGuess) {
                           "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
-                   AllOf(HasSubstr(": allowed is "), Not(HasSubstr("you mean")), Not(HasSubstr("write"))));
+                   AllOf(HasSubstr(": allowed is "), Not(HasSubstr("; use")), Not(HasSubstr("write"))));
   }
 }
 

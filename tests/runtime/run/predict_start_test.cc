@@ -57,9 +57,9 @@ TEST(RefusedByCheckpoint, SaysWhatTheRunWouldSay) {
   };
   EXPECT_EQ(why({}), "");
   EXPECT_THAT(why({"training.reduce_group=2"}),
-              testing::HasSubstr("step-00000002 was written with training.reduce_group = 1, and the recipe says 2"));
+              testing::HasSubstr("step-00000002 was written with training.reduce_group = 1, but the recipe says 2"));
   EXPECT_THAT(why({"parallel.tensor_shards=2"}),
-              testing::HasSubstr("parallel.tensor_shards = 1, and the recipe says 2"));
+              testing::HasSubstr("parallel.tensor_shards = 1, but the recipe says 2"));
   EXPECT_EQ(why({"training.reduce_group=2", "checkpoint.resume=none"}), "");
 }
 

@@ -175,7 +175,7 @@ TEST(ResumeTest, ReportsDataWithOtherContents) {
   EXPECT_THAT(notes(others), ElementsAre(AllOf(HasSubstr("data.train was"), HasSubstr("others.bin"))));
   change(tokens);
   EXPECT_THAT(notes(tokens), ElementsAre(AllOf(HasSubstr("the files of data.train = "), HasSubstr("tokens.bin"),
-                                               HasSubstr("have other contents:"))));
+                                               HasSubstr("have different contents:"))));
 }
 
 // The same sequences in micro-batches of another size: what must divide is the number of sequences.
@@ -212,7 +212,7 @@ TEST(ResumeTest, RefusesToChangeFixedKeys) {
   mixed.recipe["data.train.weights"] = "[0.7, 0.3]";
   EXPECT_FAILURE(
       (void)progress_under(mixed, path, job, ""), Exit::usage,
-      HasSubstr("written with the weights of data.train = [0.7, 0.3], and the recipe says of one source: keep "
+      HasSubstr("written with the weights of data.train = [0.7, 0.3], but the recipe says of one source: keep "
                 "the value, give another checkpoint.dir, or start over from exported weights"));
   Manifest before = written;  // there was no such key
   before.recipe.erase("data.packing");
@@ -265,9 +265,9 @@ TEST(ResumeTest, AnotherRunIsRefused) {
   refused("model.config.vocab_size=131", HasSubstr("vocab_size"));
   refused("model.config.n_layer=3", HasSubstr("n_layer"));
   refused("model.config.layer_norm_epsilon=1e-3", HasSubstr("layer_norm_epsilon"));
-  refused("optimizer.moments=bf16", HasSubstr("optimizer.moments = \"fp32\", and the recipe says \"bf16\": keep"));
-  refused("optimizer.name=adamw8bit", HasSubstr("optimizer.moments = \"fp32\", and the recipe says \"8bit\": keep"));
-  refused("optimizer.name=lion", HasSubstr("optimizer.name = \"adamw\", and the recipe says \"lion\": keep"));
+  refused("optimizer.moments=bf16", HasSubstr("optimizer.moments = \"fp32\", but the recipe says \"bf16\": keep"));
+  refused("optimizer.name=adamw8bit", HasSubstr("optimizer.moments = \"fp32\", but the recipe says \"8bit\": keep"));
+  refused("optimizer.name=lion", HasSubstr("optimizer.name = \"adamw\", but the recipe says \"lion\": keep"));
   EXPECT_THAT(run.run(2, run.sets(2, {"optimizer.learning_rate=1e-4", "training.max_steps=9"}), 4).resumed,
               "step-00000002");
 }
@@ -299,7 +299,7 @@ TEST(ResumeTest, NumbersOfTheConfigAreComparedAsNumbers) {
   };
   EXPECT_EQ(progress_under(with_layers("2.0"), path, job, "").step, 2);
   EXPECT_FAILURE((void)progress_under(with_layers("2.5"), path, job, ""), Exit::usage,
-                 HasSubstr("n_layer of its config is 2.5, and the recipe's model has 2"));
+                 HasSubstr("n_layer of its config is 2.5, but the recipe's model has 2"));
 }
 
 // The contents of the files of data.validation are compared, not their names; only older manifests have no hash.

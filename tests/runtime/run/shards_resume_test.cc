@@ -86,7 +86,7 @@ TEST(ShardsCheckpoint, ContinuesWithTheSameBits) {
                            run.sets(1, with_sets(kFourHeads, {"parallel.tensor_shards=4",
                                                               fmt::format("optimizer.name={}", optimizer)})),
                            6),
-                   Exit::usage, HasSubstr("was written with parallel.tensor_shards = 2, and the recipe says 4"));
+                   Exit::usage, HasSubstr("was written with parallel.tensor_shards = 2, but the recipe says 4"));
   }
 }
 

@@ -85,7 +85,7 @@ TEST(WeightsTest, ASharedTensorMayBeStoredTwice) {
   EXPECT_FAILURE(
       read_weights("lm_head.weight", 0.25f), Exit::usage,
       HasSubstr("lm_head.weight differs from transformer.wte.weight, and model.config.tie_word_embeddings ties"));
-  EXPECT_FAILURE(read_weights("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
+  EXPECT_FAILURE(read_weights("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight does not belong to"));
 }
 
 // Weights from a file of a small BERT's tensors under their renamed names, with the tensor's place in the model as the
@@ -214,7 +214,7 @@ TEST(WeightsTest, RefusesTensorsOfAWrappedModelWithAdvice) {
                          });
                        }).what());
   };
-  EXPECT_THAT(renamed("query.weight", "query.base_layer.weight"), HasSubstr("a model inside peft"));
+  EXPECT_THAT(renamed("query.weight", "query.base_layer.weight"), HasSubstr("a model wrapped by peft"));
   EXPECT_THAT(renamed("layer.0.", "layer.0._orig_mod."), HasSubstr("take _orig_mod. out of the tensors' names"));
 }
 

@@ -53,7 +53,7 @@ TEST_F(ChatTemplateTest, FindsATemplateLikeTransformers) {
   for (const char* name : {"chatml", "llama3"}) {
     folder_.write("chat_template.jinja", "file");
     EXPECT_FAILURE(ChatTemplate::find(folder_.path(), name, *tokenizer_), Exit::usage,
-                   AllOf(HasSubstr(std::string("--chat-template ") + name), HasSubstr("is its only one")));
+                   AllOf(HasSubstr(std::string("--chat-template ") + name), HasSubstr("is its only template")));
     folder_.write("additional_chat_templates/rag.jinja", "r");
     EXPECT_FAILURE(ChatTemplate::find(folder_.path(), name, *tokenizer_), Exit::usage, HasSubstr("has default, rag"));
     std::filesystem::remove_all(folder_.path() / "additional_chat_templates");

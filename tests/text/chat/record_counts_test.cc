@@ -27,7 +27,7 @@ TEST(RecordCounts, AddUpAndAreReportedInSentences) {
       ElementsAre("fields that are not read: id (2 records)",
                   "fields of turns that t.jinja does not write: name (2 records)",
                   "roles whose turns t.jinja does not write: developer (2 turns)",
-                  HasSubstr("2 of 4 documents have tools or calls of them, which t.jinja does not write"),
+                  HasSubstr("2 of 4 documents have tools or tool calls, which t.jinja does not write"),
                   HasSubstr("2 of 4 documents have tool calls whose arguments are JSON in a text"),
                   AllOf(HasSubstr("2 of 4 documents have null arguments"), HasSubstr("jq -c 'del(.. | nulls)'")),
                   HasSubstr("2 of 4 documents have a last answer after which t.jinja writes nothing"),

@@ -78,7 +78,7 @@ TEST(RecordTest, AdvisesRenamingOtherFields) {
   EXPECT_THAT(fault([] { return conversation(R"({"messages": [{"from": "human", "value": "a"}]})"); }),
               testing::AllOf(HasSubstr("turn 1"), HasSubstr(R"(rename "messages" to "conversations")")));
   EXPECT_THAT(fault([] { return conversation(R"({"messages": [{"speaker": "a", "text": "b"}]})"); }),
-              HasSubstr("turn 1 has no \"role\", and has the fields speaker, text"));
+              HasSubstr("turn 1 has no \"role\", only the fields speaker, text"));
 }
 
 TEST(RecordTest, ReportsANullField) {
@@ -155,7 +155,7 @@ TEST(RecordTest, AFunctionCallMayBeAListAfterAThought) {
               HasSubstr("\"a\" occurs twice"));
   EXPECT_THAT(fault([&] { return calls(R"("{\"name\": \"f\", \"arguments\": {\"a\": 1e400}}")"); }),
               HasSubstr("1e400 is out of range"));
-  EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: a function_call that is not JSON"));
+  EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: the function_call is not JSON"));
 }
 
 TEST(RecordTest, CallsAndToolsMayBeStrings) {
@@ -173,7 +173,7 @@ TEST(RecordTest, FormatsOfOtherTrainersGiveAdvice) {
       fault([] {
         return conversation(R"({"conversations": [{"human": "p", "assistant": "q"}]})", DataFormat::sharegpt);
       }),
-      testing::AllOf(HasSubstr("turn 1 has no \"from\", and has the fields human, assistant"), HasSubstr("\"gpt\"")));
+      testing::AllOf(HasSubstr("turn 1 has no \"from\", only the fields human, assistant"), HasSubstr("\"gpt\"")));
 }
 
 TEST(RecordTest, AlpacaWithoutATemplateHasItsOwnPrompt) {

@@ -44,7 +44,7 @@ std::string fault_of(std::string_view record) {
 }
 
 TEST(TableTest, RefusesInvalidRecords) {
-  EXPECT_THAT(fault_of("a,\"open"), HasSubstr("field 2 begins with a quote that is not closed"));
+  EXPECT_THAT(fault_of("a,\"open"), HasSubstr("field 2 begins with a quote that is never closed"));
   EXPECT_THAT(fault_of("\"open\"\""), HasSubstr("field 1"));
   EXPECT_THAT(fault_of("\"a\" b,c"), HasSubstr("after the quote that closes field 1"));
   EXPECT_THAT(fault_of("\"\"a,c"), HasSubstr("after the quote that closes field 1"));

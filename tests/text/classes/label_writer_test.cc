@@ -88,12 +88,12 @@ TEST(LabelWriterTest, ListsThatNameClassesAreNotVectors) {
 }
 
 TEST(LabelWriterTest, RefusesAmbiguousLists) {
-  const auto asks = testing::AllOf(HasSubstr("record 1"), HasSubstr("are they vectors"), HasSubstr("as names"));
+  const auto asks = testing::AllOf(HasSubstr("record 1"), HasSubstr("may be vectors"), HasSubstr("as names"));
   EXPECT_FAILURE(write({list({0, 1, 1}), list({0, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0, 1}), list({0, 1, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0, 1, 1}), list({2, 0, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0}), list({}), list({1, 1})}), Exit::usage, asks);
-  EXPECT_FAILURE(write({list({0}), list({1})}), Exit::usage, HasSubstr("without brackets they are two classes"));
+  EXPECT_FAILURE(write({list({0}), list({1})}), Exit::usage, HasSubstr("without brackets if they are two classes"));
   const auto empty = [](const char* record, const char* numbers) {
     return testing::AllOf(HasSubstr(record), HasSubstr("has an empty list"), HasSubstr(numbers));
   };
@@ -174,7 +174,7 @@ TEST(LabelWriterTest, NamesFileAndLine) {
   writer.add({.values = {LabelValue(std::int64_t{1})}, .line = 2}, "a.csv");
   writer.add({.values = {LabelValue(std::int64_t{-100})}, .line = 7}, "b.csv");
   EXPECT_FAILURE(writer.add({.kind = LabelKind::many, .line = 9}, "b.csv"), Exit::corrupt,
-                 HasSubstr("b.csv, line 9 has a list of labels, and those before have one label"));
+                 HasSubstr("b.csv, line 9 has a list of labels, but the earlier documents have one label"));
   EXPECT_FAILURE(writer.finish(), Exit::usage, HasSubstr("--labels y: b.csv, line 7 has the label -100"));
 }
 
@@ -195,7 +195,7 @@ TEST(LabelWriterTest, RefusesNamesTooLongForASidecar) {
     for (std::size_t i = 0; i < classes; ++i) all.push_back(one(fmt::format("{:0{}}", i, bytes)));
     return all;
   };
-  EXPECT_FAILURE(write(named(12000, 85)), Exit::usage, HasSubstr("is it a label?"));
+  EXPECT_FAILURE(write(named(12000, 85)), Exit::usage, HasSubstr("check that it is a label"));
   EXPECT_FAILURE(write(named(2300, 240)), Exit::usage,
                  HasSubstr("--labels y: the names of the 2300 classes have 561200 bytes, above 524288"));
   EXPECT_EQ(write(named(2000, 240)).summary.names.size(), 2000u);

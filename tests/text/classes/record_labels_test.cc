@@ -62,10 +62,10 @@ TEST(RecordLabelsTest, ListsOfZeroAndOneMayBeVectors) {
   EXPECT_THAT(label_fault(R"({"text": "a", "y": [0.5, 1.0]})", {.labels = {"y"}}),
               HasSubstr("a 0 or 1 for each class, found 0.5"));
   EXPECT_THAT(label_fault(R"({"text": "a", "y": ["1", "1"]})", {.labels = {"y"}}),
-              HasSubstr("in quotes, more than once"));
+              HasSubstr("repeats \"0\" or \"1\" in quotes"));
   EXPECT_THAT(label_fault(R"({"text": "a", "y": "[1, 0]"})", {.labels = {"y"}, .of_table = true}),
               HasSubstr("is a list"));
-  EXPECT_THAT(label_fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("but \" y\" with a space"));
+  EXPECT_THAT(label_fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("only \" y\" with a space"));
 }
 
 // JSON distinguishes numbers. A table's field is a number if programs write numbers like that.

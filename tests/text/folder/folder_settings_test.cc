@@ -113,11 +113,11 @@ TEST_F(FolderTest, ReportsContradictionsOfTheTokenizer) {
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
   EXPECT_THAT(load()->notes(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})");
-  EXPECT_THAT(load()->notes(), ElementsAre("do_lower_case = true of tokenizer_config.json is used, as in "
+  EXPECT_THAT(load()->notes(), ElementsAre("do_lower_case = true in tokenizer_config.json is used, as in "
                                            "transformers, although tokenizer.json says false"));
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
-  EXPECT_THAT(load()->notes(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));
+  EXPECT_THAT(load()->notes(), ElementsAre(HasSubstr("not set in tokenizer_config.json")));
   // This class uses the file unchanged.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true})");
   EXPECT_THAT(load()->notes(), IsEmpty());
@@ -148,7 +148,7 @@ TEST_F(FolderTest, ReportsDifferencesOfTransformers4And5) {
   EXPECT_EQ(load()->encode(" lead</s>x"),
             load_tokenizer(kFolderSettingsGolden / "tokenizers/llama2")->encode(" lead</s>x"));
   EXPECT_THAT(notes("llama2", R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
-              ElementsAre(HasSubstr("add_prefix_space = false of tokenizer_config.json is used")));
+              ElementsAre(HasSubstr("add_prefix_space = false in tokenizer_config.json is used")));
   EXPECT_THAT(notes("tinyllama", llama), IsEmpty());
   EXPECT_THAT(notes("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
               differs("pre_tokenizer", "LlamaTokenizer"));

@@ -101,7 +101,7 @@ TEST_F(VocabularyFilesTest, RefusesVocabulariesOfOtherClassesWithACommand) {
            folder_.path() / "sentencepiece.bpe.model");
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("GPT2Tokenizer"));
   fs::remove(folder_.path() / "config.json");
-  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("classes number its pieces differently"));
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("decides how pieces are numbered"));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(Decompressor, ReportsTruncationAndDamage) {
   for (const Compression compression : kAll) {
     const std::string whole = tests::compressed(compression, text);
     for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{7}})
-      EXPECT_THAT(stream_fault(compression, whole.substr(0, size)), testing::HasSubstr("ends in the middle"))
+      EXPECT_THAT(stream_fault(compression, whole.substr(0, size)), testing::HasSubstr("ends too early"))
           << name_of(compression) << " " << size;
     std::string damaged = whole;
     for (std::size_t i = whole.size() / 2; i < whole.size() / 2 + 8; ++i) damaged[i] = static_cast<char>(~damaged[i]);
@@ -71,7 +71,7 @@ TEST(Decompressor, ReportsTruncationAndDamage) {
       for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, whole.size(), whole.size() + 3})
         EXPECT_THAT(stream_fault(compression, whole + more, piece), testing::HasSubstr("data follows its end"))
             << name_of(compression) << " " << more << " " << piece;
-    EXPECT_THAT(stream_fault(compression, whole + whole.substr(0, 2)), testing::HasSubstr("ends in the middle"))
+    EXPECT_THAT(stream_fault(compression, whole + whole.substr(0, 2)), testing::HasSubstr("ends too early"))
         << name_of(compression);
     EXPECT_EQ(stream_fault(compression, whole), "none") << name_of(compression);
   }

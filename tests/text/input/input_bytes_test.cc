@@ -124,7 +124,7 @@ TEST_F(InputBytesTest, RecognisesKindsOfFiles) {
   EXPECT_FAILURE(read("b.XLSX", "anything"), Exit::usage, HasSubstr("Excel"));
   EXPECT_FAILURE(read("c", std::string(5000, 'x') + '\0'), Exit::usage, HasSubstr("offset 5000"));
   EXPECT_FAILURE(read("d.gz", tests::compressed(Compression::gzip, tests::compressed(Compression::xz, "a"))),
-                 Exit::usage, HasSubstr("compressed twice, the second time by xz"));
+                 Exit::usage, HasSubstr("compressed again, by xz"));
 }
 
 // The error for a placeholder file says what to do, whatever the file's name suggests.

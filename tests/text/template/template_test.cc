@@ -129,7 +129,7 @@ TEST(TemplateTest, RefusesOtherFormatsByName) {
                                       {"{{ '{0[1]}'.format(1) }}", "the field {0[1]} of a format is not supported"},
                                       {"{{ '{:,}'.format(1) }}", "the format ',' of a field is not supported"},
                                       {"{{ '{:e}'.format(1.5) }}", "the format 'e' of a field is not supported"},
-                                      {"{{ '{:.3}'.format(1.5) }}", "with a precision only by 'f'"},
+                                      {"{{ '{:.3}'.format(1.5) }}", "only the format 'f' takes a precision"},
                                       {"{{ '{:05}'.format('a') }}", "is for a number"}}) {
     SCOPED_TRACE(source);
     EXPECT_FAILURE(rendered(source), Exit::usage, HasSubstr(named));

@@ -183,7 +183,7 @@ class Parser {
 
   Statement generation(int line) {
     Statement out{K::generation, line};
-    if (in_generation_) tokens_.wrong("a {% generation %} block is inside another one");
+    if (in_generation_) tokens_.wrong("a {% generation %} block cannot be inside another one");
     in_generation_ = true;
     out.blocks.push_back(apart("endgeneration", false));
     in_generation_ = false;

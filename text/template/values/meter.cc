@@ -6,12 +6,12 @@ namespace strata::text::jinja {
 
 void Meter::step(std::uint64_t steps) {
   steps_ += steps;
-  if (steps_ > limits_.steps) throw Fault("it does not end: more than {} steps", limits_.steps);
+  if (steps_ > limits_.steps) throw Fault("it does not end within {} steps", limits_.steps);
 }
 
 void Meter::grown_to(std::uint64_t bytes) const {
   if (bytes > limits_.bytes || bytes_ + bytes > limits_.bytes)
-    throw Fault("it makes more than {} bytes of text and lists", limits_.bytes);
+    throw Fault("it creates more than {} bytes of text and lists", limits_.bytes);
 }
 
 void Meter::take(std::uint64_t bytes) {
@@ -28,7 +28,7 @@ void Meter::take(std::uint64_t times, std::uint64_t bytes) {
 void Meter::enter() {
   if (++depth_ > limits_.depth) {
     --depth_;
-    throw Fault("it is nested more than {} levels deep: a macro that calls itself forever?", limits_.depth);
+    throw Fault("it is nested more than {} levels deep, perhaps by a macro that calls itself forever", limits_.depth);
   }
 }
 

@@ -172,7 +172,7 @@ TEST_F(Plan, ReportsAMissingDrive) {
   testing::internal::CaptureStderr();
   (void)planned(1, 1, {"memory.nvme=/none/at/all", "zero.optimizer=nvme", "memory.device=1GiB"});
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("memory.nvme: there is no folder /none/at/all; a plan needs none, train does"));
+              HasSubstr("memory.nvme: there is no folder /none/at/all; only train needs it, not plan"));
 }
 
 // train refuses the port before it opens a file.

@@ -126,7 +126,7 @@ TEST_F(TokenizeLabelsTest, SummarisesTheLabels) {
   // If the text is one string, tags of words are read as its classes. A note says so, because that may be a mistake.
   const std::string tagged = "{\"text\": \"Anna  sings\", \"label\": [\"B-PER\", \"O\"]}\n";
   folder_.write("tags.jsonl", tagged + tagged);
-  EXPECT_THAT(said("tags.jsonl"), HasSubstr("each list is as long as its text has words"));
+  EXPECT_THAT(said("tags.jsonl"), HasSubstr("each list has as many entries as its text has words"));
   folder_.write("tags.jsonl", tagged + "{\"text\": \"Anna\", \"label\": [\"B-PER\", \"O\"]}\n");
   EXPECT_THAT(said("tags.jsonl"), testing::Not(HasSubstr("has words")));
 }

@@ -360,7 +360,7 @@ TEST_F(RecordsTest, RecordsAreReadStrictly) {
     folder_.write(name, text);
     EXPECT_FAILURE(run({name}), Exit::corrupt, HasSubstr(why));
   };
-  refused("a.csv", "text\nok\n\"open\nand on\n", "a.csv, line 3, offset 8: field 1 begins with a quote that is not");
+  refused("a.csv", "text\nok\n\"open\nand on\n", "a.csv, line 3, offset 8: field 1 begins with a quote that is never");
   refused("a.csv", "text,b\nok,1\n\"a\"b,2\n", "line 3, offset 12: there is text after the quote that closes field 1");
   refused("a.csv", "text,text\na,b\n", "line 1: the header names \"text\" twice");
   refused("a.csv", "text;b\nok;1\n", "a.csv, line 1: the header is one field, \"text;b\": .csv is separated by commas");

@@ -131,7 +131,7 @@ TEST_F(TokenizeTest, RefusesOtherFilesByTheirKind) {
   folder_.write("zeros.txt", std::string("ab\0cd", 5));
   EXPECT_FAILURE(run({"zeros.txt"}), Exit::usage, AllOf(HasSubstr("zeros.txt, offset 2"), HasSubstr("NUL")));
   folder_.write("a.gz", "text\n");
-  EXPECT_FAILURE(run({"a.gz"}), Exit::corrupt, HasSubstr("is not gzip data, although its name says so"));
+  EXPECT_FAILURE(run({"a.gz"}), Exit::corrupt, HasSubstr("is not gzip data, although its name suggests it"));
   EXPECT_FALSE(std::filesystem::exists(path("out.bin")));
 }
 
@@ -302,7 +302,7 @@ TEST_F(TokenizeTest, MistakesLeaveTheOldFileUnchanged) {
   EXPECT_FAILURE(run({"empty.txt"}), Exit::usage, HasSubstr("no text"));
   EXPECT_FAILURE(run({"a.txt", "none.txt"}), Exit::usage, HasSubstr("none.txt"));
   EXPECT_FAILURE(run({"."}), Exit::usage, HasSubstr("is a folder: give the files in it"));
-  EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("is what tokenize reads"));
+  EXPECT_FAILURE(run({"out.bin"}), Exit::usage, HasSubstr("is also an input (tokenize)"));
   EXPECT_FAILURE(run({"a.txt"}, "gpt2"), Exit::usage,
                  AllOf(HasSubstr("gpt2"), HasSubstr("neither a folder nor a file")));
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = folder_.path(), .inputs = {path("a.txt")}}), Exit::usage,

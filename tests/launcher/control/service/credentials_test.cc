@@ -46,7 +46,7 @@ TEST_F(CredentialsTest, RefusesFilesWithoutACertificateOrKey) {
   const Credentials made = make_credentials();
   recipe_.tls_cert = write("cert", "hello");
   recipe_.tls_key = write("key", made.key);
-  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("is not a PEM file"));
+  EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("is not in PEM format"));
   recipe_.tls_cert = write("cert", made.key);
   EXPECT_THAT(failure_of([&] { read_credentials(recipe_); }).what(), HasSubstr("holds no certificate"));
   recipe_.tls_cert = write("cert", made.cert);

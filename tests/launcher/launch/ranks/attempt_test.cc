@@ -174,7 +174,7 @@ TEST_F(RunRanksTest, ARequestBeforeTheRanksBeganEndsMpirun) {
   raise(SIGTERM);
   const Outcome outcome = run("exec sleep 60");
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue));
-  EXPECT_THAT(outcome.cause, StartsWith("the ranks had not begun: run the same command "));
+  EXPECT_THAT(outcome.cause, StartsWith("the ranks had not started yet: run the same command "));
 }
 
 TEST_F(RunRanksTest, ASecondRequestEndsTheRanksAtOnce) {

@@ -37,7 +37,7 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
-  refused("adapter", "adapter holds an adapter (LoRA) and names no base_model_name_or_path");
+  refused("adapter", "adapter holds an adapter (LoRA) but names no base_model_name_or_path");
   const auto of = [&](const std::string& base) {
     folder.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "target_modules": ["q_proj"], )"
                                                 R"("base_model_name_or_path": ")" +
@@ -47,7 +47,8 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   refused("adapter",
           "(hf download HuggingFaceTB/SmolLM2-135M --local-dir HuggingFaceTB/SmolLM2-135M): write the folder");
   of("/gone/model");
-  refused("adapter", "of /gone/model, which is no folder here: write the folder of that model to base_model_name_or_p");
+  refused("adapter",
+          "of /gone/model, which is not a folder here: write the folder of that model to base_model_name_or_p");
   fs::create_directory(folder.path() / "cache");
   fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
   refused("cache", "config.json is a link to ../../blobs/0123abcd, which does not exist");
@@ -55,7 +56,7 @@ TEST(ModelFolderTest, NamesTheKindOfOtherFolders) {
   refused("link", "link is a link to snapshots/gone, which does not exist");
   refused("none", "there is no folder");
   folder.write("q4.gguf", "GGUF");
-  refused("q4.gguf", "as llama.cpp stores it");
+  refused("q4.gguf", "in llama.cpp's GGUF format");
   folder.write("lfs/config.json",
                "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
   EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
@@ -136,9 +137,9 @@ TEST(ModelFolderTest, ResolvesRelativePathsOfOlderManifests) {
   EXPECT_EQ(guessed.hugging_face(), hf);
   const std::string note = guessed.base_note();
   EXPECT_THAT(note,
-              testing::EndsWith("step-00000001 names the model that its run began with as hf, from a folder that it "
-                                "does not record: " +
-                                hf.string() + " is read"));
+              testing::EndsWith(
+                  "step-00000001 names its run's initial model as hf, relative to a folder that it does not record: " +
+                  hf.string() + " is read"));
   const ModelFolder known = written("\"hf\"", "\"./checkpoints/\"");
   EXPECT_EQ(known.base(), hf);
   known.require_base();

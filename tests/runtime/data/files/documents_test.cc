@@ -75,11 +75,11 @@ TEST_F(DocumentsTest, FilesThatContradictTheSidecarAreRefused) {
   with_begins({1, 3});
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents, offset 0: document 1 of 2 begins at token 1")));
   with_begins({0, 5, 3});
-  expect_refused(Exit::corrupt, HasSubstr("document 2 of 3 begins at token 5, and the next one at 3"));
+  expect_refused(Exit::corrupt, HasSubstr("document 2 of 3 begins at token 5, but the next one at 3"));
   with_begins({0, 3, 3, 5});
   expect_refused(Exit::corrupt, HasSubstr("document 2 of 4 is empty"));
   with_begins({0, 3, 9});
-  expect_refused(Exit::corrupt, HasSubstr("document 3 of 3 begins at token 9, and there are 9"));
+  expect_refused(Exit::corrupt, HasSubstr("document 3 of 3 begins at token 9, but there are only 9"));
   with_begins({0, 3});
   with_sidecar([](TokenSidecar& s) { s.documents->count = 3; });
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents has 16 bytes"), HasSubstr("asks for 24")));

@@ -149,7 +149,7 @@ TEST(MicroBatchTest, FormsCompleteGroupsInAnInterleavedPipeline) {
   };
   EXPECT_EQ(largest(6).fits->size, 3);
   EXPECT_EQ(largest(12).fits->size, 6);
-  EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("no multiple of parallel.stages = 2: make it 4"));
+  EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("not a multiple of parallel.stages = 2: make it 4"));
 }
 
 // Sizes that leave no whole runs of training.reduce_group, or rows that ranks cannot divide, are passed over.
@@ -211,7 +211,7 @@ TEST(MicroBatchTest, TheRecipeAloneDeterminesTheAutomaticSize) {
   const auto [five, of_five] = resolved({}, limit);
   EXPECT_EQ(five, 5);
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
-                             HasSubstr(bytes_text(limit)), HasSubstr(", with 6 it would take device ")));
+                             HasSubstr(bytes_text(limit)), HasSubstr("; with 6 it would take device ")));
   EXPECT_EQ(resolved({}, limit - 1).first, 4);
   // With twelve micro-batches of 6 and their summed gradients, a size of 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};

@@ -116,7 +116,7 @@ TEST(RefusalTest, ReportsTheEffectOfChangesOnTheNumbers) {
   EXPECT_THAT(said({}, {{"parallel.stages", "2"}}), Not(HasSubstr("rounded")));
   EXPECT_THAT(said({"training.reduce=fast"}, {{"parallel.stages", "2"}}), rounded);
   EXPECT_THAT(said({}, {{"training.micro_batch_size", "1"}}),
-              HasSubstr("; same batch, rounded differently, with other dropout if there is any)"));
+              HasSubstr("; same batch, rounded differently, with different dropout masks if there are any)"));
   EXPECT_THAT(said({}, {{"training.precision", "\"bf16\""}}), HasSubstr("; losses change)"));
 }
 

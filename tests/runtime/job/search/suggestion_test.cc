@@ -151,7 +151,7 @@ TEST(SuggestionTest, PrefersChangesThatKeepTheBits) {
   const std::size_t all = tiny_job({"training.precision=fp32", "training.micro_batch_size=4"}, 1).plan.memory[0].peak;
   const std::string text = refused({fmt::format("memory.device={}", all * 2 / 3), "memory.host=1GiB"});
   EXPECT_THAT(text, AllOf(HasSubstr("--set "), testing::Not(HasSubstr("training.precision"))));
-  const auto rounded = text.find("; same batch, rounded differently, with other dropout");
+  const auto rounded = text.find("; same batch, rounded differently, with different dropout");
   const auto first = text.find("\n  --set "), end = text.find('\n', first + 1);
   EXPECT_THAT(text.substr(first, end - first), testing::Not(HasSubstr("micro_batch_size"))) << text;
   if (rounded != text.npos) {

@@ -107,13 +107,14 @@ TEST(Placement, RefusesUnequalNodesIfGroupsAreNodes) {
 TEST(Placement, RefusesNodesThatDivideLayersOrStagesUnevenly) {
   const Recipe::Zero hybrid = zero_of(3, kRanksOfANode, kAllRanks, kAllRanks);
   const auto nodes = [](int each, int world) { return Mesh{world, {}, each}.nodes(); };
-  EXPECT_FAILURE(require_groups(hybrid, {12, {}, 3, 2}, nodes(3, 12)), Exit::usage,
-                 "zero.parameters_group = \"node\" needs whole layers on every node, but parallel.tensor = 2 does not "
-                 "divide the 3 ranks of a node: start a multiple of 2 on each, or give \"all\"");
+  EXPECT_FAILURE(
+      require_groups(hybrid, {12, {}, 3, 2}, nodes(3, 12)), Exit::usage,
+      "zero.parameters_group = \"node\" needs complete layers on every node, but parallel.tensor = 2 does not "
+      "divide the 3 ranks of a node: start a multiple of 2 on each, or give \"all\"");
   EXPECT_FAILURE(require_groups(hybrid, {12, {}, 4, 1, 2}, nodes(4, 12)), Exit::usage,
-                 "zero.parameters_group = \"node\" needs nodes that divide a pipeline stage, but the 6 data ranks of a "
-                 "stage do not divide into nodes of 4: start another number of nodes or of ranks on each, or give a "
-                 "number of ranks or \"all\"");
+                 "zero.parameters_group = \"node\" needs the data ranks of a pipeline stage to divide evenly over "
+                 "nodes, but 6 do not divide into nodes of 4: change the number of nodes or the ranks per node, or "
+                 "give a number of ranks or \"all\"");
   require_groups(hybrid, {12, {}, 6, 2, 2}, nodes(6, 12));
   require_groups(hybrid, {8, {}, 2, 4}, nodes(2, 8));  // a data rank is on two nodes: a group of one
 }

@@ -119,19 +119,17 @@ TEST(Stages, ListCountsBlocks) {
   const auto refusal = [&](int stages, const Blocks& blocks) {
     return std::string(tests::failure_of([&] { split_into_pieces(model, stages, 1, blocks); }).what());
   };
-  EXPECT_EQ(
-      refusal(3, {1, 3}),
-      "parallel.split = [1, 3] has 2 numbers for 3 stages and 4 blocks for the model's 4: give 3 numbers with the "
-      "sum 4, or \"auto\"");
-  EXPECT_EQ(
-      refusal(2, {1, 2}),
-      "parallel.split = [1, 2] has 2 numbers for 2 stages and 3 blocks for the model's 4: give 2 numbers with the "
-      "sum 4, or \"auto\"");
+  EXPECT_EQ(refusal(3, {1, 3}),
+            "parallel.split = [1, 3] has 2 numbers for 3 stages and 4 blocks for the model's 4: give 3 numbers that "
+            "add up to 4, or \"auto\"");
+  EXPECT_EQ(refusal(2, {1, 2}),
+            "parallel.split = [1, 2] has 2 numbers for 2 stages and 3 blocks for the model's 4: give 2 numbers that "
+            "add up to 4, or \"auto\"");
   EXPECT_EQ(refusal(3, {2, 0, 2}),
             "parallel.split = [2, 0, 2] leaves stage 1 without units: the first stage also has the embedding and the "
             "last one the head; give every other one a block");
   EXPECT_EQ(refusal(7, {}),
-            "parallel.stages = 7, and this model has 6 units (embedding, 4 blocks, head): set at most 6 stages");
+            "parallel.stages = 7, but this model has only 6 units (embedding, 4 blocks, head): set at most 6 stages");
 }
 
 // Forwards and backwards of micro-batches are f0 and b0. Messages are letters: i for the input, o for the output, g for

@@ -56,12 +56,12 @@ TEST(PartialSumsOfDividedRows, AreAddedOnce) {
       plan.tasks, [](const Task& task) { return task.kind == TaskKind::gather_rows && task.stretch >= 0; });
   ASSERT_NE(gather, plan.tasks.end());
   plan.tasks.erase(gather);
-  EXPECT_THAT(find_unsummed(plan), Optional(HasSubstr("reads a total that is not of the seam before it")));
+  EXPECT_THAT(find_unsummed(plan), Optional(HasSubstr("reads a total that does not belong to the seam before it")));
 }
 
 TEST_F(PartialSums, MissingAdditionsAreDetected) {
   plan_.tasks.erase(plan_.tasks.begin() + static_cast<std::ptrdiff_t>(first_exchange()));
-  EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that is not of the seam before it")));
+  EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that does not belong to the seam before it")));
 }
 
 TEST_F(PartialSums, DoubleAdditionsAreDetected) {
@@ -75,7 +75,7 @@ TEST_F(PartialSums, PrematureReadsAreDetected) {
   const int partial = use(plan_.tasks[at], Role::partial).buffer;
   Task& next = plan_.tasks[find([](const Task& task) { return task.stretch == 1 && task.kind == TaskKind::forward; })];
   use(next, Role::total).buffer = partial;
-  EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that is not of the seam before it")));
+  EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that does not belong to the seam before it")));
   plan_ = job_.plan;
   Task reader = plan_.tasks[at];
   reader.kind = TaskKind::send;
@@ -90,7 +90,7 @@ TEST_F(PartialSums, TotalsOfAnotherSeamAreDetected) {
         +[](Task& exchange) { exchange.backward = true; }, +[](Task& exchange) { ++exchange.unit; }}) {
     plan_ = job_.plan;
     change(plan_.tasks[first_exchange()]);
-    EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that is not of the seam before it")));
+    EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that does not belong to the seam before it")));
   }
 }
 
@@ -169,7 +169,7 @@ TEST_F(GradientCounts, DetectAMiscountedSharedGradient) {
   EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("0 of")));
   plan_ = right;
   plan_.tasks.insert(first(TaskKind::combine), *first(TaskKind::combine));
-  EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("that no other unit has for it")));
+  EXPECT_THAT(find_miscounted(plan_), Optional(HasSubstr("that no other unit computes for it")));
 }
 
 }  // namespace

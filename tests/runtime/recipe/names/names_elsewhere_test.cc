@@ -94,7 +94,7 @@ TEST(NamesElsewhere, CaseAndDashesMakeNoDifference) {
 
 TEST(NamesElsewhere, DoNotShadowSectionsOfStrata) {
   EXPECT_FAILURE(recipe_with({"fp16.enabled=true"}), Exit::usage, HasSubstr("use training.precision"));
-  EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("halves with every overflow"));
+  EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("every overflow halves"));
   EXPECT_FAILURE(recipe_with({"model.paht=2"}), Exit::usage, HasSubstr("did you mean model.path?"));
   EXPECT_FAILURE(recipe_with({"fp16.initial_scal=2"}), Exit::usage, HasSubstr("did you mean fp16.initial_scale?"));
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));

@@ -223,9 +223,8 @@ TEST(ScoreCollectorTest, SmallerErrorsAreBetter) {
 
 TEST(ScoreCollectorTest, NamesClassesThatAveragesOmit) {
   const auto report = report_of({{"a", "b", "c"}, true, device::ClassTarget::one}, {1, 0, 0, 0, 0, 1}, {0, 2});
-  EXPECT_THAT(report.notes,
-              ElementsAre(HasSubstr("leave out a class that no text has and none was predicted to have: b"),
-                          HasSubstr("eval_roc_auc is not computed")));
+  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("leave out a class without a text or a prediction: b"),
+                                        HasSubstr("eval_roc_auc is not computed")));
 }
 
 }  // namespace
