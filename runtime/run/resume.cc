@@ -139,7 +139,7 @@ void require_same_shards(const Manifest& manifest, const fs::path& path, const J
 
 // The files of data.train may change, but not how they are mixed.
 void require_same_weights(const Manifest& manifest, const fs::path& path, const Recipe::Data& data) {
-  constexpr std::string_view kOne = "of one source";
+  constexpr std::string_view kOne = "none (one source)";
   const auto stored = manifest.recipe.find("data.train.weights");
   const std::string was(stored == manifest.recipe.end() ? kOne : stored->second);
   const std::string now = data.train.size() > 1 ? weights_text(data.train) : std::string(kOne);

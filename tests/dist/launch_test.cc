@@ -198,7 +198,8 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
           "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set",
           "data.train=" + run_.file("tokens.bin")},
          AllOf(HasSubstr("--logs"), HasSubstr("the run itself writes or removes step-00000001")));
-  expect(launch({}, {"training.global_batch_size=5", "training.micro_batch_size=2"}), HasSubstr("does not divide"));
+  expect(launch({}, {"training.global_batch_size=5", "training.micro_batch_size=2"}),
+         HasSubstr("cannot be divided evenly"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
                     "pad_token_id": 9})");
   learn("one", {"--labels", "label"}, {"data.seq_len=30"});
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "31"})), Exit::usage,
-                   AllOf(HasSubstr("--max-length 31"), HasSubstr("positions for 30 tokens")));
+                   AllOf(HasSubstr("--max-length 31"), HasSubstr("above the 30 positions of ")));
   const auto all = predicted("one", {"--max-length", "30"});
   EXPECT_EQ(predicted("one"), all) << "as many as exist, if no number is given";
   folder_.write("bert/config.json",
@@ -31,7 +31,7 @@ TEST_F(PredictPositions, UsesTheModelsNumberOfPositions) {
                     "vocab_size": 900})");
   learn("last", {"--labels", "label"}, {"data.seq_len=24"});
   EXPECT_COMPLAINT(run(asked("last", "texts.jsonl", "other.jsonl", {"--max-length", "25"})), Exit::usage,
-                   HasSubstr("positions for 24 tokens"));
+                   HasSubstr("above the 24 positions of "));
 }
 
 // Without --max-length nothing is truncated.

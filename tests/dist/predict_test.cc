@@ -169,7 +169,7 @@ TEST_F(Predict, RunsAdapters) {
   const auto with_adapter = asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("adapter")});
   fs::rename(file("adapter/adapter_model.safetensors"), file("adapter/adapter_model.bin"));
   EXPECT_COMPLAINT(run(with_adapter), Exit::usage,
-                   AllOf(HasSubstr("as pickle (adapter_model.bin)"), HasSubstr("save_file(torch.load(argv[1]")));
+                   AllOf(HasSubstr("as a pickle (adapter_model.bin)"), HasSubstr("save_file(torch.load(argv[1]")));
   fs::remove(file("adapter/adapter_model.bin"));
   EXPECT_COMPLAINT(run(with_adapter), Exit::usage,
                    AllOf(HasSubstr("has no adapter_model.safetensors"), HasSubstr("download is incomplete")));
@@ -283,7 +283,7 @@ TEST_F(Predict, ReadsTextsAsInTraining) {
     EXPECT_NE(predicted(model, {"--tokenizer", "byte", "--set", "data.any_tokenizer=true"}), all);
   }
   EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "other.jsonl", {"--max-length", "41"})), Exit::usage,
-                   AllOf(HasSubstr("--max-length 41"), HasSubstr("positions for 40 tokens")));
+                   AllOf(HasSubstr("--max-length 41"), HasSubstr("above the 40 positions of ")));
 }
 
 TEST_F(Predict, TruncatesTextsAsInTraining) {

@@ -93,7 +93,7 @@ TEST_F(DataFault, DocumentsThatCannotBePacked) {
                    AllOf(HasSubstr("mask.bin has a mask"), HasSubstr("data.packing")));
   tokens.put("mask.bin.mask", "ab");
   EXPECT_COMPLAINT(train("mask.bin"), Exit::corrupt,
-                   AllOf(HasSubstr("mask.bin.mask has 2 bytes"), HasSubstr("asks for 1")));
+                   AllOf(HasSubstr("mask.bin.mask has 2 bytes"), HasSubstr("implies 1")));
   tokens.put("mask.bin.mask", "a");
   EXPECT_COMPLAINT(train("mask.bin"), Exit::corrupt, AllOf(HasSubstr("mask.bin.mask has the hash")));
   tokens.put("long.bin.documents", TokenFolder::bytes_of(std::vector<std::uint64_t>{0, 43, 40}));

@@ -35,7 +35,7 @@ class TraceRecorder {
   const std::vector<std::int64_t>& steps() const { return recorded_; }
   // The spans of the i-th of steps(), by task.
   std::span<const Span> spans(std::size_t i) const { return std::span(spans_).subspan(i * tasks_, tasks_); }
-  // "report.trace_steps names ..., and this run took ...", if some selected steps did not happen; otherwise empty.
+  // "report.trace_steps names ..., but this run took ...", if some selected steps did not happen; otherwise empty.
   std::string missing() const;
 
  private:

@@ -101,7 +101,8 @@ TEST(Adaptable, OtherNamesMustBeOfModules) {
   EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=["q_prj"])"}),
               AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=q_proj"}),
-              AllOf(HasSubstr("regular expression for complete names"), HasSubstr(R"(exclude_modules = ["q_proj"])")));
+              AllOf(HasSubstr("regular expression that must match complete names"),
+                    HasSubstr(R"(exclude_modules = ["q_proj"])")));
   EXPECT_THAT(adapter_complaint({"adapter.exclude_modules=all"}), HasSubstr("adapter.exclude_modules: no module"));
   EXPECT_THAT(adapter_complaint({R"(adapter.exclude_modules=".*_prj")"}),
               HasSubstr("adapter.exclude_modules: no module"));

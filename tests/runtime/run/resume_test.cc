@@ -212,7 +212,7 @@ TEST(ResumeTest, RefusesToChangeFixedKeys) {
   mixed.recipe["data.train.weights"] = "[0.7, 0.3]";
   EXPECT_FAILURE(
       (void)progress_under(mixed, path, job, ""), Exit::usage,
-      HasSubstr("written with the weights of data.train = [0.7, 0.3], but the recipe says of one source: keep "
+      HasSubstr("written with the weights of data.train = [0.7, 0.3], but the recipe says none (one source): keep "
                 "the value, give another checkpoint.dir, or start over from exported weights"));
   Manifest before = written;  // there was no such key
   before.recipe.erase("data.packing");

@@ -48,7 +48,7 @@ TEST_F(ChatTemplateTest, FindsATemplateLikeTransformers) {
   folder_.write("chat_template.jinja", "{% if %}");
   EXPECT_FAILURE(text("null"), Exit::usage, HasSubstr("chat_template.jinja, line 1"));
   EXPECT_FAILURE(ChatTemplate::find("byte", folder_.path() / "none", *tokenizer_), Exit::usage,
-                 AllOf(HasSubstr("no such file"), HasSubstr("byte has none; give a FILE")));
+                 AllOf(HasSubstr("neither such a file"), HasSubstr("byte has none; give a FILE")));
   // The names of other programs' templates are unknown. The error lists the existing ones.
   for (const char* name : {"chatml", "llama3"}) {
     folder_.write("chat_template.jinja", "file");

@@ -117,7 +117,7 @@ TEST(LabelWriterTest, NumbersWithADecimalPointAreARegression) {
 // NaN in a table is not a class among numbers, and a number with a point is not one among names.
 TEST(LabelWriterTest, RefusesNumbersMixedWithNames) {
   EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
-                 HasSubstr("--labels y: record 2 has \"joy\", and record 1 the number 1.5"));
+                 HasSubstr("--labels y: record 2 has \"joy\", but record 1 the number 1.5"));
   EXPECT_FAILURE(write({one(std::int64_t{1}), one("nan"), one(std::int64_t{0})}), Exit::usage,
                  HasSubstr("record 2 has \"nan\", and the others have numbers"));
   EXPECT_THAT(write({one("nan"), one("zh")}).summary.names, ElementsAre("nan", "zh")) << "languages";
@@ -197,7 +197,7 @@ TEST(LabelWriterTest, RefusesNamesTooLongForASidecar) {
   };
   EXPECT_FAILURE(write(named(12000, 85)), Exit::usage, HasSubstr("check that it is a label"));
   EXPECT_FAILURE(write(named(2300, 240)), Exit::usage,
-                 HasSubstr("--labels y: the names of the 2300 classes have 561200 bytes, above 524288"));
+                 HasSubstr("--labels y: the names of the 2300 classes have 561200 bytes, more than 524288"));
   EXPECT_EQ(write(named(2000, 240)).summary.names.size(), 2000u);
 }
 

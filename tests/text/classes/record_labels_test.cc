@@ -156,7 +156,7 @@ TEST(RecordLabelsTest, ReadsALabelPerWord) {
   EXPECT_THAT(labels(R"({"tokens": ["a", "b", "c"], "ner_tags": [0, -100, "B-PER"]})", rules),
               ElementsAre("0", "-", "B-PER"));
   EXPECT_THAT(label_fault(R"({"tokens": ["a", "b"], "ner_tags": [0]})", rules),
-              HasSubstr("there is 1 label in \"ner_tags\", and 2 words"));
+              HasSubstr("there is 1 label in \"ner_tags\", but 2 words"));
   EXPECT_THAT(label_fault(R"({"tokens": ["a"], "ner_tags": [0.5]})", rules), HasSubstr("names or numbers of classes"));
   EXPECT_THAT(label_fault(R"({"tokens": ["a"], "ner_tags": 0})", rules), HasSubstr("expected a list of labels"));
   EXPECT_THAT(label_fault(R"({"tokens": [1], "ner_tags": [0]})", rules), HasSubstr("expected words"));

@@ -123,7 +123,7 @@ TEST(TemplateTest, RefusesOtherFormatsByName) {
                                       {"{{ '%é' % 1 }}", "the format %é is not supported"},
                                       {"{{ '%(a)s' % {'a': 1} }}", "the format %( is not supported"},
                                       {"{{ '%(a)s' | format(a=1) }}", "%(name)s is not supported"},
-                                      {"{{ '%5' % 1 }}", "not complete"},
+                                      {"{{ '%5' % 1 }}", "incomplete"},
                                       {"{{ '{!r}'.format(1) }}", "the field {!r} of a format is not supported"},
                                       {"{{ '{a.b}'.format(a=1) }}", "the field {a.b} of a format is not supported"},
                                       {"{{ '{0[1]}'.format(1) }}", "the field {0[1]} of a format is not supported"},

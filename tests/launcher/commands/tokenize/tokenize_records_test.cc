@@ -350,7 +350,7 @@ TEST_F(RecordsTest, UnreadableInputGivesAdvice) {
     return tokenize(options);
   };
   EXPECT_FAILURE(with({.train_on = "assistant"}), Exit::usage, HasSubstr("the input is text"));
-  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("no such file"));
+  EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("neither such a file"));
   folder_.write("t.jinja", "");
   EXPECT_FAILURE(with({.chat_template = path("t.jinja")}), Exit::usage, HasSubstr("is for conversations"));
 }

@@ -116,7 +116,7 @@ TEST_F(ExporterTest, ChangesNoExistingFile) {
   folder_.write("model/notes.txt", "mine");
   EXPECT_FAILURE(export_to(out("model"), {}), Exit::usage, HasSubstr("not empty"));
   std::ofstream(out("file")).close();
-  EXPECT_FAILURE(export_to(out("file"), {}), Exit::usage, HasSubstr("no folder"));
+  EXPECT_FAILURE(export_to(out("file"), {}), Exit::usage, HasSubstr("not a folder"));
   EXPECT_EQ(folder_.read("model/notes.txt"), "mine");
   fs::create_directory(out("empty"));
   export_to(out("empty"), {});

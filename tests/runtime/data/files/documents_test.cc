@@ -82,7 +82,7 @@ TEST_F(DocumentsTest, FilesThatContradictTheSidecarAreRefused) {
   expect_refused(Exit::corrupt, HasSubstr("document 3 of 3 begins at token 9, but there are only 9"));
   with_begins({0, 3});
   with_sidecar([](TokenSidecar& s) { s.documents->count = 3; });
-  expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents has 16 bytes"), HasSubstr("asks for 24")));
+  expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents has 16 bytes"), HasSubstr("implies 24")));
   with_begins({0, 3});
   with_sidecar([](TokenSidecar& s) { s.documents->hash = "0123456789abcdef"; });
   expect_refused(Exit::corrupt, AllOf(HasSubstr("has the hash"), HasSubstr("names 0123456789abcdef")));
@@ -90,7 +90,7 @@ TEST_F(DocumentsTest, FilesThatContradictTheSidecarAreRefused) {
   with_sidecar([](TokenSidecar& s) { s.mask->count = 4; });
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.mask counts 5 tokens"), HasSubstr("says 4")));
   folder_.put("a.bin.mask", "abc");
-  expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.mask has 3 bytes"), HasSubstr("asks for 2")));
+  expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.mask has 3 bytes"), HasSubstr("implies 2")));
   std::filesystem::remove(folder_.folder().path() / "a.bin.mask");
   expect_refused(Exit::usage, AllOf(HasSubstr("a.bin.mask is missing"), HasSubstr("sidecar")));
   with_sidecar([](TokenSidecar& s) { s.documents.reset(); });

@@ -38,7 +38,7 @@ TEST(TraceRecorder, KeepsTheSelectedStepsOfThisRun) {
   recorder.record_newest(5, std::vector<Span>(tasks, {50, 51}));
   EXPECT_THAT(recorder.steps(), ElementsAre(3));
   EXPECT_EQ(recorder.spans(0).back().begin, 30);
-  EXPECT_EQ(recorder.missing(), "report.trace_steps names [\"2-3\", 6], and this run took 1 of them");
+  EXPECT_EQ(recorder.missing(), "report.trace_steps names [\"2-3\", 6], but this run took 1 of them");
 }
 
 TEST(TraceRecorder, KeepsTheNewestStepByDefault) {
@@ -57,7 +57,7 @@ TEST(TraceRecorder, RefusesMoreStepsThanATraceHolds) {
   const auto most = static_cast<std::int64_t>(kMaxTraced / job.plan.tasks.size());
   TraceRecorder(job.plan, {{1, most}}, 0, most + 1);
   EXPECT_FAILURE(TraceRecorder(job.plan, {{1, most + 1}}, 0, most + 1), Exit::usage,
-                 AllOf(HasSubstr("report.trace_steps"), HasSubstr(fmt::format("holds {} ", most))));
+                 AllOf(HasSubstr("report.trace_steps"), HasSubstr(fmt::format("holds only {} ", most))));
   TraceRecorder(job.plan, {{1, most + 1}}, 1, most + 1);  // the first was taken before
 }
 
