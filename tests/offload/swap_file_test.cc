@@ -129,7 +129,7 @@ TEST_F(SwapFileTest, TmpfsWorksAndIsReported) {
         mount_here("tmpfs", folder_.path(), "size=8m");
         start_in_child(4 * kBlock);
       },
-      ExitedWithCode(0), "tmpfs: its bytes are memory");
+      ExitedWithCode(0), "on tmpfs, which is memory");
   EXPECT_EXIT(
       {
         mount_here("tmpfs", folder_.path(), "size=8m");
