@@ -1,5 +1,6 @@
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <optional>
@@ -114,16 +115,14 @@ bool is_own(const fs::path& path, Content content) {
       content == Content::types || content == Content::labels)
     return is_counted(path, content);
   const auto head = head_of(path);
-  for (const Mark& mark : kMarks)
-    if (mark.content == content && head && head->starts_with(mark.begins) && head->find(mark.has) != std::string::npos)
-      return true;
-  return false;
+  return head && std::ranges::any_of(kMarks, [&](const Mark& mark) {
+           return mark.content == content && head->starts_with(mark.begins) &&
+                  head->find(mark.has) != std::string::npos;
+         });
 }
 
 std::string_view name_of(Content content) {
-  for (const Mark& mark : kMarks)
-    if (mark.content == content) return mark.name;  // the first mark has the name
-  return {};
+  return std::ranges::find(kMarks, content, &Mark::content)->name;  // the first mark has the name
 }
 
 void require_content(const NamedFile& output, Content content, bool force) {

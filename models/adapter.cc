@@ -1,11 +1,11 @@
 #include "models/adapter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <regex>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "models/files/python.h"
 
 namespace strata::models {
@@ -61,10 +61,7 @@ std::optional<std::int64_t> layer_of(std::string_view module) {
   static const std::regex kLayer(R"(.*\.[^.]*\.(\d+)\..*)");
   std::match_results<std::string_view::const_iterator> found;
   if (!std::regex_match(module.begin(), module.end(), found, kLayer)) return std::nullopt;
-  const std::string digits = found[1].str();
-  std::int64_t layer = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
-  return error == std::errc{} ? std::optional(layer) : std::nullopt;
+  return parse_number<std::int64_t>(found[1].str());
 }
 
 bool matches(const ModuleNames& names, std::string_view module) {

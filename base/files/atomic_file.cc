@@ -42,12 +42,7 @@ void AtomicFile::failed(const char* what) const {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) failed("written");
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  if (write_all(file_, bytes) < bytes.size()) failed("written");
 }
 
 void AtomicFile::commit() {

@@ -93,6 +93,18 @@ bool lies_at(const Descriptor& file, const fs::path& path) {
          open.st_dev == there.st_dev;
 }
 
+std::size_t write_all(const Descriptor& file, std::span<const std::byte> bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(file.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = ENOSPC;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 void refused_write(const std::string& what, int error) {
   if (const char* to_do = advice(error))
     fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);

@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "base/files/descriptor.h"
@@ -34,6 +36,8 @@ int lock_file(const Descriptor& file);
 // Whether `path` still names the open file, directly and not through a link.
 bool lies_at(const Descriptor& file, const std::filesystem::path& path);
 
+// Writes all bytes, unless the system refuses some. Returns how many were written; if not all, errno says why.
+std::size_t write_all(const Descriptor& file, std::span<const std::byte> bytes);
 // Throws the error for a write that the system refused with this errno. `what` is the sentence up to the reason: "FILE
 // cannot be written". Lack of space (a full disk, a quota, a file size limit) is Error{does_not_fit}, and the message
 // says what to do, because a retry would fail too. A link in the file's place (ELOOP) is Error{usage}. Anything else is

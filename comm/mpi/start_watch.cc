@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "comm/agreement.h"
 #include "comm/mpi/start.h"
 
@@ -23,15 +23,12 @@ constexpr int kTurns = 15;
 std::chrono::seconds connect_timeout() {
   const char* asked = std::getenv(kVariable);
   if (asked == nullptr || *asked == '\0') return std::chrono::seconds(kSeconds);
-  const std::string_view text = asked;
-  int seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMost)
-    throw AgreedError(Exit::usage,
-                      fmt::format("{} is \"{}\" in the environment: set it to a number of seconds from 1 to {}, or "
-                                  "unset it",
-                                  kVariable, text, kMost));
-  return std::chrono::seconds(seconds);
+  const auto seconds = parse_number<int>(asked);
+  if (!seconds || *seconds < 1 || *seconds > kMost)
+    throw AgreedError(Exit::usage, fmt::format("{} is \"{}\" in the environment: set it to seconds from 1 to {}, or "
+                                               "unset it",
+                                               kVariable, asked, kMost));
+  return std::chrono::seconds(*seconds);
 }
 
 }  // namespace

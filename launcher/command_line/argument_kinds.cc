@@ -2,26 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <optional>
 #include <string_view>
-#include <system_error>
 
+#include "base/number.h"
 #include "runtime/recipe/user_path.h"
 
 namespace strata::launcher {
 
 namespace {
-
-// Parses `text` as a decimal number; nullopt if it is not one or does not fit into T.
-template <typename T>
-std::optional<T> decimal(std::string_view text) {
-  T x{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, x);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return x;
-}
 
 bool has_zeros_in_front(std::string_view integer) {
   if (integer.starts_with('-')) integer.remove_prefix(1);
@@ -32,7 +20,7 @@ bool has_zeros_in_front(std::string_view integer) {
 
 CLI::Validator integer(std::int64_t least, std::int64_t most) {
   const auto check = [least, most](std::string& text) -> std::string {
-    const auto x = decimal<std::int64_t>(text);
+    const auto x = parse_number<std::int64_t>(text);
     if (!x || *x < least || *x > most) return fmt::format("{} is not an integer from {} to {}", text, least, most);
     // Refused because other programs read numbers with leading zeros as octal.
     if (has_zeros_in_front(text)) return fmt::format("{} begins with a zero: write {}", text, *x);
@@ -44,7 +32,7 @@ CLI::Validator integer(std::int64_t least, std::int64_t most) {
 
 CLI::Validator within(double least, double most) {
   const auto check = [least, most](std::string& text) {
-    const auto x = decimal<double>(text);
+    const auto x = parse_number<double>(text);
     if (x && *x >= least && *x <= most) return std::string();
     return fmt::format("{} is not a number from {} to {}", text, least, most);
   };

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"
@@ -30,12 +30,13 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
       const std::size_t comma = text.find(',');
       last = comma == std::string_view::npos;
       const std::string_view item = text.substr(0, comma);
-      const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), out.emplace_back());
-      if (error != std::errc() || rest != item.data() + item.size())
+      const auto token = parse_number<std::uint32_t>(item);
+      if (!token)
         throw CLI::ValidationError(
             "--prompt-tokens",
             fmt::format("\"{}\" is not a token: give ids from 0 to 4294967295, separated by commas, such as 1,2,3",
                         item.substr(0, 64)));
+      out.push_back(*token);
       if (!last) text.remove_prefix(comma + 1);
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/words.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 
@@ -59,12 +60,9 @@ std::string value_of_list(std::string_view text) {
   if (at == text.npos || close == text.npos) return "";
   const std::size_t begin = text.find_last_of(' ', at - 1);
   const std::string_view value = text.substr(begin == text.npos ? 0 : begin + 1, at - begin - 1);
-  std::string_view rest = text.substr(at + kNotIn.size(), close - at - kNotIn.size());
   std::string_view nearest;
   std::size_t fewest = value.size();
-  while (!rest.empty()) {
-    const std::string_view known = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(known.size() + 1, rest.size()));
+  for (const std::string_view known : words_of(text.substr(at + kNotIn.size(), close - at - kNotIn.size()), ',')) {
     const std::size_t edits = runtime::edits(value, known);
     if (edits >= fewest || !runtime::is_typo(edits, value.size(), 4)) continue;
     nearest = known;

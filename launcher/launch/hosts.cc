@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <sstream>
@@ -18,6 +17,7 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/host/host.h"
+#include "base/number.h"
 #include "base/quantity.h"
 #include "base/words.h"
 #include "launcher/launch/ranks/child.h"
@@ -32,10 +32,8 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::optional<int> slots_of(std::string_view text) {
-  int slots = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error != std::errc() || rest != text.data() + text.size() || slots < 1 || slots > 4096) return std::nullopt;
-  return slots;
+  const auto slots = parse_number<int>(text);
+  return slots && *slots >= 1 && *slots <= 4096 ? slots : std::nullopt;
 }
 
 // Adds a host, or adds slots to the host of that name. As in Open MPI, each mention without a number is one more slot.

@@ -40,9 +40,8 @@ int LogFile::write(std::string_view line) {
   if (refused_ == Refused::keep) {
     rest_ += line;
     if (error_of_opening != 0) return error_of_opening;
-    const auto [taken, error] = append(rest_);
-    rest_.erase(0, taken);
-    return error;
+    rest_.erase(0, write_all(file_, std::as_bytes(std::span(rest_))));
+    return rest_.empty() ? 0 : errno;
   }
   if (error_of_opening != 0) {
     ++lost_;
@@ -54,22 +53,12 @@ int LogFile::write(std::string_view line) {
                        lost_ == 1 ? "a line" : fmt::format("{} lines", lost_));
   const std::size_t note_bytes = text.size();
   text += line;
-  const auto [taken, error] = append(text);
+  const std::size_t taken = write_all(file_, std::as_bytes(std::span(text)));
+  const int error = taken < text.size() ? errno : 0;
   if (taken > 0) cut_ = text[taken - 1] != '\n';
   if (taken >= note_bytes) lost_ = 0;
   if (error != 0) ++lost_;
   return error;
-}
-
-std::pair<std::size_t, int> LogFile::append(std::string_view text) const {
-  std::size_t taken = 0;
-  while (taken < text.size()) {
-    const ssize_t n = ::write(file_.get(), text.data() + taken, text.size() - taken);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return {taken, n == 0 ? ENOSPC : errno};
-    taken += static_cast<std::size_t>(n);
-  }
-  return {taken, 0};
 }
 
 void LogFailure::set(int error) {

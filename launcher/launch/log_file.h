@@ -33,8 +33,6 @@ class LogFile {
   // Both return errno; 0 if the file is open.
   int open();
   int open_if_removed();
-  // Writes as much as possible. Returns the number of bytes written, and the errno that ended the write.
-  std::pair<std::size_t, int> append(std::string_view text) const;
 
   std::filesystem::path path_;
   Descriptor file_;

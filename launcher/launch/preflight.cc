@@ -13,6 +13,7 @@
 #include "launcher/launch/hosts.h"
 #include "launcher/launch/launch.h"
 #include "launcher/median.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher {
 namespace {
@@ -321,7 +322,7 @@ std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& r
 
 std::string table(const std::vector<NodeCheck>& nodes) {
   std::vector<std::vector<std::string>> rows = {
-      {"node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "round trip"}};
+      {"  node", "cores", "memory", "memlock", "GPUs", "nvme free", "clock", "products", "link", "round trip"}};
   const auto figure = [](const std::optional<double>& x, auto format) {
     return x ? fmt::format(fmt::runtime(format), *x) : std::string("-");
   };
@@ -331,23 +332,14 @@ std::string table(const std::vector<NodeCheck>& nodes) {
     std::optional<double> clock = node.clock_ahead;     // in ms
     if (clock) clock = std::round(*clock * 1e3) + 0.0;  // +0.0 turns "-0" into "0"
     rows.push_back(
-        {node.host, std::to_string(node.facts.cores), bytes_text(node.facts.memory),
+        {"  " + node.host, std::to_string(node.facts.cores), bytes_text(node.facts.memory),
          node.facts.memlock == std::numeric_limits<std::uint64_t>::max() ? "unlimited" : bytes_text(node.facts.memlock),
          node.facts.gpus.empty() ? "-" : std::to_string(node.facts.gpus.size()),
          node.facts.drives.empty() ? "-" : bytes_text(free), figure(clock, "{:+.0f} ms"),
          figure(node.gflop_per_s, "{:.0f} GFLOP/s"), figure(node.gbit_per_s, "{:.1f} Gbit/s"),
          figure(node.microseconds, "{:.0f} us")});
   }
-  std::string out;
-  for (const auto& row : rows) {
-    for (std::size_t column = 0; column < row.size(); ++column) {
-      std::size_t width = 0;
-      for (const auto& other : rows) width = std::max(width, other[column].size());
-      out += column == 0 ? fmt::format("  {:<{}}", row[column], width) : fmt::format("  {:>{}}", row[column], width);
-    }
-    out += "\n";
-  }
-  return out;
+  return table(rows, std::numeric_limits<std::size_t>::max());
 }
 
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes) {

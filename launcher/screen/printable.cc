@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/words.h"
 #include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {
@@ -111,11 +112,7 @@ std::string folded(std::string_view text, std::size_t indent, std::size_t column
 void note_folded(std::string_view text) {
   constexpr std::size_t kBefore = 8;  // "strata: "
   const std::string lines = folded(text, 2, kColumns - kBefore);
-  for (std::string_view rest = lines; !rest.empty();) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    note(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  for (const std::string_view line : words_of(lines, '\n')) note(line);
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t columns) {

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/words.h"
 #include "models/families/families.h"
 #include "models/files/quantisation.h"
@@ -23,19 +23,13 @@ struct Facts {
   bool rotary() const { return llama || modernbert; }
 };
 
-std::optional<double> number_in(std::string_view json) {
-  double value = 0;
-  const auto [rest, error] = std::from_chars(json.data(), json.data() + json.size(), value);
-  return error == std::errc() && rest == json.data() + json.size() ? std::optional(value) : std::nullopt;
-}
-
 Facts facts_of(const Config& config) {
   const std::string family = config.has("model_type") ? config.json("model_type") : "";
   const auto is = [&](std::string_view name) { return family == fmt::format("\"{}\"", name); };
   const bool llama = is("llama") || is("mistral") || is("qwen2") || is("qwen3");
   // A missing size has the default of transformers' class, which the family uses too.
   const auto number = [&](std::initializer_list<std::string_view> keys, double otherwise) {
-    return number_in(config.json(config.spelled(keys))).value_or(otherwise);
+    return parse_number<double>(config.json(config.spelled(keys))).value_or(otherwise);
   };
   Facts f{.llama = llama,
           .qwen2 = is("qwen2"),
@@ -56,11 +50,11 @@ Facts facts_of(const Config& config) {
 
 // Null, false, 0, and empty values.
 bool is_off(const std::string& json) {
-  if (const auto number = number_in(json)) return *number == 0;
+  if (const auto number = parse_number<double>(json)) return *number == 0;
   return json == "null" || json == "false" || json == "[]" || json == "{}" || json == "\"\"" || json == "\"none\"";
 }
 bool is_number(const std::string& json, double wanted) {
-  const auto number = number_in(json);
+  const auto number = parse_number<double>(json);
   return json == "null" || (number && std::abs(*number - wanted) <= 1e-6 * std::abs(wanted));
 }
 

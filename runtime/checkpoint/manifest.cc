@@ -4,7 +4,6 @@
 #include <simdjson.h>
 #include <xxhash.h>
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "base/quote.h"
 #include "models/files/python.h"
 
@@ -59,11 +59,9 @@ class Fields {
   }
   std::uint64_t hex(std::string_view key) const {
     const std::string digits = text(key);
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    if (error != std::errc{} || end != digits.data() + digits.size() || digits.size() != kDigits)
-      wrong(key, "16 hexadecimal digits");
-    return value;
+    const auto value = parse_number<std::uint64_t>(digits, 16);
+    if (!value || digits.size() != kDigits) wrong(key, "16 hexadecimal digits");
+    return *value;
   }
   double number(std::string_view key) const {
     double value = 0;

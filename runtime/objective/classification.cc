@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "device/ops/losses/losses.h"
 #include "models/classes.h"
 #include "models/files/config.h"
@@ -179,10 +179,9 @@ PredictionKind predictions_of(const Workload& workload) {
 
 // True if the name is the number of a class, alone or in the name of a vector's column: "LABEL_3".
 bool is_place(std::string_view name, const models::Classes& classes) {
-  std::size_t number = 0;
   if (name.starts_with(models::kNumberedLabel)) name.remove_prefix(models::kNumberedLabel.size());
-  const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && rest == name.data() + name.size() && number < classes.names.size();
+  const auto number = parse_number<std::size_t>(name);
+  return number && *number < classes.names.size();
 }
 
 std::string classes_text(std::span<const std::string> names) {

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/recipe.h"
@@ -34,9 +33,8 @@ bool is_above(const RecipeValue& value, double most) {
   const auto* text = std::get_if<std::string>(&value.value);
   if (!text) return false;
   if (const auto bytes = bytes_of(*text)) return *bytes >= most;
-  double number = 0;
-  const auto [rest, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-  return error == std::errc() && rest == text->data() + text->size() && number >= most;
+  const auto number = parse_number<double>(*text);
+  return number && *number >= most;
 }
 
 // The hint "; the most is ..." for a refused value.

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/number.h"
 #include "base/words.h"
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/toml_file.h"
@@ -176,13 +176,10 @@ bool is_toml(const std::string& number) {
 
 // A number or flag in quotes, or a flag in another language's words.
 std::optional<RecipeValue> unquoted(const std::string& text) {
-  const char* end = text.data() + text.size();
-  std::int64_t integer = 0;
-  if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc{} && at == end)
-    return RecipeValue{.value = integer, .shown = is_toml(text) ? text : fmt::format("{}", integer)};
-  double number = 0;
-  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc{} && at == end)
-    return RecipeValue{.value = number, .shown = is_toml(text) ? text : fmt::format("{}", number)};
+  if (const auto integer = parse_number<std::int64_t>(text))
+    return RecipeValue{.value = *integer, .shown = is_toml(text) ? text : fmt::format("{}", *integer)};
+  if (const auto number = parse_number<double>(text))
+    return RecipeValue{.value = *number, .shown = is_toml(text) ? text : fmt::format("{}", *number)};
   const std::string word = plain(text);
   if (word == "true" || word == "yes" || word == "on" || word == "enabled" || word == "enable")
     return RecipeValue{.value = true, .shown = "true"};

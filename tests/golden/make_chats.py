@@ -39,9 +39,9 @@ PIECES = r'''
 plain
 {{ n }}|{{ x }}|{{ yes }}|{{ nothing }}|{{ missing }}|{{ words }}|{{ map }}|{{ (1,) }}|{{ (1, "a") }}|{{ [] }}|{{ {} }}
 {{ "a\tb\n\\ \' \" é \x41 é \101" }}|{{ 'a' "b" 'c' }}
-{{ 1_000 }}|{{ 0x1F }}|{{ 0b101 }}|{{ 0o17 }}|{{ 1.5e3 }}|{{ 1e-7 }}|{{ 1e16 }}|{{ 123456789012345680.0 }}|{{ 2.0 }}
-{{ 1 + 2 * 3 - 4 / 2 }}|{{ 7 // 2 }}|{{ -7 // 2 }}|{{ 7 % 3 }}|{{ -7 % 3 }}|{{ 7 % -3 }}|{{ 2 ** 3 ** 2 }}|{{ 2 ** -1 }}|{{ 7.5 // 2 }}|{{ -7.5 % 2 }}
-{{ -n }}|{{ +n }}|{{ --n }}|{{ -n|abs }}|{{ -x }}|{{ not n }}|{{ not not n }}|{{ -2 ** 2 }}
+{{ 1.5e3 }}|{{ 1e-7 }}|{{ 1e16 }}|{{ 123456789012345680.0 }}|{{ 2.0 }}
+{{ 1 + 2 * 3 - 4 / 2 }}|{{ 7 // 2 }}|{{ -7 // 2 }}|{{ 7 % 3 }}|{{ -7 % 3 }}|{{ 7 % -3 }}|{{ 7.5 // 2 }}|{{ -7.5 % 2 }}
+{{ -n }}|{{ +n }}|{{ --n }}|{{ -n|string }}|{{ -x }}|{{ not n }}|{{ not not n }}
 {{ 1 / 0 }}
 {{ 9223372036854775807 }}
 {{ "a" ~ 1 ~ nothing ~ missing ~ 2.50 }}|{{ "a" * 3 }}|{{ 2 * "ab" }}|{{ [1] * 2 }}|{{ [1] + [2] }}|{{ (1,) + (2,) }}
@@ -63,12 +63,12 @@ plain
 {{ missing.y }}
 {{ nothing.y is defined }}|{{ n.y is defined }}|{{ nothing["y"] is defined }}
 {{ nothing.y.z }}
-{{ tools[0].items is mapping }}|{{ tools[0].items is callable }}|{{ map.items is defined }}|{{ "x" if map.get else "y" }}
+{{ tools[0].items is mapping }}|{{ map.items is defined }}|{{ "x" if map.get else "y" }}
 {{ messages[0].content }}|{{ messages[0]['content'] }}|{{ messages[-1]["role"] }}
 {{ messages.append(1) }}
 {{ map.update({}) }}
 {{ map.pop("a") }}
-{{ messages.append is defined }}|{{ words.sort is defined }}|{{ words.index("fig") }}|{{ words.count("fig") }}
+{{ messages.append is defined }}|{{ words.sort is defined }}
 {{ map.get("a") }}|{{ map.get("q") }}|{{ map.get("q", 5) }}|{{ map.keys()|list }}|{{ map.values()|list }}|{{ map.items()|list }}|{{ map.items()|length }}
 {{ map.items()[0] }}
 {{ map.keys() }}
@@ -76,7 +76,7 @@ plain
 {% for k, v in map|dictsort %}{{ k }}{% endfor %}|{{ map|dictsort(true) }}|{{ map|dictsort(reverse=true) }}|{{ {"a": 2, "b": 1}|dictsort(by="value") }}
 {% for a, (b, c) in [(1, (2, 3)), [4, "xy"]] %}{{ a }}{{ b }}{{ c }} {% endfor %}
 {% for a, b in [(1, 2, 3)] %}{% endfor %}
-{% for w in words %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.previtem }}-{{ loop.nextitem }}{{ loop.depth }};{% endfor %}
+{% for w in words %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.previtem }}-{{ loop.nextitem }};{% endfor %}
 {% for w in words %}{% if loop.previtem is defined and loop.previtem == "fig" %}{{ w }}{% endif %}{% endfor %}
 {% for w in words if w != "fig" %}{{ loop.index }}/{{ loop.length }}{{ w }}{{ loop.last }}{% endfor %}|{% for w in [] %}x{% else %}none{% endfor %}|{% for w in words if no %}x{% else %}none{% endfor %}|{% for w in missing %}x{% else %}none{% endfor %}
 {% for w in words %}{% if w == "fig" %}{% break %}{% endif %}{{ w }}{% endfor %}|{% for w in words %}{% if w == "fig" %}{% continue %}{% endif %}{{ w }}{% else %}e{% endfor %}|{% for a in numbers %}{% for b in numbers %}{% if b == a %}{% break %}{% endif %}{{ a }}{{ b }} {% endfor %}{% endfor %}
@@ -89,37 +89,25 @@ plain
 {% set n.a = 1 %}
 {% set ns = namespace() %}{% set ns._a = 1 %}
 {% set b %}  in {{ n }} {% set inner = 1 %}{% endset %}[{{ b }}]{{ inner is defined }}|{% set b | upper | trim %} in {{ n }} {% endset %}[{{ b }}]
-{% filter upper %}a{{ words[0] }}{% endfilter %}|{% filter replace("a", "b") | title %}la la{% endfilter %}
-{% with a = 1, b = n %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a is defined }}{{ c is defined }}|{% with %}{% set q = 1 %}{{ q }}{% endwith %}
-{% macro m(a, b=2, c=a) %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}{{ m(1) }}{{ m(1, 3) }}{{ m(b=5, a=4) }}{{ m() }}{{ m(1)|upper }}{{ m.name }}
+{% filter upper %}a{{ words[0] }}{% endfilter %}|{% filter replace("a", "b") | capitalize %}la la{% endfilter %}
+{% macro m(a, b=2, c=a) %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}{{ m(1) }}{{ m(1, 3) }}{{ m(b=5, a=4) }}{{ m() }}{{ m(1)|upper }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(z=2) }}
-{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, z=4) }}
 {% macro r(k) %}{{ k }}{% if k > 0 %}{{ r(k - 1) }}{% endif %}{% endmacro %}{{ r(5) }}|{% macro o() %}{{ later }}{% endmacro %}{% set later = "seen" %}{{ o() }}
 {% macro r(k) %}{{ r(k) }}{% endmacro %}{{ r(5) }}
 {% for i in numbers %}{% macro f() %}{{ i }}{% endmacro %}{{ f() }}{% endfor %}|{% macro g() %}{{ loop is defined }}{% endmacro %}{% for i in [1] %}{{ g() }}{% endfor %}
-{{ text|trim }}|{{ text|upper }}|{{ text|lower }}|{{ text|trim|capitalize }}|{{ "hello wORLD foo-bar (x" | title }}|{{ "xxaxx"|trim("x") }}|{{ "a b"|replace(" ", "") }}|{{ "aaa"|replace("a", "b", 2) }}|{{ "abc"|replace("", "-") }}
+{{ text|trim }}|{{ text|upper }}|{{ text|lower }}|{{ text|trim|capitalize }}|{{ "xxaxx"|trim("x") }}|{{ "a b"|replace(" ", "") }}|{{ "aaa"|replace("a", "b", 2) }}|{{ "abc"|replace("", "-") }}
 {{ "a\nb\n\nc"|indent }}|{{ "a\nb\n\nc\n"|indent(2, true) }}|{{ "a\nb\n\nc"|indent(2, blank=true) }}|{{ "a\nb"|indent("> ", first=true) }}
-{{ "%s and %d %05.1f %x %-4s|%4s|%.2s|%05d|%-5d|%05s|%%" | format("a", 3, 2.25, 255, "l", "r", "xyz", -42, 7, "z") }}|{{ "%s" % "x" }}|{{ "%s-%s" % (1, 2) }}|{{ "%d" % 3.7 }}|{{ "%d" % true }}|{{ "%f" % 2 }}
-{{ "%s" % (1, 2) }}
-{{ "%s %s" % 1 }}
-{{ "%d" % "a" }}
-{{ "%x" % 2.5 }}
-{{ "{:d}".format("a") }}
-{{ "{:x}".format(2.5) }}
-{{ "{:s}".format(2) }}
-{{ "{a}".format(b=1) }}
-{{ "{} {1}" .format(1) }}
-{{ "{} {}".format(1, "a") }}|{{ "{0}{1}{0}".format(1, 2) }}|{{ "{a}-{b}-{0}".format(3, a=1, b=numbers) }}|{{ "{:>5}|{:<5}|{:^5}|{:*^7}".format("a", "b", "c", "d") }}|{{ "{:05d} {:x} {:.2f} {:07.2f} {:<05d} {:^7} {:.2s} {:*>6}".format(-42, 255, 2.345, -2.5, 42, 1.5, "xyz", 3) }}|{{ "{{}}".format() }}
+{{ "%s and %d%%" | format("a", 3) }}|{{ "%s-%s" % (1, numbers) }}|{{ numbers|max }}{{ numbers|min }}|{{ words|min }}|{{ "{a}-{b}-{0}".format(3, a=1, b=numbers) }}
 {{ words|join }}|{{ words|join(", ") }}|{{ rows|join("-", attribute="k") }}|{{ [1, nothing, "a"]|join(",") }}|{{ "abc"|join("-") }}|{{ ", ".join(words) }}
 {{ ", ".join([1]) }}
-{{ words|length }}|{{ map|count }}|{{ text|length }}|{{ missing|length }}|{{ words|first }}|{{ words|last }}|{{ []|first }}|{{ "é"|first }}|{{ numbers|sum }}|{{ rows|sum(attribute="v") }}|{{ numbers|max }}{{ numbers|min }}|{{ words|min }}
+{{ words|length }}|{{ map|length }}|{{ text|length }}|{{ missing|length }}|{{ words|first }}|{{ words|last }}|{{ []|first }}|{{ "é"|first }}
 {{ n|length }}
-{{ words|sort }}|{{ words|sort(case_sensitive=true) }}|{{ words|sort(reverse=true) }}|{{ rows|sort(attribute="v", reverse=true)|map(attribute="v")|list }}|{{ numbers|sort|join }}|{{ rows|sort(attribute="k,v")|map(attribute="v")|join }}
-{{ words|reverse|list }}|{{ "abc"|reverse }}|{{ words|unique|list }}|{{ mixed|unique|list }}
+{{ words|sort }}|{{ words|sort(case_sensitive=true) }}|{{ words|sort(reverse=true) }}|{{ rows|sort(attribute="v", reverse=true)|map(attribute="v")|list }}|{{ numbers|sort|join }}
+{{ words|unique|list }}|{{ mixed|unique|list }}
 {{ words|map("upper")|list }}|{{ rows|map(attribute="v")|list }}|{{ rows|map(attribute="on", default="-")|list }}|{{ words|map("replace", "p", "b")|join(" ") }}|{{ numbers|map("string")|join }}
-{{ numbers|select("odd")|list }}|{{ numbers|reject("gt", 1)|list }}|{{ rows|selectattr("on")|map(attribute="v")|list }}|{{ rows|rejectattr("on", "defined")|map(attribute="v")|list }}|{{ rows|selectattr("k", "equalto", "a")|list|length }}|{{ rows|selectattr("k", "in", ["b"])|map(attribute="v")|first }}|{{ nothing|selectattr("k")|list }}|{{ rows|selectattr("v", ">=", 2)|map(attribute="k")|list }}
+{{ numbers|select("lt", 3)|list }}|{{ numbers|reject("gt", 1)|list }}|{{ rows|selectattr("on")|map(attribute="v")|list }}|{{ rows|rejectattr("on", "defined")|map(attribute="v")|list }}|{{ rows|selectattr("k", "equalto", "a")|list|length }}|{{ rows|selectattr("k", "in", ["b"])|map(attribute="v")|first }}|{{ nothing|selectattr("k")|list }}|{{ rows|selectattr("v", ">=", 2)|map(attribute="k")|list }}
 {{ rows|selectattr("on")|length }}
 {{ "y" if rows|selectattr("none") else "n" }}|{% set it = rows|map(attribute="v") %}{{ it|list }}{{ it|list }}|{{ it is iterable }}{{ it is sequence }}{{ it is mapping }}|{{ 3 in rows|map(attribute="v") }}
 {{ missing|default("d") }}|{{ nothing|default("d") }}|{{ nothing|default("d", true) }}|{{ empty|d("e", boolean=true) }}|{{ missing|default }}|{{ map.q|default(map.a) }}
@@ -127,15 +115,14 @@ plain
 {{ tools|tojson }}|{{ text|tojson }}|{{ map|tojson(indent=2) }}|{{ map|tojson(sort_keys=false) }}|{{ messages[2].content|tojson }}|{{ tools|tojson(ensure_ascii=true) }}|{{ emoji|tojson(ensure_ascii=true) }}|{{ {"b": 1, "a": [{}, []]}|tojson(sort_keys=true, indent=1) }}|{{ numbers|tojson(separators=(",", ":")) }}|{{ [1.0, 1e20, 0.1, true, none, "\u007f\b\f"]|tojson }}|{{ {1: 2, none: 3, true: 4}|tojson }}
 {{ missing|tojson }}
 {{ rows|map(attribute="v")|tojson }}
-{{ "<a>"|e }}|{{ "<a>"|safe }}|{{ ("<a>"|safe) + "<b>" }}|{{ ("<a>"|safe) ~ "<b>" }}|{{ "<b>" + ("<a>"|safe) }}|{{ "<a>"|safe|e }}|{{ "<a>"|e|upper }}
-{{ x|int }}|{{ "12"|int }}|{{ "x"|int(5) }}|{{ " 3.7 "|int }}|{{ "1.5"|float }}|{{ "x"|float }}|{{ 2.567|round(2) }}|{{ 2.5|round }}|{{ 3.5|round }}|{{ 2.1|round(0, "ceil") }}|{{ 2.9|round(method="floor") }}|{{ n|round }}|{{ -3|abs }}|{{ n|string ~ "!" }}|{{ nothing|string }}
+{{ "<a>"|safe }}|{{ ("<a>"|safe) + "<b>" }}|{{ ("<a>"|safe) ~ "<b>" }}|{{ "<b>" + ("<a>"|safe) }}|{{ "<a>"|safe|upper }}
+{{ x|int }}|{{ "12"|int }}|{{ "x"|int(5) }}|{{ " 3.7 "|int }}|{{ n|string ~ "!" }}|{{ nothing|string }}
 {{ "abc"|list }}|{{ map|list }}|{{ "A b"|lower|replace(" ", "_") }}
-{{ text.strip() }}|{{ text.lstrip() }}|{{ text.rstrip() }}|{{ "xyax".strip("xy") }}|{{ "a,b,,c".split(",") }}|{{ " a  b ".split() }}|{{ "a,b,c".split(",", 1) }}|{{ "a,b,c".rsplit(",", 1) }}|{{ " a b c ".split(none, 1) }}|{{ " a b c ".rsplit(none, 1) }}|{{ "a\nb\r\nc\n".splitlines() }}|{{ "abc".split("") is defined }}
-{{ "abc".startswith("ab") }}|{{ "abc".endswith(("x", "c")) }}|{{ "abc".startswith("b", 1) }}|{{ "abcb".find("b") }}|{{ "éab".find("b") }}|{{ "aaa".count("a") }}|{{ "abc".find("z") }}
-{{ "abc".replace("b", "x") }}|{{ "aaa".replace("a", "b", 1) }}|{{ "abc".removeprefix("a") }}|{{ "abc".removesuffix("c") }}|{{ "hello world's".title() }}|{{ "hELLO".capitalize() }}
-{{ "abc".isalpha() }}|{{ "12".isdigit() }}|{{ " ".isspace() }}|{{ "AB".isupper() }}|{{ "Ab".islower() }}|{{ "é".isascii() }}|{{ "".isalpha() }}
-{{ n is odd }}|{{ n is even }}|{{ n is number }}|{{ yes is number }}|{{ n is integer }}|{{ x is float }}|{{ yes is boolean }}|{{ yes is true }}|{{ no is false }}|{{ 1 is true }}|{{ nothing is none }}|{{ text is string }}|{{ map is mapping }}|{{ words is sequence }}|{{ text is sequence }}|{{ map is sequence }}|{{ map is iterable }}|{{ n is iterable }}|{{ missing is iterable }}|{{ missing is sequence }}
-{{ n is eq 7 }}|{{ n is gt 5 and n is lt(9) }}|{{ n is ne 7 }}|{{ n is in [7] }}|{{ "a" is in map }}|{{ "abc" is lower }}|{{ "ABC" is upper }}|{{ n is sameas n }}|{{ n is not none }}|{{ not n is none }}|{{ range is callable }}|{{ n is defined and missing is undefined }}
+{{ text.strip() }}|{{ text.lstrip() }}|{{ text.rstrip() }}|{{ "xyax".strip("xy") }}|{{ "a,b,,c".split(",") }}|{{ " a  b ".split() }}|{{ "a,b,c".split(",", 1) }}|{{ "a,b,c".rsplit(",", 1) }}|{{ " a b c ".split(none, 1) }}|{{ "abc".split("") is defined }}
+{{ "abc".startswith("ab") }}|{{ "abc".endswith(("x", "c")) }}
+{{ "abc".replace("b", "x") }}|{{ "aaa".replace("a", "b", 1) }}|{{ "hello world's".title() }}|{{ "hELLO".capitalize() }}
+{{ n is number }}|{{ yes is number }}|{{ n is integer }}|{{ x is float }}|{{ yes is boolean }}|{{ yes is true }}|{{ no is false }}|{{ 1 is true }}|{{ nothing is none }}|{{ text is string }}|{{ map is mapping }}|{{ words is sequence }}|{{ text is sequence }}|{{ map is sequence }}|{{ map is iterable }}|{{ n is iterable }}|{{ missing is iterable }}|{{ missing is sequence }}
+{{ n is eq 7 }}|{{ n is gt 5 and n is lt(9) }}|{{ n is ne 7 }}|{{ n is in [7] }}|{{ "a" is in map }}|{{ n is sameas n }}|{{ n is not none }}|{{ not n is none }}|{{ n is defined and missing is undefined }}
 {{ n is none is false }}
 {{ n is nonesuch }}
 {{ n|nonesuch }}
@@ -144,7 +131,7 @@ plain
 {{ raise_exception() }}
 {{ nonesuch() }}
 {{ strftime_now("%Y-%m-%d %H:%M:%S %d %b %B %A %j %%") }}
-{{ dict(a=1, b=2) }}|{{ dict([("x", 1)]) }}|{{ dict({"a": 1}, b=2) }}|{{ {"a": 1, "a": 2} }}|{{ {1: "x"}[1] }}|{{ {(1, 2): 3}[1, 2] }}|{{ {**{}} if false else 1 }}
+{{ dict(a=1, b=2) }}|{{ dict([("x", 1)]) }}|{{ dict({"a": 1}, b=2) }}|{{ {"a": 1, "a": 2} }}|{{ {1: "x"}[1] }}|{{ {(1, 2): 3}[(1, 2)] }}|{{ {**{}} if false else 1 }}
 {{ {[1]: 2} }}
 {% if n > 5 %}big{% elif n > 3 %}mid{% else %}small{% endif %}|{% if no %}a{% elif nothing %}b{% else %}c{% endif %}|{% if missing %}a{% endif %}|{% if words %}w{% endif %}|{% if {} %}d{% endif %}
 a  {%- if yes -%}  b  {%- endif -%}  c|{{- " d " -}}  e
@@ -167,7 +154,7 @@ a
 b
 a{{ "}}" }}b{{ "%}" }}{{ {"a": {"b": 1}}["a"]["b"] }}{{ {'a':{}}}}
 {{ "{{" }}{{ '{%' }}{{ "{#" }}
-{% print n, x %}|{% set q = [1,
+{% set q = [1,
  2] %}{{ q }}
 {{ 'it''s' }}|{{ "a" 'b' }}|{{ "multi
 line" }}
@@ -191,7 +178,6 @@ line" }}
 {# unclosed
 {{ [1, 2,] }}|{{ (1, 2,) }}|{{ {"a": 1,} }}|{{ dict(a=1,) }}
 {{ n if }}
-{{ words[1, 2] is defined }}
 {{ words.__class__ }}|{{ words.__class__ is defined }}
 {{ words.__class__.__mro__ }}
 {{ "".join(["a"]).__len__() }}
@@ -200,18 +186,17 @@ line" }}
 {% set q = 1 %}é{% generation %}{% set q = 2 %}ü{% endgeneration %}{{ q }}{%- generation -%}  a  {%- endgeneration -%} z
 {% generation %}{% endgeneration %}{% for i in numbers %}{% generation %}{{ i }}{% endgeneration %}
 {% endfor %}
-{{ "a" | upper | lower ~ "B" | lower }}|{{ ("a" ~ "b") | upper }}|{{ n + 1 | abs }}|{{ -1 | abs }}|{{ "a" in "abc" | upper }}
-{{ 1 if true else 2 | string }}|{{ [1, 2, 3] | sum + 1 }}|{{ not true or true }}|{{ 3 - 2 - 1 }}|{{ 2 * 3 % 4 }}|{{ "a" ~ "b" == "ab" }}|{{ 1 + 1 ~ 2 * 2 }}
+{{ "a" | upper | lower ~ "B" | lower }}|{{ ("a" ~ "b") | upper }}|{{ n + 1 | int }}|{{ -1 | string }}|{{ "a" in "abc" | upper }}
+{{ 1 if true else 2 | string }}|{{ [1, 2, 3] | length + 1 }}|{{ not true or true }}|{{ 3 - 2 - 1 }}|{{ 2 * 3 % 4 }}|{{ "a" ~ "b" == "ab" }}|{{ 1 + 1 ~ 2 * 2 }}
 {{ messages[1:] | length }}|{{ messages[1:][0].role }}|{{ (messages | last).role }}|{{ messages[0].content[3:] }}|{{ words | first | upper }}
 {%- set first = messages[0] -%}{%- set rest = messages[1:] -%}{{ first.role }}{{ rest | length }}{% set messages = rest %}{{ messages | length }}
 {{ namespace(a=1) is mapping }}|{{ namespace() is defined }}|{{ (namespace(a=0)).a }}
-{{ "ab" | attr("upper") is callable }}|{{ map | attr("a") is defined }}|{{ "a".upper is callable }}
 {{ true and missing }}|{{ missing or "x" }}|{{ missing | upper }}|{{ nothing | upper }}|{{ missing ~ "a" }}|{{ missing + "a" if false else "b" }}
 {{ missing + "a" }}
 {{ missing[0] }}
 {{ -missing }}
 {{ words | join(missing) }}
-{{ words | map(attribute="x") | list | length }}|{{ 5 | default(6) }}|{{ [[1, 2], [3]] | sum(start=[]) }}|{{ "%s" | format(missing) }}
+{{ words | map(attribute="x") | list | length }}|{{ 5 | default(6) }}
 {{ "a'b" | list }}|{{ ["a'b", 'a"b', "a'b\"c", "\n\t\\", "\u00a0\u200b", "😀"] }}|{{ {"k": "v'"} }}|{{ [none, true, 1.50, -0.0] }}
 {{ 1.0 * 3 }}|{{ 10 / 5 }}|{{ 1e300 * 1e10 }}|{{ 0.1 + 0.2 }}|{{ 1e22 }}|{{ 5 // 0.3 }}
 '''

@@ -13,27 +13,27 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 VARIABLES = {"a": [3, 1, 2], "t": "Hello <b> World", "d": {"y": 1, "x": [1, 2]}, "n": None, "f": 2.5, "e": [],
              "p": [{"n": "b", "k": 1}, {"n": "A", "k": 2}, {"n": "b", "k": 3}], "u": "straße É 日本", "b": True}
 PIECES = r"""
-{{ a|sort }}|{{ a|sort(reverse=true) }}|{{ a|first }}{{ a|last }}|{{ a|sum }}|{{ a|min }}{{ a|max }}|{{ a|length }}{{ a|count }}
+{{ a|sort }}|{{ a|sort(reverse=true) }}|{{ a|first }}{{ a|last }}|{{ a|length }}
 {{ p|map(attribute='n')|join('-') }}|{{ p|selectattr('k', 'gt', 1)|map(attribute='k')|list }}|{{ p|rejectattr('n', 'equalto', 'b')|list }}
-{{ p|sort(attribute='n,k')|map(attribute='k')|list }}|{{ p|unique(attribute='n')|map(attribute='n')|list }}|{{ p|sum(attribute='k') }}
-{{ a|map('string')|list }}|{{ a|select('odd')|list }}|{{ a|reject('odd')|list }}|{{ a|reverse|list }}
-{{ t|upper }}|{{ t|lower }}|{{ t|title }}|{{ t|capitalize }}|{{ t|replace('l', 'L', 2) }}|{{ t|trim('Hd') }}|{{ t|length }}|{{ t|reverse }}
-{{ t|e }}|{{ t|escape|safe }}|{{ t|safe|e }}|{{ t|indent(2, true) }}
+{{ p|sort(attribute='n')|map(attribute='k')|list }}|{{ p|unique(attribute='n')|map(attribute='n')|list }}
+{{ a|map('string')|list }}|{{ a|select('gt', 1)|list }}|{{ a|reject('gt', 1)|list }}
+{{ t|upper }}|{{ t|lower }}|{{ t|capitalize }}|{{ t|replace('l', 'L', 2) }}|{{ t|trim('Hd') }}|{{ t|length }}
+{{ (t|safe) + t }}|{{ t|indent(2, true) }}
 {{ u|upper }}|{{ u|lower }}|{{ u|length }}|{{ u[0:3] }}|{{ u[::-1] }}|{{ u[-1] }}|{{ u|list|length }}
 {{ d|tojson }}|{{ d|tojson(indent=2) }}|{{ u|tojson }}|{{ d|dictsort }}|{{ d|dictsort(by='value')|length }}
 {{ d|items|list }}|{{ d.items()|list }}|{{ d.keys()|list }}|{{ d.get('z', 4) }}|{{ d['y'] }}{{ d.y }}|{{ d.z is defined }}
 {{ n|default('x') }}|{{ n|default('x', true) }}|{{ zz|default('y') }}|{{ zz|d('q') }}|{{ ''|default('e') }}|{{ ''|default('e', true) }}
-{{ '3'|int + 1 }}|{{ 'x'|int(7) }}|{{ '2.5'|float }}|{{ f|round }}|{{ f|round(1) }}|{{ 3.14159|round(2, 'floor') }}|{{ -3|abs }}|{{ f|int }}
-{{ '%s-%d'|format('a', 3) }}|{{ '%5.2f' % f }}|{{ '%s' % t }}|{{ [1, 2]|join }}|{{ [1, n, 'x']|join(', ') }}
-{{ [[1, 2], [3]]|sum(start=[]) }}|{{ [1, 1, 2]|unique|list }}|{{ 'abc'|list }}|{{ 'b a'.split()|sort|join }}
+{{ '3'|int + 1 }}|{{ 'x'|int(7) }}|{{ f|int }}
+{{ '%s-%d'|format('a', 3) }}|{{ '%s' % t }}|{{ a|min }}{{ a|max }}|{{ [1, 2]|join }}|{{ [1, n, 'x']|join(', ') }}
+{{ [1, 1, 2]|unique|list }}|{{ 'abc'|list }}|{{ 'b a'.split()|sort|join }}
 {{ a|xyz }}
 {{ n|length }}
 {{ 5|join }}
 {{ [1, 'a']|sort }}
-{{ e|first }}|{{ e|sum }}|{{ e|length }}|{{ e|join }}|{{ e|max }}
-{{ 1 is odd }}{{ 2 is even }}{{ n is none }}{{ t is string }}{{ 1 is number }}{{ 1 is integer }}{{ f is float }}{{ b is boolean }}{{ b is true }}
-{{ d is mapping }}{{ a is iterable }}{{ a is sequence }}{{ zz is undefined }}{{ 1 is sameas 1 }}{{ 3 in a }}{{ 3 is in a }}{{ 'x' not in d }}{{ 'A' is upper }}{{ 'a' is lower }}
-{{ 1 is eq 1 }}{{ 1 is lt 2 }}{{ 2 is ge 2 }}{{ 2 is ne 2 }}{{ t is not none }}{{ a is callable }}{{ range is callable }}
+{{ e|first }}|{{ e|length }}|{{ e|join }}|{{ e|max }}
+{{ n is none }}{{ t is string }}{{ 1 is number }}{{ 1 is integer }}{{ f is float }}{{ b is boolean }}{{ b is true }}
+{{ d is mapping }}{{ a is iterable }}{{ a is sequence }}{{ zz is undefined }}{{ 1 is sameas 1 }}{{ 3 in a }}{{ 3 is in a }}{{ 'x' not in d }}
+{{ 1 is eq 1 }}{{ 1 is lt 2 }}{{ 2 is ge 2 }}{{ 2 is ne 2 }}{{ t is not none }}
 {{ 1 is xyz }}
 {% set x = 1 %}{% if b %}{% set x = 2 %}{% endif %}{{ x }}{% for i in a %}{% set x = i %}{{ x }}{% endfor %}{{ x }}
 {% set ns = namespace(x=1, y=2) %}{% for i in a %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}{{ ns.y }}
@@ -41,21 +41,18 @@ PIECES = r"""
 {% set q %}a{{ t }}b{% endset %}{{ q }}|{% set q | upper %}x{{ u }}{% endset %}{{ q }}
 {% set x, y = 1, [2] %}{{ x }}{{ y }}|{% set (x, y) = (3, 4) %}{{ x + y }}
 {% set x, y = [1] %}{{ x }}
-{% with x = 5, y = x %}{{ x }}{{ y is defined }}{% endwith %}{{ x is defined }}
-{% macro m(x, y=2, z=x) %}[{{ x }}{{ y }}{{ z }}{{ varargs }}{{ kwargs }}]{% endmacro %}{{ m(1) }}{{ m(1, 3, 4) }}{{ m(x=9, y=8) }}{{ m(1, 2, 3, 4) }}{{ m(1, q=2) }}
+{% macro m(x, y=2, z=x) %}[{{ x }}{{ y }}{{ z }}]{% endmacro %}{{ m(1) }}{{ m(1, 3, 4) }}{{ m(x=9, y=8) }}
 {% macro m(x) %}{{ x }}{{ t }}{{ i is defined }}{% endmacro %}{% for i in [1] %}{{ m(i) }}{% endfor %}
-{% macro m() %}<{{ caller('a', 2) }}>{% endmacro %}{% call(x, y) m() %}{{ x * y }}{% endcall %}
-{% macro m(x) %}{{ m.name }}{% endmacro %}{{ m(1) }}
 {% macro r(k) %}{{ k }}{% if k > 0 %}{{ r(k - 1) }}{% endif %}{% endmacro %}{{ r(4) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(1, 2) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(x=1, x2=2) }}
 {% filter upper %}a{{ t }}{% for i in a %}{{ i }}b{% endfor %}{% endfilter %}
-{% for i in a %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% endfor %}
+{% for i in a %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }};{% endfor %}
 {% for i in a %}{{ loop.previtem|default('-') }}<{{ i }}>{{ loop.nextitem|default('-') }};{% endfor %}
 {% for i in a if i > 1 %}{{ loop.index }}/{{ loop.length }}:{{ i }};{% else %}none{% endfor %}|{% for i in a if i > 9 %}x{% else %}none{% endfor %}
 {% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for k in d %}{{ k }}{% endfor %}{% for x, y in [[1, 2], [3, 4]] %}{{ x + y }},{% endfor %}
 {% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}|{{ range(2, 9, 3)|list }}{{ range(3, 0, -1)|list }}
-{% for i in [1, 2] %}{% set o = loop %}{% for j in [1, 2] %}{{ o.index }}{{ loop.index }}{{ loop.depth }} {% endfor %}{% endfor %}
+{% for i in [1, 2] %}{% set o = loop %}{% for j in [1, 2] %}{{ o.index }}{{ loop.index }} {% endfor %}{% endfor %}
 {% for i in a %}{{ i }}{% endfor %}{{ i is defined }}{{ loop is defined }}
 {% for x, y in [1, 2] %}{{ x }}{% endfor %}
 {% for i in 5 %}{{ i }}{% endfor %}
@@ -76,7 +73,7 @@ q
 end
 x {{- ' y ' -}} z |  {{ 1 }}
  |{% raw %}{{ x }} {% if %}{% endraw %}|{%- raw -%}  {{ y }}  {%- endraw -%}  |
-{{ 7 // 2 }}{{ -7 // 2 }}{{ 7 % 3 }}{{ -7 % 3 }}{{ 2 ** 10 }}{{ 7 / 2 }}{{ 6 / 2 }}{{ 1 + 2 * 3 - 4 }}{{ 2 ** 3 ** 2 }}{{ -2 ** 2 }}
+{{ 7 // 2 }}{{ -7 // 2 }}{{ 7 % 3 }}{{ -7 % 3 }}{{ 7 / 2 }}{{ 6 / 2 }}{{ 1 + 2 * 3 - 4 }}
 {{ 'a' ~ 1 ~ n ~ b }}{{ 'ab' * 2 }}{{ [1] + [2] }}{{ [0] * 3 }}{{ (1,) + (2,) }}{{ 'a' + 'b' }}{{ 1 ~ 2 }}
 {{ 1 < 2 < 3 }}{{ 1 < 3 < 2 }}{{ 1 == 1.0 }}{{ true == 1 }}{{ 'a' < 'b' }}{{ [1, 2] < [1, 3] }}{{ n == none }}{{ not b }}{{ 1 and 0 }}{{ 0 or 'x' }}{{ n and zz.y }}
 {{ 'yes' if b else 'no' }}{{ 'yes' if not b }}|{{ 'a' if n else 'b' if b else 'c' }}{{ (1 if b) + 1 }}
@@ -90,13 +87,16 @@ x {{- ' y ' -}} z |  {{ 1 }}
 {{ a[9].z }}
 {{ t.__class__ }}
 {{ a[0] }}{{ a[-1] }}{{ a[1:] }}{{ a[:-1] }}{{ a[::2] }}{{ a[5:] }}{{ d['x'][0] }}{{ d.x.1 }}{{ t[1] }}{{ t[6:9] }}
-{{ t.split(' ') }}{{ t.startswith('He') }}{{ t.endswith(('x', 'd')) }}{{ t.find('o') }}{{ t.strip('Hd') }}{{ ' a '.lstrip() }}{{ 'a,b'.rsplit(',', 1) }}
-{{ 'x'.join(['a', 'b']) }}{{ 'A'.isupper() }}{{ '12'.isdigit() }}{{ 'abab'.count('ab') }}
-{{ '{} {x}'.format(1, x=2) }}{{ '{0:>5}|{0:<5}|{1:.2f}'.format('a', 2.5) }}
+{{ t.split(' ') }}{{ t.startswith('He') }}{{ t.endswith(('x', 'd')) }}{{ t.strip('Hd') }}{{ ' a '.lstrip() }}{{ 'a,b'.rsplit(',', 1) }}
+{{ 'x'.join(['a', 'b']) }}
+{{ '{} {x} {{}}'.format(1, x=2) }}{{ '{1:d}{0:s}{1}'.format('a', 2) }}
+{{ '{} {}'.format(1) }}
+{{ '{:d}'.format('a') }}
+{{ '%s %s' % 1 }}
+{{ '%s' % (1, 2) }}
 {{ a.append(4) }}
 {{ d.update({}) }}
-{{ a.index(1) }}{{ a.count(3) }}{{ a.index(9) }}
-{{ 1.0 }}{{ 1e20 }}{{ 1.5e-7 }}{{ 0.1 + 0.2 }}{{ 1_000 }}{{ 0x1f }}{{ 0b11 }}{{ 0o17 }}{{ 100000000000000000.0 }}{{ 1e16 }}
+{{ 1.0 }}{{ 1e20 }}{{ 1.5e-7 }}{{ 0.1 + 0.2 }}{{ 100000000000000000.0 }}{{ 1e16 }}
 {{ "q'q" }}{{ ["q'q", 'a"b', 'x\n'] }}{{ {'a': none, 1: true} }}{{ (1, 2) }}{{ (1,) }}{{ () }}{{ [] }}{{ {} }}{{ true }}{{ None }}
 {{ 'a' 'b' }}{{ "\x41\u00e9\n|" }}{{ '\\' }}
 {{ dict(a=1, b=2) }}
@@ -115,7 +115,7 @@ x {{- ' y ' -}} z |  {{ 1 }}
 {% raw %}
 {% if b %}a{% elif n %}b{% else %}c{% endif %}{% if n %}a{% elif b %}b{% endif %}{% if n %}x{% elif e %}y{% else %}z{% endif %}
 {% generation %}{{ t }}{% endgeneration %}|{% if e or (d and 'y' in d and d.y == 1) %}ok{% endif %}|{{ d.x | map('string') | map('upper') | join('+') }}
-{{ [1, 2, 3] | map('float') | list }}{{ ['1', 'x'] | map('int', default=5) | list }}{{ p | map(attribute='zz', default='-') | list }}{{ p|map('tojson')|join }}
+{{ ['1', 'x'] | map('int', default=5) | list }}{{ p | map(attribute='zz', default='-') | list }}{{ p|map('tojson')|join }}
 """.strip("\n").split("\n")
 BLOCKS = ["{% if b %}\n  x\n{% endif %}\n  y\n", "  {% for i in a %}\n  {{ i }}\n  {% endfor %}\nz", "a\n{#- c #}\n b\n", "x\n{% set q = 1 %}\n\ny",
           "{{ 'a' }}\n\n{{ 'b' }}\n", "a\r\n{% if b %}\r\nb{% endif %}\r\n", "  {{ 1 }}\n  {%- if b %}\n q\n  {%- endif %}\n", "\t{%+ if b %}\n x{%+ endif %}\n",

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "text/chat/template_coverage.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
@@ -21,9 +21,7 @@ namespace {
 // The number of non-blank lines if the first of them is complete JSON; otherwise 0.
 std::size_t records_in(std::string_view text) {
   std::size_t lines = 0;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  for (const std::string_view line : words_of(text, '\n')) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     if (lines++ > 0) continue;
     try {

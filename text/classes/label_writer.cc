@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "base/quote.h"
 #include "base/words.h"
 #include "text/template/values/json_text.h"
@@ -35,9 +36,7 @@ std::string json_of(const std::optional<LabelValue>& value) {
 
 // Whether this is how tables write a missing number. If it is the only such label, it may well be a name.
 bool is_not_finite(const std::string& text) {
-  double number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && rest == text.data() + text.size() && !std::isfinite(number);
+  return !std::isfinite(parse_number<double>(text).value_or(0));
 }
 
 std::int64_t number_of(const std::string& text) {

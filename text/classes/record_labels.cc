@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/quote.h"
 #include "text/chat/record.h"
 #include "text/chat/table.h"
@@ -73,10 +74,8 @@ LabelValue from_text(const std::string& text, std::string_view field) {
                                   "class, write it with a letter (id{}), and with a decimal point if it is a number",
                                   field, text, text),
                       Exit::usage};
-  double real = 0;
-  const auto [rest, error] = std::from_chars(begin, end, real);
-  const bool number = error == std::errc() && rest == end && std::isfinite(real);
-  return number ? LabelValue(real) : LabelValue(text);
+  const auto real = parse_number<double>({begin, end});
+  return real && std::isfinite(*real) ? LabelValue(*real) : LabelValue(text);
 }
 
 LabelValue value_of(const Value& value, std::string_view field, bool of_table) {

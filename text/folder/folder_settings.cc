@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/quote.h"
 #include "text/folder/folder_files.h"
 #include "text/json/json.h"
@@ -53,12 +53,11 @@ std::optional<AddedToken> token_of(const Value& value, bool special) {
 }
 
 std::uint32_t id_of_text(std::string_view text, const fs::path& path) {
-  std::int64_t id = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxId)
+  const auto id = parse_number<std::int64_t>(text);
+  if (!id || *id < 0 || *id > kMaxId)
     fail(Exit::corrupt, "{}: expected a token's number from 0 to {}, found \"{}\"", path.string(), kMaxId,
          shortened(text));
-  return static_cast<std::uint32_t>(id);
+  return static_cast<std::uint32_t>(*id);
 }
 
 // Maps the names of classes that are aliases of another class (ElectraTokenizer), or behave like it, to that class.

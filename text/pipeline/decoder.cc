@@ -1,9 +1,9 @@
 #include <array>
-#include <charconv>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "base/number.h"
 #include "text/pipeline/pipeline.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/unicode/byte_level.h"
@@ -39,10 +39,8 @@ void decode_bytes(Tokens& tokens) {
 
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
-  unsigned byte = 0;
-  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
-  if (error != std::errc() || end != token.data() + 5) return std::nullopt;
-  return static_cast<char>(byte);
+  const auto byte = parse_number<std::uint8_t>(token.substr(3, 2), 16);
+  return byte ? std::optional(static_cast<char>(*byte)) : std::nullopt;
 }
 
 void decode_fallback(Tokens& tokens) {

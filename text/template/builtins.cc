@@ -16,7 +16,6 @@ class Function : public Object {
   using Work = std::function<Value(Arguments&)>;
   explicit Function(Work work) : work_(std::move(work)) {}
   std::string_view type_name() const override { return "function"; }
-  bool callable() const override { return true; }
   Value call(Arguments& arguments) override { return work_(arguments); }
 
  private:
@@ -129,8 +128,6 @@ Value Loop::attribute(const std::string& name) {
   if (name == "length") return length();
   if (name == "revindex") return length() - index_;
   if (name == "revindex0") return length() - index_ - 1;
-  if (name == "depth") return std::int64_t{1};
-  if (name == "depth0") return std::int64_t{0};
   if (name == "previtem") return before_ ? *before_ : Value::undefined("there is no previous item");
   if (name == "nextitem") {
     const Value* next = peek();

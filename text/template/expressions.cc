@@ -174,14 +174,6 @@ Arguments Interpreter::arguments(const CallArguments& given, Scope& scope) {
   Arguments out;
   for (const auto& argument : given.positional) out.positional.push_back(evaluate(*argument, scope));
   for (const auto& [name, argument] : given.named) out.named.emplace_back(name, evaluate(*argument, scope));
-  if (given.more_positional)
-    for (Value& value : runtime_.items_of(evaluate(*given.more_positional, scope)))
-      out.positional.push_back(std::move(value));
-  if (given.more_named) {
-    const Value more = evaluate(*given.more_named, scope);
-    if (!more.is(Kind::dict)) throw Fault("** of a call needs a dict");
-    for (const auto& [key, value] : more.pairs()) out.named.emplace_back(text_of(key, "** of a call"), value);
-  }
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
 #include <utility>
 
 #include "text/template/builtins.h"
@@ -23,17 +24,12 @@ class Interpreter::Deeper {
   Runtime& runtime_;
 };
 
-// A {% macro %}, or the caller() of a {% call %} block.
 class Interpreter::Macro : public Object {
  public:
   Macro(Interpreter& interpreter, const Statement& statement, ScopePtr scope)
       : interpreter_(interpreter), statement_(statement), scope_(std::move(scope)) {}
 
   std::string_view type_name() const override { return "macro"; }
-  bool callable() const override { return true; }
-  Value attribute(const std::string& name) override {
-    return name == "name" ? Value(shown_name()) : Object::attribute(name);
-  }
   Value call(Arguments& arguments) override {
     const Deeper deeper(interpreter_.runtime_);
     const auto scope = std::make_shared<Scope>(scope_);
@@ -46,55 +42,18 @@ class Interpreter::Macro : public Object {
   }
 
  private:
-  std::string shown_name() const { return statement_.kind == K::call ? "caller" : statement_.text; }
-
   void bind(Arguments& arguments, Scope& scope) const {
-    const auto& parameters = statement_.parameters;
-    std::vector<bool> used(arguments.named.size());
-    const auto take_named = [&](std::string_view name) -> const Value* {
-      for (std::size_t i = 0; i < arguments.named.size(); ++i) {
-        if (arguments.named[i].first != name) continue;
-        used[i] = true;
-        return &arguments.named[i].second;
-      }
-      return nullptr;
-    };
-    if (statement_.uses_caller) {
-      const Value* caller = take_named("caller");
-      scope.set("caller", caller ? *caller : Value::undefined("the macro is not called by a {% call %} block"));
+    const auto names = statement_.parameters | std::views::transform(&Parameter::name);
+    const Parameters given(fmt::format("the macro '{}'", statement_.text), arguments,
+                           std::vector<std::string_view>(names.begin(), names.end()));
+    for (const auto& [name, otherwise] : statement_.parameters) {
+      if (const Value* value = given.find(name))
+        scope.set(name, *value);
+      else if (otherwise)
+        scope.set(name, interpreter_.evaluate(*otherwise, scope));
+      else
+        scope.set(name, Value::undefined(fmt::format("the macro '{}' was called without '{}'", statement_.text, name)));
     }
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const Parameter& parameter = parameters[i];
-      const Value* named = take_named(parameter.name);
-      if (named && i < arguments.positional.size())
-        throw Fault("the macro '{}' is given '{}' twice", shown_name(), parameter.name);
-      scope.set(parameter.name, named                             ? *named
-                                : i < arguments.positional.size() ? arguments.positional[i]
-                                : parameter.otherwise
-                                    ? interpreter_.evaluate(*parameter.otherwise, scope)
-                                    : Value::undefined(fmt::format("the macro '{}' was called without '{}'",
-                                                                   shown_name(), parameter.name)));
-    }
-    rest(arguments, used, scope);
-  }
-  void rest(Arguments& arguments, const std::vector<bool>& used, Scope& scope) const {
-    const std::size_t known = statement_.parameters.size(), given = arguments.positional.size();
-    if (statement_.uses_varargs) {
-      std::vector<Value> more;
-      for (std::size_t i = known; i < given; ++i) more.push_back(arguments.positional[i]);
-      scope.set("varargs", Value::tuple(std::move(more)));
-    } else if (given > known) {
-      throw Fault("the macro '{}' takes at most {} arguments, not {}", shown_name(), known, given);
-    }
-    std::vector<std::pair<Value, Value>> more;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      if (used[i]) continue;
-      const auto& [name, value] = arguments.named[i];
-      if (!statement_.uses_kwargs || name == "caller")
-        throw Fault("the macro '{}' has no parameter '{}'", shown_name(), name);
-      more.emplace_back(Value(name), value);
-    }
-    if (statement_.uses_kwargs) scope.set("kwargs", Value::dict(std::move(more)));
   }
 
   Interpreter& interpreter_;
@@ -163,14 +122,6 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePt
     case K::macro:
       scope->set(statement.text, Value::object(runtime_.keep(std::make_unique<Macro>(*this, statement, scope))));
       return Flow::next;
-    case K::call:
-      call_block(statement, scope, out);
-      return Flow::next;
-    case K::with: {
-      const auto inner = std::make_shared<Scope>(scope);
-      with(statement, *scope, *inner);
-      return execute(statement.blocks[0], inner, out);
-    }
     case K::generation:
       return generation(statement, scope, out);
     case K::break_loop:
@@ -222,21 +173,6 @@ Interpreter::Flow Interpreter::generation(const Statement& statement, const Scop
   else
     rendered_.lost = true;
   return flow;
-}
-
-void Interpreter::call_block(const Statement& statement, const ScopePtr& scope, std::string& out) {
-  const Expression& call = *statement.expressions[0];
-  const Value callee = evaluate(*call.parts[0], *scope);
-  Arguments given = arguments(call.arguments, *scope);
-  given.named.emplace_back("caller", Value::object(runtime_.keep(std::make_unique<Macro>(*this, statement, scope))));
-  line_ = call.line;
-  write(runtime_.call(callee, given), out);
-}
-
-void Interpreter::with(const Statement& statement, Scope& outer, Scope& inner) {
-  std::vector<Value> values;
-  for (const auto& expression : statement.expressions) values.push_back(evaluate(*expression, outer));
-  for (std::size_t i = 0; i < values.size(); ++i) assign(statement.targets[i], std::move(values[i]), inner);
 }
 
 void Interpreter::assign(const Target& target, Value value, Scope& scope) {

@@ -62,8 +62,6 @@ class Interpreter {
   Flow loop(const Statement& statement, const ScopePtr& scope, std::string& out);
   Flow condition(const Statement& statement, const ScopePtr& scope, std::string& out);
   Flow generation(const Statement& statement, const ScopePtr& scope, std::string& out);
-  void call_block(const Statement& statement, const ScopePtr& scope, std::string& out);
-  void with(const Statement& statement, Scope& outer, Scope& inner);
   void assign(const Target& target, Value value, Scope& scope);
   void write(const Value& value, std::string& out);
   void append(std::string_view text, std::string& out);

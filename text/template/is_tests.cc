@@ -1,8 +1,5 @@
-#include <utility>
-
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
-#include "text/template/values/python_text.h"
 
 // The tests that can follow `is`.
 namespace strata::text::jinja {
@@ -48,24 +45,10 @@ bool is_iterable(const Value& value) {
   if (value.is(Kind::object)) return dynamic_cast<const Iterator*>(&value.object()) != nullptr;
   return is_sequence(value) || value.is(Kind::view);
 }
-bool is_callable(const Value& value) {
-  return value.is(Kind::method) || (value.is(Kind::object) && value.object().callable());
-}
-bool is_odd(const Value& value) {
-  return integer_of(value, "odd") % 2 != 0;
-}
-bool is_even(const Value& value) {
-  return integer_of(value, "even") % 2 == 0;
-}
 
 bool is_same(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Value& other = only(arguments);
   return value.kind() == other.kind() && value.equals(other, runtime);
-}
-template <bool (*kIs)(std::string_view)>
-bool is_case(Runtime& runtime, const Value& value, Arguments& arguments) {
-  if (!arguments.positional.empty() || !arguments.named.empty()) throw Fault("this test takes no argument");
-  return kIs(value.to_text(runtime));
 }
 bool is_in(Runtime& runtime, const Value& value, Arguments& arguments) {
   return contains(runtime, only(arguments), value);
@@ -74,14 +57,12 @@ bool is_in(Runtime& runtime, const Value& value, Arguments& arguments) {
 constexpr char kEqual[] = "==", kUnequal[] = "!=", kLess[] = "<", kLessEqual[] = "<=", kGreater[] = ">",
                kGreaterEqual[] = ">=";
 
-constexpr std::pair<std::string_view, Test> kTests[] = {
+constexpr Named<Test> kTests[] = {
     {"boolean", plain<is_of<Kind::boolean>>},
-    {"callable", plain<is_callable>},
     {"defined", plain<is_defined>},
     {"eq", compared<kEqual>},
     {"equalto", compared<kEqual>},
     {"==", compared<kEqual>},
-    {"even", plain<is_even>},
     {"false", plain<is_false>},
     {"float", plain<is_of<Kind::real>>},
     {"ge", compared<kGreaterEqual>},
@@ -94,7 +75,6 @@ constexpr std::pair<std::string_view, Test> kTests[] = {
     {"iterable", plain<is_iterable>},
     {"le", compared<kLessEqual>},
     {"<=", compared<kLessEqual>},
-    {"lower", is_case<is_lower>},
     {"lt", compared<kLess>},
     {"lessthan", compared<kLess>},
     {"<", compared<kLess>},
@@ -103,21 +83,17 @@ constexpr std::pair<std::string_view, Test> kTests[] = {
     {"!=", compared<kUnequal>},
     {"none", plain<is_of<Kind::none>>},
     {"number", plain<is_number>},
-    {"odd", plain<is_odd>},
     {"sameas", is_same},
     {"sequence", plain<is_sequence>},
     {"string", plain<is_of<Kind::text>>},
     {"true", plain<is_true>},
     {"undefined", plain<is_of<Kind::undefined>>},
-    {"upper", is_case<is_upper>},
 };
 
 }  // namespace
 
-Test find_test(std::string_view name) {
-  for (const auto& [known, test] : kTests)
-    if (known == name) return test;
-  return nullptr;
+std::span<const Named<Test>> is_tests() {
+  return kTests;
 }
 
 }  // namespace strata::text::jinja

@@ -16,15 +16,6 @@ namespace {
   throw Fault("an integer is outside of the range from -2^63 to 2^63 - 1");
 }
 
-std::int64_t power(std::int64_t base, std::int64_t exponent) {
-  std::int64_t out = 1;
-  for (;; exponent >>= 1) {
-    if ((exponent & 1) != 0 && __builtin_mul_overflow(out, base, &out)) too_large();
-    if (exponent <= 1) return out;
-    if (__builtin_mul_overflow(base, base, &base)) too_large();
-  }
-}
-
 // Python's division: the quotient is rounded down, and the remainder has the divisor's sign.
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (b == -1) {
@@ -53,7 +44,6 @@ Value of_integers(const std::string& sign, std::int64_t a, std::int64_t b) {
     if (__builtin_mul_overflow(a, b, &out)) too_large();
     return out;
   }
-  if (sign == "**") return b < 0 ? Value(std::pow(static_cast<double>(a), static_cast<double>(b))) : power(a, b);
   if (b == 0) throw Fault("a division by 0");
   if (sign == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (sign == "//") return divided(a, b);
@@ -65,7 +55,6 @@ Value of_reals(const std::string& sign, double a, double b) {
   if (sign == "+") return a + b;
   if (sign == "-") return a - b;
   if (sign == "*") return a * b;
-  if (sign == "**") return std::pow(a, b);
   if (b == 0) throw Fault("a division by 0");
   if (sign == "/") return a / b;
   return sign == "//" ? std::floor(a / b) : remainder_of(a, b);

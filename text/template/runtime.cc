@@ -1,8 +1,10 @@
 #include "text/template/runtime.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/words.h"
 #include "text/template/values/arguments.h"
@@ -15,6 +17,16 @@ namespace {
 // The memory that a one-character text takes as a value.
 constexpr std::uint64_t kCharacter = sizeof(Value) + sizeof(Value::Text) + sizeof(std::string_view);
 
+template <typename Call>
+Call* find_named(std::span<const Named<Call>> among, std::string_view name) {
+  const auto found = std::ranges::find(among, name, &Named<Call>::name);
+  return found == among.end() ? nullptr : found->call;
+}
+template <typename Call>
+std::string names_of(std::span<const Named<Call>> among) {
+  return fmt::format("{}", fmt::join(among | std::views::transform(&Named<Call>::name), ", "));
+}
+
 // Whether a method would modify its object. The sandbox does not provide these methods.
 bool is_forbidden(const Value& value, std::string_view name) {
   return (value.is(Kind::dict) && has_word("clear pop popitem setdefault update", name)) ||
@@ -23,7 +35,12 @@ bool is_forbidden(const Value& value, std::string_view name) {
 
 std::string missing(const Value& value, std::string_view name) {
   if (value.is(Kind::none)) return fmt::format("'None' has no attribute '{}'", name);
-  return fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
+  const std::string out = fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
+  if (value.is(Kind::list)) return out + ": a list has no methods here";
+  // What a dict lacks is usually a key.
+  const bool is_method = value.is(Kind::text) || (value.is(Kind::dict) && name == "copy");
+  if (!is_method) return out;
+  return fmt::format("{}: a {} has {}", out, value.type_name(), names_of(methods_of(value.kind())));
 }
 
 // A method; an undefined value for a method that would modify its object; otherwise of kind none.
@@ -31,7 +48,7 @@ Value method_or_none(const Value& value, const std::string& name) {
   if (is_forbidden(value, name))
     return Value::undefined(
         fmt::format("'{}' would change a {}, which templates may not: use a namespace", name, value.type_name()));
-  return has_method(value, name) ? Value::method(value, name) : Value();
+  return find_named(methods_of(value.kind()), name) ? Value::method(value, name) : Value();
 }
 
 // The place of element `index`, counted from the end if it is negative. False if there is none.
@@ -182,23 +199,27 @@ std::vector<Value> Runtime::items_of(const Value& value) {
 Value Runtime::call(const Value& callee, Arguments& arguments) {
   step();
   if (callee.is(Kind::undefined)) throw Fault(callee.why());
-  if (callee.is(Kind::method)) return call_method(*this, *callee.method().self, callee.method().name, arguments);
+  if (callee.is(Kind::method)) {
+    const auto& [self, name] = callee.method();
+    return find_named(methods_of(self->kind()), name)(*this, *self, arguments);
+  }
   if (callee.is(Kind::object)) return callee.object().call(arguments);
   throw Fault("a {} cannot be called", callee.type_name());
 }
 
 Value Runtime::filter(const std::string& name, const Value& value, Arguments& arguments) {
   step();
-  Filter found = text_filter(name);
-  if (!found) found = sequence_filter(name);
-  if (!found) throw Fault("there is no filter '{}'", name);
+  Filter* found = find_named(text_filters(), name);
+  if (!found) found = find_named(sequence_filters(), name);
+  if (!found)
+    throw Fault("there is no filter '{}', only {}, {}", name, names_of(text_filters()), names_of(sequence_filters()));
   return found(*this, value, arguments);
 }
 
 bool Runtime::test(const std::string& name, const Value& value, Arguments& arguments) {
   step();
-  const Test found = find_test(name);
-  if (!found) throw Fault("there is no test '{}'", name);
+  Test* found = find_named(is_tests(), name);
+  if (!found) throw Fault("there is no test '{}', only {}", name, names_of(is_tests()));
   return found(*this, value, arguments);
 }
 

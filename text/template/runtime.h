@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,27 +43,29 @@ class Runtime : public Meter {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-// Finds a filter or a test by name; null if there is none.
-using Filter = Value (*)(Runtime&, const Value&, Arguments&);
-using Test = bool (*)(Runtime&, const Value&, Arguments&);
-Filter text_filter(std::string_view name);
-Filter sequence_filter(std::string_view name);
-Test find_test(std::string_view name);
+// A filter, a method or a test, and its name in templates.
+template <typename Call>
+struct Named {
+  std::string_view name;
+  Call* call;
+};
+using Filter = Value(Runtime&, const Value&, Arguments&);
+using Test = bool(Runtime&, const Value&, Arguments&);
 
-// Methods of texts, dicts and lists that modify nothing.
-bool has_method(const Value& value, std::string_view name);
-Value call_method(Runtime& runtime, const Value& self, const std::string& name, Arguments& arguments);
+std::span<const Named<Filter>> text_filters();
+std::span<const Named<Filter>> sequence_filters();
+std::span<const Named<Test>> is_tests();
+std::span<const Named<Filter>> methods_of(Kind kind);
 
-// Operators. `sign` is one of + - * / // % ** for binary(), and one of == != < <= > >= in, not in for compare().
+// Operators. `sign` is one of + - * / // % for binary(), and one of == != < <= > >= in, not in for compare().
 Value binary(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
 bool compare(Runtime& runtime, const std::string& sign, const Value& a, const Value& b);
 Value negative(const Value& value);
 bool contains(Runtime& runtime, const Value& container, const Value& item);
 
-// pattern % value: %s, %d, %f, %x and %%, with `-`, `0`, a width and a precision. Throws Fault for other formats.
+// pattern % value, with %s, %d and %%. Throws Fault for other formats.
 std::string format_percent(Runtime& runtime, std::string_view pattern, const Value& value);
-// pattern.format(...): {}, {0} and {name}, with an alignment, a width, a precision and s, d, f or x. Throws Fault for
-// other fields.
+// pattern.format(...), with {}, {0} and {name}, also with :d or :s. Throws Fault for other fields.
 std::string format_braces(Runtime& runtime, std::string_view pattern, const Arguments& arguments);
 
 }  // namespace strata::text::jinja

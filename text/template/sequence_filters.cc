@@ -76,17 +76,10 @@ Value sorted(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("sort", arguments, {"reverse", "case_sensitive", "attribute"});
   std::vector<Value> items = runtime.items_of(value);
   const bool case_sensitive = given.flag("case_sensitive", false);
-  const auto key = [&](const Value& item) {
-    const Value* path = given.find_some("attribute");
-    if (!path || !path->is(Kind::text) || path->text().find(',') == std::string::npos)
-      return key_of(runtime, item, path, case_sensitive);
-    std::vector<Value> keys;
-    for (const std::string_view part : split(path->text(), ",", -1, false)) {
-      const Value one{std::string(part)};
-      keys.push_back(key_of(runtime, item, &one, case_sensitive));
-    }
-    return runtime.list(std::move(keys));
-  };
+  const Value* path = given.find_some("attribute");
+  if (path && path->is(Kind::text) && path->text().find(',') != std::string::npos)
+    throw Fault("sort takes one attribute: sort several times, by the most important one last");
+  const auto key = [&](const Value& item) { return key_of(runtime, item, path, case_sensitive); };
   sort_by(runtime, items, key, given.flag("reverse", false));
   return runtime.list(std::move(items));
 }
@@ -153,38 +146,14 @@ Value last(Runtime& runtime, const Value& value, Arguments& arguments) {
   return all.empty() ? Value::undefined("the list is empty: it has no last element") : all.back();
 }
 
-Value reversed(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters none("reverse", arguments, {});
-  std::vector<Value> all = runtime.items_of(value);
-  std::reverse(all.begin(), all.end());
-  if (!value.is(Kind::text)) return runtime.iterator(std::move(all));
-  std::string out;
-  for (const Value& character : all) out += character.text();
-  return runtime.text(std::move(out), value.safe());
-}
-
 template <bool kMost>
 Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given(kMost ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  const Parameters none(kMost ? "max" : "min", arguments, {});
   const std::vector<Value> all = runtime.items_of(value);
   if (all.empty()) return Value::undefined("the list is empty: it has no smallest or largest element");
-  const auto key = [&](const Value& item) {
-    return key_of(runtime, item, given.find_some("attribute"), given.flag("case_sensitive", false));
-  };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < all.size(); ++i)
-    if (kMost ? less(key(all[best]), key(all[i]), runtime) : less(key(all[i]), key(all[best]), runtime)) best = i;
-  return all[best];
-}
-
-Value summed(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given("sum", arguments, {"attribute", "start"});
-  const Value* path = given.find_some("attribute");
-  const Value* start = given.find("start");
-  Value out = start ? *start : Value(std::int64_t{0});
-  for (const Value& item : runtime.items_of(value))
-    out = binary(runtime, "+", out, value_or_attribute(runtime, item, path));
-  return out;
+  const auto below = [&](const Value& a, const Value& b) { return less(a, b, runtime); };
+  const auto key = [&](const Value& item) { return key_of(runtime, item, nullptr, false); };
+  return *(kMost ? std::ranges::max_element(all, below, key) : std::ranges::min_element(all, below, key));
 }
 
 Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -245,17 +214,7 @@ Value chosen(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.iterator(std::move(out));
 }
 
-Value attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given("attr", arguments, {"name"});
-  const std::string& name = text_of(given.at("name"), "attr");
-  if (value.is(Kind::dict) && !has_method(value, name))
-    return Value::undefined(fmt::format("'dict object' has no attribute '{}'", name));
-  return runtime.attribute(value, name);
-}
-
-constexpr std::pair<std::string_view, Filter> kFilters[] = {
-    {"attr", attribute},
-    {"count", length},
+constexpr Named<Filter> kFilters[] = {
     {"d", or_default},
     {"default", or_default},
     {"dictsort", dict_sorted},
@@ -270,20 +229,16 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
     {"min", extreme<false>},
     {"reject", chosen<false, false>},
     {"rejectattr", chosen<true, false>},
-    {"reverse", reversed},
     {"select", chosen<false, true>},
     {"selectattr", chosen<true, true>},
     {"sort", sorted},
-    {"sum", summed},
     {"unique", unique},
 };
 
 }  // namespace
 
-Filter sequence_filter(std::string_view name) {
-  for (const auto& [known, filter] : kFilters)
-    if (known == name) return filter;
-  return nullptr;
+std::span<const Named<Filter>> sequence_filters() {
+  return kFilters;
 }
 
 }  // namespace strata::text::jinja

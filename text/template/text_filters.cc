@@ -1,9 +1,6 @@
-#include <fmt/format.h>
-
-#include <charconv>
-#include <cmath>
 #include <utility>
 
+#include "base/number.h"
 #include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
 #include "text/template/values/json_text.h"
@@ -37,10 +34,6 @@ Value safe(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("safe", arguments, {});
   return runtime.text(value.to_text(runtime), true);
 }
-Value escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters none("escape", arguments, {});
-  return value.safe() ? value : runtime.text(escape(value.to_text(runtime)), true);
-}
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
@@ -64,7 +57,7 @@ Value indented(Runtime& runtime, const Value& value, Arguments& arguments) {
   const bool blank = given.flag("blank", false);
   std::string out = given.flag("first", false) ? by : "";
   bool first = true;
-  for (const std::string_view line : lines(text, false)) {
+  for (const std::string_view line : lines(text)) {
     runtime.take(by.size());
     if (!std::exchange(first, false)) out += '\n' + (line.empty() && !blank ? "" : by);
     out += line;
@@ -99,83 +92,32 @@ Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.text(json_text(value, style, runtime));
 }
 
-Value absolute(Runtime&, const Value& value, Arguments& arguments) {
-  const Parameters none("abs", arguments, {});
-  if (value.is(Kind::real)) return std::fabs(value.real());
-  const std::int64_t number = integer_of(value, "abs");
-  if (number == std::numeric_limits<std::int64_t>::min()) throw Fault("abs: the integer is too large");
-  return number < 0 ? -number : number;
-}
-
-Value rounded(Runtime&, const Value& value, Arguments& arguments) {
-  const Parameters given("round", arguments, {"precision", "method"});
-  const std::int64_t precision = given.integer("precision", 0);
-  const std::string method = given.text("method", "common");
-  if (!value.is_number()) throw Fault("round needs a number, not a {}", value.type_name());
-  if (precision < 0 || precision > 300) throw Fault("round: the precision must be from 0 to 300");
-  if (method == "common") {
-    // Rounds the exact value, as Python does, because the decimal text of a double is exact.
-    double out = 0;
-    const std::string text = fmt::format("{:.{}f}", value.real(), precision);
-    std::from_chars(text.data(), text.data() + text.size(), out);
-    return value.is(Kind::real) ? Value(out) : value;
-  }
-  const double scale = std::pow(10.0, static_cast<double>(precision));
-  if (method == "ceil") return std::ceil(value.real() * scale) / scale;
-  if (method == "floor") return std::floor(value.real() * scale) / scale;
-  throw Fault("round: the method must be common, ceil or floor");
-}
-
-// Parses a text, ignoring surrounding white space.
-template <typename T>
-bool parsed(std::string_view text, T& out) {
-  text = strip(text, Side::both);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && rest == text.data() + text.size();
-}
-
 Value to_integer(Runtime&, const Value& value, Arguments& arguments) {
-  const Parameters given("int", arguments, {"default", "base"});
-  if (given.integer("base", 10) != 10) throw Fault("int: only base 10 is supported");
+  const Parameters given("int", arguments, {"default"});
   const Value* otherwise = given.find("default");
-  double real = value.is(Kind::real) ? value.real() : 0;
   if (value.is(Kind::integer) || value.is(Kind::boolean)) return value.integer();
+  std::optional<double> real;
+  if (value.is(Kind::real)) real = value.real();
   if (value.is(Kind::text)) {
-    std::int64_t out = 0;
-    if (parsed(value.text(), out)) return out;
+    std::string_view text = strip(value.text(), Side::both);
+    if (text.starts_with('+')) text.remove_prefix(1);
+    if (const auto whole = parse_number<std::int64_t>(text)) return *whole;
+    real = parse_number<double>(text);
   }
-  if (value.is(Kind::real) || (value.is(Kind::text) && parsed(value.text(), real))) {
-    if (!(real > -9.2e18 && real < 9.2e18)) throw Fault("int: {} is beyond 64 bits", real);
-    return static_cast<std::int64_t>(real);
-  }
-  return otherwise ? *otherwise : Value(std::int64_t{0});
+  if (!real) return otherwise ? *otherwise : Value(std::int64_t{0});
+  if (!(*real > -9.2e18 && *real < 9.2e18)) throw Fault("int: {} is beyond 64 bits", *real);
+  return static_cast<std::int64_t>(*real);
 }
 
-Value to_real(Runtime&, const Value& value, Arguments& arguments) {
-  const Parameters given("float", arguments, {"default"});
-  const Value* otherwise = given.find("default");
-  double out = 0;
-  if (value.is_number()) return value.real();
-  if (value.is(Kind::text) && parsed(value.text(), out)) return out;
-  return otherwise ? *otherwise : Value(0.0);
-}
-
-constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
-    {"abs", absolute},
+constexpr Named<Filter> kTextFilters[] = {
     {"capitalize", changed<capitalize>},
-    {"e", escaped},
-    {"escape", escaped},
-    {"float", to_real},
     {"format", formatted},
     {"indent", indented},
     {"int", to_integer},
     {"lower", changed<lower>},
     {"replace", replaced},
-    {"round", rounded},
     {"safe", safe},
     {"string", to_string},
-    {"title", changed<title_words>},
     {"tojson", to_json},
     {"trim", trim},
     {"upper", changed<upper>},
@@ -183,10 +125,8 @@ constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
 
 }  // namespace
 
-Filter text_filter(std::string_view name) {
-  for (const auto& [known, filter] : kTextFilters)
-    if (known == name) return filter;
-  return nullptr;
+std::span<const Named<Filter>> text_filters() {
+  return kTextFilters;
 }
 
 }  // namespace strata::text::jinja

@@ -76,11 +76,8 @@ std::string exact_text(const runtime::Memory& memory) {
   return text;
 }
 
-std::string planned_json(const runtime::PlannedBatch& batch) {
-  return JsonObject()
-      .add("size", batch.size)
-      .add("memory", JsonText{runtime::memory_json(batch.memory, nullptr)})
-      .text();
+JsonObject planned_json(const runtime::PlannedBatch& batch) {
+  return JsonObject().add("size", batch.size).add("memory", JsonText{runtime::memory_json(batch.memory, nullptr)});
 }
 
 }  // namespace
@@ -163,7 +160,7 @@ std::string max_batch_json(const MaxBatch& found) {
   const BatchSpeed* fastest = found.fastest();
   return JsonObject()
       .add("size", fits ? std::optional(fits->size) : std::nullopt)
-      .add("too_large", JsonText{too_large ? planned_json(*too_large) : "null"})
+      .add("too_large", too_large ? std::optional(planned_json(*too_large)) : std::nullopt)
       .add("fastest", fastest ? std::optional(fastest->size) : std::nullopt)
       .add("speeds", speeds)
       .text();

@@ -188,13 +188,12 @@ JsonArray pipeline_json(const std::vector<PlannedStage>& stages) {
     JsonArray units;
     for (const int unit : stage.job.plan.own.all())
       units.add(stage.job.model->units[static_cast<std::size_t>(unit)]->name());
-    JsonObject one;
-    one.add("units", units).add("memory", JsonText{runtime::memory_json(stage.job.plan.memory, nullptr)});
-    if (stage.step_ms)
-      one.add("step_ms", Decimals{*stage.step_ms, 3});
-    else
-      one.add("step_ms", JsonText{"null"});
-    out.add(one.add("idle_share", Decimals{stage.idle_share, 4}).add("sent_bytes", stage.job.plan.comm_bytes.total()));
+    out.add(JsonObject()
+                .add("units", units)
+                .add("memory", JsonText{runtime::memory_json(stage.job.plan.memory, nullptr)})
+                .add("step_ms", decimals(stage.step_ms, 3))
+                .add("idle_share", Decimals{stage.idle_share, 4})
+                .add("sent_bytes", stage.job.plan.comm_bytes.total()));
   }
   return out;
 }

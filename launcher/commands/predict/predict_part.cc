@@ -47,7 +47,7 @@ void reserve_names(const fs::path& part) {
   if (fs::exists(fs::symlink_status(part, ignored))) return;
   const Descriptor file = create_new_file(part);
   const std::string text = std::string(PredictPart::kBegins) + "\n";
-  if (file.get() < 0 || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+  if (file.get() < 0 || write_all(file, std::as_bytes(std::span(text))) < text.size())
     refused_write(fmt::format("{} cannot be written", part.string()), errno);
 }
 

@@ -73,15 +73,20 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
+using Certificate = std::unique_ptr<X509, Freed<X509, &X509_free>>;
+
+std::unique_ptr<BIO, int (*)(BIO*)> bio_of(const std::string& text) {
+  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free};
+}
+Certificate next_certificate(BIO* text) {
+  return Certificate(PEM_read_bio_X509(text, nullptr, nullptr, nullptr));
+}
+
 // Asks clients for a certificate signed by one of these authorities. A client may have none; if it needs one,
 // answer_to() refuses it.
 void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
-  const std::unique_ptr<BIO, int (*)(BIO*)> text(
-      BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
-  for (;;) {
-    const std::unique_ptr<X509, void (*)(X509*)> x(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr),
-                                                   &X509_free);
-    if (!x) break;
+  const auto text = bio_of(authorities);
+  while (const Certificate x = next_certificate(text.get())) {
     X509_STORE_add_cert(SSL_CTX_get_cert_store(tls), x.get());
     SSL_CTX_add_client_CA(tls, x.get());
   }
@@ -188,19 +193,15 @@ std::string answer_to(const std::string& head, const std::string& token, const s
 namespace {
 
 using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, &SSL_CTX_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509, &X509_free>>;
 
 // Null without credentials.
 Context context_of(const Credentials& credentials) {
   if (!credentials.tls()) return nullptr;
-  const auto bio = [](const std::string& text) {
-    return std::unique_ptr<BIO, int (*)(BIO*)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free);
-  };
   Context tls(SSL_CTX_new(TLS_server_method()));
-  const auto certs = bio(credentials.cert);
-  const Certificate cert(PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr));
+  const auto certs = bio_of(credentials.cert);
+  const Certificate cert = next_certificate(certs.get());
   const std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, &EVP_PKEY_free>> key(
-      PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr));
+      PEM_read_bio_PrivateKey(bio_of(credentials.key).get(), nullptr, nullptr, nullptr));
   if (!tls || SSL_CTX_use_certificate(tls.get(), cert.get()) != 1 || SSL_CTX_use_PrivateKey(tls.get(), key.get()) != 1)
     fail(Exit::usage, "control.metrics: OpenSSL refuses the certificate of control.tls_cert");
   // The intermediate certificates, up to that of the authority.

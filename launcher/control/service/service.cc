@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bitset>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <list>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "launcher/control/control.grpc.pb.h"
 #include "launcher/control/service/grpc_setup.h"
 #include "launcher/control/service/listener.h"
@@ -38,10 +38,7 @@ bool has_token(const CallbackServerContext& context, const std::string& token) {
 
 // The port in a client's name as gRPC gives it, such as "ipv4:127.0.0.1:80"; 0 if it has none.
 int port_of(const std::string& peer) {
-  int port = 0;
-  const std::size_t colon = peer.rfind(':') + 1;
-  const auto [end, error] = std::from_chars(peer.data() + colon, peer.data() + peer.size(), port);
-  return error == std::errc() && end == peer.data() + peer.size() && port > 0 && port <= 0xffff ? port : 0;
+  return parse_number<std::uint16_t>(std::string_view(peer).substr(peer.rfind(':') + 1)).value_or(0);
 }
 
 constexpr auto kToEnd = std::chrono::milliseconds(500);   // for open calls when the run ends

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "base/host/host.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "launcher/control/service/listener.h"
 
 namespace strata::launcher::control {
@@ -71,10 +71,7 @@ bool is_host_and_port(std::string_view text) {
   std::string_view host = text.substr(0, colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
-  int port = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, port);
-  return is_host(host, bracketed ? ":" : "") && error == std::errc() && at == end && port > 0 && port <= 65'535;
+  return is_host(host, bracketed ? ":" : "") && parse_number<std::uint16_t>(text.substr(colon + 1)).value_or(0) > 0;
 }
 
 ServiceAddress of_socket(const fs::path& path) {

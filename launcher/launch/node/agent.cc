@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <deque>
 #include <fstream>
@@ -20,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "base/thread.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/ranks/child.h"
@@ -182,11 +182,8 @@ std::vector<int> processes(Belongs&& belongs) {
   std::vector<int> out;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename().string();
-    int pid = 0;
-    const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || rest != name.data() + name.size() || pid == ::getpid()) continue;
-    if (belongs(entry.path())) out.push_back(pid);
+    const auto pid = parse_number<int>(entry.path().filename().string());
+    if (pid && *pid != ::getpid() && belongs(entry.path())) out.push_back(*pid);
   }
   return out;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -17,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/number.h"
 #include "base/quantity.h"
 #include "device/ops/losses/losses.h"
 #include "runtime/data/files/documents.h"
@@ -146,13 +146,6 @@ namespace {
 
 using simdjson::dom::element;
 
-// True if the complete text is an integer, which is stored in `out`.
-template <typename Number>
-bool is_whole(std::string_view text, Number& out) {
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && rest == text.data() + text.size();
-}
-
 // Looks up values among a model's classes.
 class ClassNumbers {
  public:
@@ -160,8 +153,7 @@ class ClassNumbers {
     for (std::size_t i = 0; i < classes.names.size(); ++i) {
       const std::string& name = classes.names[i];
       numbers_.emplace(name, i);
-      std::int64_t number = 0;
-      named_by_numbers_ = named_by_numbers_ || is_whole(name, number);
+      named_by_numbers_ = named_by_numbers_ || parse_number<std::int64_t>(name);
     }
   }
 
@@ -175,14 +167,14 @@ class ClassNumbers {
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
     // A column of a label vector that has no name in the data.
     if (!number && name.starts_with(models::kNumberedLabel)) {
-      std::size_t place = 0;
-      if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())
-        return static_cast<std::int32_t>(place);
+      const auto place = parse_number<std::size_t>(name.substr(models::kNumberedLabel.size()));
+      if (place && *place < classes_.names.size()) return static_cast<std::int32_t>(*place);
     }
     // A class by its number, with or without quotes. If numbers are names of classes, they have no other meaning.
-    if ((number || is_whole(name, whole)) && !named_by_numbers_ && whole >= 0 &&
-        static_cast<std::uint64_t>(whole) < classes_.names.size())
-      return static_cast<std::int32_t>(whole);
+    const auto of_class = number ? std::optional(whole) : parse_number<std::int64_t>(name);
+    if (of_class && !named_by_numbers_ && *of_class >= 0 &&
+        static_cast<std::uint64_t>(*of_class) < classes_.names.size())
+      return static_cast<std::int32_t>(*of_class);
     wrong(number ? text : fmt::format("\"{}\"", name), line);
   }
 

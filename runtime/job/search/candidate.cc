@@ -105,10 +105,6 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
     if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
     if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
   };
-  // Moves state back to the device, in case the host's memory is too small.
-  const auto move_to_device = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
-    if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
-  };
   if (purpose == Purpose::train) offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
   if (purpose == Purpose::train && r.zero.optimizer != Tier::device)
     offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
@@ -116,12 +112,12 @@ void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidat
     offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
   if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::none)
     offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
-  if (purpose == Purpose::train) {
-    move_to_device("zero.activations", r.zero.activations, &Recipe::Zero::activations);
-    move_to_device("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
-    move_to_device("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  // Moves state back to the device, in case the host's memory is too small.
+  for (const std::size_t state : {3, 1, 2, 0}) {
+    const auto [key, at] = kStates[state];
+    if ((purpose == Purpose::train || state == 0) && r.zero.*at != Tier::device)
+      add(key, "\"device\"", [at = at](Recipe& c) { c.zero.*at = Tier::device; });
   }
-  move_to_device("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
   if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/user_path.h"
@@ -18,11 +18,9 @@ using namespace kinds;
 bool is_host_and_port(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
-  const std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
+  const std::string_view host = text.substr(0, colon);
   if (host.find(':') != std::string_view::npos && !(host.starts_with('[') && host.ends_with(']'))) return false;
-  int number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  return error == std::errc{} && end == port.data() + port.size() && number >= 0 && number <= 65'535;
+  return parse_number<std::uint16_t>(text.substr(colon + 1)).has_value();
 }
 
 // The address to listen at: a word, HOST:PORT, or (`sockets`) unix:PATH.

@@ -98,13 +98,12 @@ std::string comm_json(const comm::CommBytes& b) {
 }
 
 std::string mesh_json(const Mesh& mesh) {
-  JsonObject out;
-  out.add("data", mesh.data()).add("tensor", mesh.tensor).add("stages", mesh.stages);
-  if (mesh.node > 0)
-    out.add("node", mesh.node);
-  else
-    out.add("node", JsonText{"null"});
-  return out.text();
+  return JsonObject()
+      .add("data", mesh.data())
+      .add("tensor", mesh.tensor)
+      .add("stages", mesh.stages)
+      .add("node", mesh.node > 0 ? std::optional(mesh.node) : std::nullopt)
+      .text();
 }
 
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {

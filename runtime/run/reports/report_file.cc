@@ -112,21 +112,13 @@ void ReportFile::cut() {
     if (ftruncate(file_.get(), kept) != 0 || lseek(file_.get(), kept, SEEK_SET) != kept)
       refused_write(fmt::format("{} cannot be written", path_.string()), errno);
   }
-  if (kept == 0) write_all(heading_);
+  if (kept == 0) write(heading_);
 }
 
 void ReportFile::write(const std::string& text) {
   if (!std::exchange(written_, true)) cut();
-  write_all(text);
-}
-
-void ReportFile::write_all(const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(file_.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
-    done += static_cast<std::size_t>(n);
-  }
+  if (write_all(file_, std::as_bytes(std::span(text))) < text.size())
+    refused_write(fmt::format("{} cannot be written", path_.string()), errno);
 }
 
 void ReportFile::close() {

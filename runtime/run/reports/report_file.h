@@ -39,7 +39,6 @@ class ReportFile {
   void open();
   void lock(const char* name);
   void cut();
-  void write_all(const std::string& text);
 
   std::filesystem::path path_;
   std::optional<KeptLines> kept_;

@@ -45,6 +45,23 @@ TEST(OutputFile, OpensTheUsersExistingFile) {
   EXPECT_LT(create_new_file(path).get(), 0);
 }
 
+TEST(OutputFile, IsWrittenAsFarAsTheSystemAllows) {
+  const tests::ScratchFolder folder;
+  const std::string text(1 << 18, 'a');  // longer than a pipe holds
+  const auto bytes = std::as_bytes(std::span(text));
+  EXPECT_EQ(write_all(create_new_file(folder.path() / "log"), bytes), text.size());
+  EXPECT_EQ(folder.read("log"), text);
+  EXPECT_EQ(write_all(Descriptor(::open("/dev/full", O_WRONLY)), bytes), 0u);
+  EXPECT_EQ(errno, ENOSPC);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Descriptor read(ends[0]), write(ends[1]);
+  const std::size_t part = write_all(write, bytes);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_GT(part, 0u);
+  EXPECT_LT(part, text.size());
+}
+
 TEST(OutputFile, DoesNotWaitForAPipeWithoutAReader) {
   const tests::ScratchFolder folder;
   const fs::path path = folder.path() / "pipe";

@@ -103,9 +103,8 @@ TEST(TemplateTest, NamesMistakesAndTheirLines) {
                  AllOf(HasSubstr("line 3"), HasSubstr("the template refuses it: Roles must alternate")));
   EXPECT_FAILURE(rendered("{% macro m() %}\n{{ 'a' + 1 }}\n{% endmacro %}\n\n{{ m() }}"), Exit::usage,
                  HasSubstr("line 2"));
-  EXPECT_FAILURE(rendered("{% macro m() %}{{ caller() }}{% endmacro %}\n{{ m() }}"), Exit::usage,
-                 HasSubstr("is not called by a {% call %} block"));
-  EXPECT_FAILURE(rendered("{% call m %}{% endcall %}"), Exit::usage, HasSubstr("{% call %} needs a call"));
+  EXPECT_FAILURE(rendered("{% macro m(a) %}{{ a.b }}{% endmacro %}\n{{ m() }}"), Exit::usage,
+                 HasSubstr("the macro 'm' was called without 'a'"));
   EXPECT_FAILURE(rendered("{{ [1]|batch(2) }}"), Exit::usage, HasSubstr("there is no filter 'batch'"));
   EXPECT_FAILURE(rendered("{{ 4 is divisibleby 2 }}"), Exit::usage, HasSubstr("there is no test 'divisibleby'"));
   EXPECT_FAILURE(rendered("{{ cycler(1) }}"), Exit::usage, HasSubstr("'cycler' is undefined"));
@@ -115,22 +114,31 @@ TEST(TemplateTest, NamesMistakesAndTheirLines) {
   EXPECT_FAILURE(rendered("{{ 99999999999999999999 }}"), Exit::usage, HasSubstr("2^63"));
 }
 
-// Formats of Python that chat templates do not use.
-TEST(TemplateTest, RefusesOtherFormatsByName) {
-  for (const auto& [source, named] : {std::pair{"{{ '%r' % 'a' }}", "the format %r is not supported"},
-                                      {"{{ '%-5c' % 65 }}", "the format %-5c is not supported"},
-                                      {"{{ '%+d' % 1 }}", "the format %+ is not supported"},
-                                      {"{{ '%é' % 1 }}", "the format %é is not supported"},
-                                      {"{{ '%(a)s' % {'a': 1} }}", "the format %( is not supported"},
-                                      {"{{ '%(a)s' | format(a=1) }}", "%(name)s is not supported"},
-                                      {"{{ '%5' % 1 }}", "incomplete"},
-                                      {"{{ '{!r}'.format(1) }}", "the field {!r} of a format is not supported"},
-                                      {"{{ '{a.b}'.format(a=1) }}", "the field {a.b} of a format is not supported"},
-                                      {"{{ '{0[1]}'.format(1) }}", "the field {0[1]} of a format is not supported"},
-                                      {"{{ '{:,}'.format(1) }}", "the format ',' of a field is not supported"},
-                                      {"{{ '{:e}'.format(1.5) }}", "the format 'e' of a field is not supported"},
-                                      {"{{ '{:.3}'.format(1.5) }}", "only the format 'f' takes a precision"},
-                                      {"{{ '{:05}'.format('a') }}", "is for a number"}}) {
+// Parts of Jinja and Python that chat templates do not use. The message says what there is instead.
+TEST(TemplateTest, RefusesWhatNoChatTemplateUses) {
+  for (const auto& [source, named] :
+       {std::pair{"{{ 1 | abs }}", "there is no filter 'abs', only capitalize, format, "},
+        {"{{ [1] | sum }}", "unique"},
+        {"{{ 1 is odd }}", "there is no test 'odd', only boolean, defined, "},
+        {"{{ 'a'.find('b') }}", "has no attribute 'find': a str has capitalize, endswith, "},
+        {"{{ [1].index(1) }}", "no attribute 'index': a list has no methods here"},
+        {"{{ {}.copy() }}", "'copy': a dict has get, items, keys, values"},
+        {"{{ []|sort(attribute='a,b') }}", "sort takes one attribute"},
+        {"{{ 'a b'.rsplit() }}", "rsplit needs a separator"},
+        {"{{ '%r' % 1 }}", "the format %r is not supported: only %s, %d and %%"},
+        {"{{ '%é' % 1 }}", "the format %é is not supported"},
+        {"{{ '%5' % 1 }}", "the format %5 is not supported"},
+        {"{{ '%' % 1 }}", "the format % is not supported"},
+        {"{{ '%(a)s' | format(a=1) }}", "%(name)s is not supported"},
+        {"{{ '{!r}'.format(1) }}", "no argument for the field {!r}"},
+        {"{{ '{:5}'.format(1) }}", "the format '5' of a field is not supported"},
+        {"{% with a = 1 %}{% endwith %}", "use if, for, break, continue, set, macro, "},
+        {"{% call m() %}{% endcall %}", "the tag {% call %} is not supported"},
+        {"{% print 1 %}", "the tag {% print %} is not supported"},
+        {"{% macro m() %}{{ varargs }}{% endmacro %}{{ m(1) }}", "at most 0 arguments"},
+        {"{{ range(*[1, 2]) }}", "expected an expression, found '*'"},
+        {"{{ 2 ** 3 }}", "expected an expression, found '*'"},
+        {"{{ 0x10 }}", "found 'x10'"}}) {
     SCOPED_TRACE(source);
     EXPECT_FAILURE(rendered(source), Exit::usage, HasSubstr(named));
   }
@@ -143,8 +151,7 @@ TEST(TemplateTest, StopsEndlessTemplates) {
       "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}";
   EXPECT_FAILURE(rendered(doubles), Exit::usage, HasSubstr("bytes of text and lists"));
   for (const char* large :
-       {"{{ 'a' * 9223372036854775807 }}", "{{ [1] * 9999999999 }}", "{{ '{:99999999}'.format('a') }}",
-        "{{ '%99999999s' % 'a' }}", "{{ 'a'|indent(99999999) }}"}) {
+       {"{{ 'a' * 9223372036854775807 }}", "{{ [1] * 9999999999 }}", "{{ 'a'|indent(99999999) }}"}) {
     SCOPED_TRACE(large);
     EXPECT_FAILURE(rendered(large), Exit::usage, HasSubstr("line 1"));
   }
@@ -171,16 +178,14 @@ TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
            twice + "{{ ns.s in [ns.t] }}",
            twice + "{{ ns.s < ns.t }}",
            twice + "{{ [ns.s, ns.t] | unique | list | length }}",
-           twice + "{{ [ns.s, ns.t] | max | length }}",
            twice + "{{ [ns.s, ns.t] | sort | length }}",
-           twice + "{{ [ns.s].index(ns.t) }}",
-           twice + "{{ [ns.s].count(ns.t) }}",
+           twice + "{{ [ns.s, ns.t] | max | length }}",
+           twice + "{{ '%s' % ns.d }}",
+           twice + "{{ '{}'.format(ns.d) }}",
            twice + "{{ ns.s is sameas ns.t }}",
            twice + "{{ ns.s }}",
            twice + "{{ ns.s | string | length }}",
            twice + "{{ ns.d | tojson | length }}",
-           twice + "{{ '%s' % ns.d }}",
-           twice + "{{ '{}'.format(ns.d) }}",
            twice + "{{ [ns.s] | join }}",
            twice + "{{ [1][ns.s] is defined }}",
            twice + "{{ ns.s | upper | length }}",
@@ -195,7 +200,6 @@ TEST(TemplateTest, ValuesWithSharedPartsStayWithinTheLimits) {
            mib + "{{ ((a * 50) | list) | length }}",
            mib + "{{ (('a,' * 30000000) | string).split(',') | length }}",
            mib + "{{ ('a ' * 30000000).split() | length }}",
-           mib + "{{ ('a\n' * 30000000).splitlines() | length }}",
            mib + "{% for i in range(100000) %}{% for j in range(100000) %}{{ a.startswith('b') }}{% endfor %}{% endfor "
                  "%}",
            mib + "{% for i in range(100000) %}{% for j in range(1000) %}{{ a == a }}{% endfor %}{% endfor %}",
@@ -240,7 +244,7 @@ TEST(TemplateTest, RefusesDeeplyNestedTemplates) {
     EXPECT_FAILURE(rendered("{{ " + many(begin, kMany) + "1" + many(end, kMany) + " }}"), Exit::usage,
                    HasSubstr("levels"));
   }
-  for (const char* chained : {" + 1", ".a", "[0]", "|abs", " is odd", " and 1", " ** 1", "()", " if 1 else 2"}) {
+  for (const char* chained : {" + 1", ".a", "[0]", "|int", " is none", " and 1", "()", " if 1 else 2"}) {
     SCOPED_TRACE(chained);
     EXPECT_FAILURE(rendered("{{ 1" + many(chained, kMany) + " }}"), Exit::usage, HasSubstr("t.jinja, line 1"));
   }

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "base/number.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -46,8 +47,6 @@ ExpressionPtr ExpressionParser::make(Expression node) const {
   for (const auto& part : node.parts) count(part);
   for (const auto& part : node.arguments.positional) count(part);
   for (const auto& [name, part] : node.arguments.named) count(part);
-  count(node.arguments.more_positional);
-  count(node.arguments.more_named);
   if (node.height > kMaxHeight) tokens_.wrong(fmt::format("an expression has more than {} levels", kMaxHeight));
   return std::make_unique<const Expression>(std::move(node));
 }
@@ -64,11 +63,10 @@ ExpressionPtr ExpressionParser::expression(bool with_choice) {
   return node;
 }
 
-ExpressionPtr ExpressionParser::tuple(bool with_choice, std::string_view end, bool in_parentheses) {
+ExpressionPtr ExpressionParser::tuple(bool with_choice, bool in_parentheses) {
   const int line = tokens_.line();
   const auto ends = [&] {
-    return tokens_.is(Token::Kind::variable_end) || tokens_.is(Token::Kind::block_end) || tokens_.is_sign(")") ||
-           (!end.empty() && tokens_.is_name(end));
+    return tokens_.is(Token::Kind::variable_end) || tokens_.is(Token::Kind::block_end) || tokens_.is_sign(")");
   };
   std::vector<ExpressionPtr> parts;
   bool is_tuple = false;
@@ -131,18 +129,13 @@ ExpressionPtr ExpressionParser::sum() {
   return chain(E::binary, &ExpressionParser::concatenation, {"+", "-"});
 }
 ExpressionPtr ExpressionParser::product() {
-  return chain(E::binary, &ExpressionParser::power, {"*", "/", "//", "%"});
+  return chain(E::binary, &ExpressionParser::filtered, {"*", "/", "//", "%"});
 }
 
 ExpressionPtr ExpressionParser::concatenation() {
   Expression node{E::concat, tokens_.line(), "", {}, parts_of(product())};
   while (tokens_.skip_sign("~")) node.parts.push_back(product());
   return node.parts.size() == 1 ? std::move(node.parts.front()) : make(std::move(node));
-}
-
-// Left-associative, as in Jinja: 2 ** 3 ** 2 is 64.
-ExpressionPtr ExpressionParser::power() {
-  return chain(E::binary, &ExpressionParser::filtered, {"**"});
 }
 
 ExpressionPtr ExpressionParser::filtered() {
@@ -170,7 +163,7 @@ ExpressionPtr ExpressionParser::unary() {
 ExpressionPtr ExpressionParser::primary() {
   const int line = tokens_.line();
   if (tokens_.skip_sign("(")) {
-    ExpressionPtr node = tuple(true, {}, true);
+    ExpressionPtr node = tuple(true, true);
     tokens_.expect_sign(")");
     return node;
   }
@@ -181,7 +174,6 @@ ExpressionPtr ExpressionParser::primary() {
   if (name == "true" || name == "True") return make({E::constant, line, "", Value(true)});
   if (name == "false" || name == "False") return make({E::constant, line, "", Value(false)});
   if (name == "none" || name == "None") return make({E::constant, line, "", Value()});
-  names_.insert(name);
   return make({E::name, line, name});
 }
 
@@ -194,24 +186,18 @@ ExpressionPtr ExpressionParser::constant() {
       return make({E::constant, line, "", Value(std::move(text))});
     }
     case Token::Kind::integer: {
-      std::string_view digits = tokens_.current().text;
-      const bool prefixed = digits.size() > 2 && digits[0] == '0' && digits[1] > '9';
-      const int base = !prefixed ? 10 : (digits[1] | 0x20) == 'b' ? 2 : (digits[1] | 0x20) == 'o' ? 8 : 16;
-      if (prefixed) digits.remove_prefix(2);
-      std::int64_t number = 0;
-      const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
-      if (error != std::errc() || rest != digits.data() + digits.size())
-        tokens_.wrong(fmt::format("the number {} is above 2^63 - 1", tokens_.current().text));
+      const std::string& digits = tokens_.current().text;
+      const auto number = parse_number<std::int64_t>(digits);
+      if (!number) tokens_.wrong(fmt::format("the number {} is above 2^63 - 1", digits));
       tokens_.next();
-      return make({E::constant, line, "", Value(number)});
+      return make({E::constant, line, "", Value(*number)});
     }
     case Token::Kind::real: {
       const std::string& digits = tokens_.current().text;
-      double number = 0;
-      const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-      if (error != std::errc()) tokens_.wrong(fmt::format("the number {} is out of range", digits));
+      const auto number = parse_number<double>(digits);
+      if (!number) tokens_.wrong(fmt::format("the number {} is out of range", digits));
       tokens_.next();
-      return make({E::constant, line, "", Value(number)});
+      return make({E::constant, line, "", Value(*number)});
     }
     default:
       tokens_.unexpected("an expression");
@@ -268,11 +254,6 @@ ExpressionPtr ExpressionParser::index(ExpressionPtr node, int line) {
   ExpressionPtr first;
   if (!tokens_.is_sign(":")) {
     first = expression();
-    if (tokens_.is_sign(",")) {  // a tuple as a subscript
-      std::vector<ExpressionPtr> key = parts_of(std::move(first));
-      while (tokens_.skip_sign(",") && !tokens_.is_sign("]")) key.push_back(expression());
-      first = make({E::tuple, line, "", {}, std::move(key)});
-    }
     if (!tokens_.is_sign(":")) return make({E::item, line, "", {}, parts_of(std::move(node), std::move(first))});
   }
   tokens_.expect_sign(":");
@@ -286,20 +267,12 @@ CallArguments ExpressionParser::arguments() {
   const Level level(*this);
   CallArguments out;
   tokens_.in_brackets("(", ")", [&] {
-    if (tokens_.skip_sign("*")) {
-      if (out.more_positional || out.more_named) tokens_.wrong("a call has *arguments twice");
-      out.more_positional = expression();
-    } else if (tokens_.skip_sign("**")) {
-      if (out.more_named) tokens_.wrong("a call has **arguments twice");
-      out.more_named = expression();
-    } else if (tokens_.is(Token::Kind::name) && tokens_.after().kind == Token::Kind::sign &&
-               tokens_.after().text == "=") {
+    if (tokens_.is(Token::Kind::name) && tokens_.after().kind == Token::Kind::sign && tokens_.after().text == "=") {
       std::string name = tokens_.next().text;
       tokens_.next();
       out.named.emplace_back(std::move(name), expression());
     } else {
-      if (!out.named.empty() || out.more_positional || out.more_named)
-        tokens_.wrong("a positional argument follows a named argument");
+      if (!out.named.empty()) tokens_.wrong("a positional argument follows a named argument");
       out.positional.push_back(expression());
     }
   });
@@ -310,7 +283,6 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr on, bool at_name) {
   while (at_name || tokens_.skip_sign("|")) {
     at_name = false;
     Expression node{E::filter, tokens_.line(), tokens_.any_name("the name of a filter"), {}, parts_of(std::move(on))};
-    while (tokens_.skip_sign(".")) node.text += "." + tokens_.any_name("the name of a filter");
     if (tokens_.is_sign("(")) node.arguments = arguments();
     on = make(std::move(node));
   }
@@ -321,7 +293,6 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
   const int line = tokens_.next().line;  // the token `is`
   const bool negated = tokens_.skip_name("not");
   Expression out{E::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
-  while (tokens_.skip_sign(".")) out.text += "." + tokens_.any_name("the name of a test");
   const bool is_keyword = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
   const bool is_operand = tokens_.is(Token::Kind::name) || tokens_.is(Token::Kind::text) ||
                           tokens_.is(Token::Kind::integer) || tokens_.is(Token::Kind::real) || tokens_.is_sign("[") ||

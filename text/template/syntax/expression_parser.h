@@ -1,6 +1,5 @@
 #pragma once
 #include <initializer_list>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -15,12 +14,10 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   ExpressionPtr expression(bool with_choice = true);
-  // A tuple of expressions separated by commas, or a single expression. `end`: a name that ends it.
-  ExpressionPtr tuple(bool with_choice = true, std::string_view end = {}, bool in_parentheses = false);
+  // A tuple of expressions separated by commas, or a single expression.
+  ExpressionPtr tuple(bool with_choice = true, bool in_parentheses = false);
   // "|name(arguments)|..." applied to `on`. at_name: the first | is missing, as in {% filter name %}.
   ExpressionPtr filters(ExpressionPtr on, bool at_name);
-  // The names read since this set was last cleared, for macros.
-  std::set<std::string>& names() { return names_; }
 
  private:
   class Level;
@@ -32,7 +29,6 @@ class ExpressionParser {
   ExpressionPtr sum();
   ExpressionPtr concatenation();
   ExpressionPtr product();
-  ExpressionPtr power();
   ExpressionPtr filtered();
   ExpressionPtr unary();
   ExpressionPtr primary();
@@ -50,7 +46,6 @@ class ExpressionParser {
   ExpressionPtr make(Expression node) const;
 
   TokenStream& tokens_;
-  std::set<std::string> names_;
   int depth_ = 0;
 };
 

@@ -165,9 +165,9 @@ class Lexer {
       return go_to(end);
     }
     if (c == '\'' || c == '"') return text(c);
-    constexpr std::array<std::string_view, 25> kSigns = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
-                                                         "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
-                                                         ">",  "<",  "=",  ".",  ":",  "|",  ","};
+    constexpr std::array<std::string_view, 24> kSigns = {"//", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                         "*",  "%",  "~",  "[",  "]",  "(", ")", "{",
+                                                         "}",  ">",  "<",  "=",  ".",  ":", "|", ","};
     const auto* sign = std::find_if(kSigns.begin(), kSigns.end(), [&](auto known) { return has(at_, known); });
     if (sign == kSigns.end())
       wrong(fmt::format("unexpected character {}", repr_of(source_.substr(at_, character_length(c)))));
@@ -183,41 +183,26 @@ class Lexer {
     if (open_.empty() || open_.back() != c) wrong(fmt::format("unexpected '{}'", c));
     open_.pop_back();
   }
-  // Digits with single underscores between them.
-  std::size_t digits(std::size_t at, int base) const {
-    while (digit_of(peek(at)) < base ||
-           (peek(at) == '_' && digit_of(peek(at + 1)) < base && digit_of(source_[at - 1]) < base))
-      ++at;
+  std::size_t digits(std::size_t at) const {
+    while (is_digit(peek(at))) ++at;
     return at;
   }
   void number() {
-    constexpr std::string_view kBases = "bBoOxX";
-    const std::size_t prefix = source_[at_] == '0' ? kBases.find(peek(at_ + 1)) : npos;
-    if (prefix != npos && peek(at_ + 1) != '\0') {
-      const int base = prefix < 2 ? 2 : prefix < 4 ? 8 : 16;
-      const std::size_t end = digits(at_ + 2, base);
-      if (end > at_ + 2) return add_number(Token::Kind::integer, end);
-    }
-    std::size_t end = digits(at_, 10);
+    std::size_t end = digits(at_);
     bool is_real = false;
     if (peek(end) == '.' && is_digit(peek(end + 1)) && (at_ == 0 || source_[at_ - 1] != '.')) {
-      end = digits(end + 1, 10);
+      end = digits(end + 1);
       is_real = true;
     }
     if (peek(end) == 'e' || peek(end) == 'E') {
       const std::size_t exponent = end + (peek(end + 1) == '+' || peek(end + 1) == '-' ? 2 : 1);
       if (is_digit(peek(exponent))) {
-        end = digits(exponent, 10);
+        end = digits(exponent);
         is_real = true;
       }
     }
-    if (!is_real && source_[at_] == '0' && source_.find_first_not_of("0_", at_) < end) wrong("a number begins with 0");
-    add_number(is_real ? Token::Kind::real : Token::Kind::integer, end);
-  }
-  void add_number(Token::Kind kind, std::size_t end) {
-    std::string text = source_.substr(at_, end - at_);
-    std::erase(text, '_');
-    add(kind, std::move(text));
+    if (!is_real && source_[at_] == '0' && source_.find_first_not_of('0', at_) < end) wrong("a number begins with 0");
+    add(is_real ? Token::Kind::real : Token::Kind::integer, source_.substr(at_, end - at_));
     go_to(end);
   }
   void text(char quote) {

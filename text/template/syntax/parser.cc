@@ -78,10 +78,7 @@ class Parser {
     if (tag == "for") return loop(line);
     if (tag == "set") return set(line);
     if (tag == "macro") return macro(line);
-    if (tag == "call") return call(line);
     if (tag == "generation") return generation(line);
-    if (tag == "with") return with(line);
-    if (tag == "print") return print(line);
     if (tag == "break" || tag == "continue") {
       if (!in_loop_) throw SyntaxFault{fmt::format("{{% {} %}} is outside a loop", tag), line};
       return {tag == "break" ? K::break_loop : K::continue_loop, line};
@@ -92,7 +89,11 @@ class Parser {
       out.blocks.push_back(apart("endfilter", in_loop_));
       return out;
     }
-    throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", excerpt(tag, 64)), line};
+    throw SyntaxFault{
+        fmt::format("the tag {{% {} %}} is not supported in a chat template: use if, for, break, continue, "
+                    "set, macro, filter, generation or raw",
+                    excerpt(tag, 64)),
+        line};
   }
 
   // Parses a body whose {% break %} and {% continue %} may apply to an outer loop (`in_loop`) or not.
@@ -119,7 +120,7 @@ class Parser {
     Statement out{K::loop, line};
     out.targets.push_back(target(false));
     tokens_.expect_name("in");
-    out.expressions.push_back(expressions_.tuple(false, "recursive"));
+    out.expressions.push_back(expressions_.tuple(false));
     out.expressions.push_back(tokens_.skip_name("if") ? expressions_.expression() : nullptr);
     if (tokens_.is_name("recursive")) tokens_.wrong("recursive loops are not supported: use a macro");
     const bool before = std::exchange(in_loop_, true);
@@ -148,30 +149,6 @@ class Parser {
 
   Statement macro(int line) {
     Statement out{K::macro, line, tokens_.any_name("the name of a macro")};
-    signature(out);
-    macro_body(out, "endmacro");
-    return out;
-  }
-  Statement call(int line) {
-    Statement out{K::call, line};
-    if (tokens_.is_sign("(")) signature(out);
-    out.expressions.push_back(expressions_.expression());
-    if (out.expressions.back()->kind != Expression::Kind::call)
-      throw SyntaxFault{"{% call %} needs a call, such as {% call name() %}", line};
-    macro_body(out, "endcall");
-    return out;
-  }
-  void macro_body(Statement& out, std::string_view end) {
-    auto outer = std::exchange(expressions_.names(), {});
-    out.blocks.push_back(apart(end, false));
-    const auto& names = expressions_.names();
-    out.uses_varargs = names.contains("varargs");
-    out.uses_kwargs = names.contains("kwargs");
-    out.uses_caller = names.contains("caller");
-    outer.merge(expressions_.names());
-    expressions_.names() = std::move(outer);
-  }
-  void signature(Statement& out) {
     tokens_.in_brackets("(", ")", [&] {
       out.parameters.push_back({tokens_.any_name("the name of a parameter"), nullptr});
       if (tokens_.skip_sign("="))
@@ -179,6 +156,8 @@ class Parser {
       else if (out.parameters.size() > 1 && out.parameters[out.parameters.size() - 2].otherwise)
         tokens_.wrong("a parameter without a default follows one with a default");
     });
+    out.blocks.push_back(apart("endmacro", false));
+    return out;
   }
 
   Statement generation(int line) {
@@ -187,25 +166,6 @@ class Parser {
     in_generation_ = true;
     out.blocks.push_back(apart("endgeneration", false));
     in_generation_ = false;
-    return out;
-  }
-  Statement with(int line) {
-    Statement out{K::with, line};
-    while (!tokens_.is(Token::Kind::block_end)) {
-      if (!out.targets.empty()) tokens_.expect_sign(",");
-      out.targets.push_back(target(false));
-      tokens_.expect_sign("=");
-      out.expressions.push_back(expressions_.expression());
-    }
-    out.blocks.push_back(whole_body("endwith"));
-    return out;
-  }
-  Statement print(int line) {
-    Statement out{K::output, line};
-    while (!tokens_.is(Token::Kind::block_end)) {
-      if (!out.expressions.empty()) tokens_.expect_sign(",");
-      out.expressions.push_back(expressions_.expression());
-    }
     return out;
   }
 

@@ -18,7 +18,6 @@ using ExpressionPtr = std::unique_ptr<const Expression>;
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr more_positional, more_named;  // *a, **b
 };
 
 struct Expression {
@@ -35,7 +34,7 @@ struct Expression {
     filter,     // parts[0] | text(arguments); parts[0] is null in a block's filter
     test,       // parts[0] is text(arguments)
     unary,      // text: not, -, +
-    binary,     // parts[0] text parts[1]; text: + - * / // % **
+    binary,     // parts[0] text parts[1]; text: + - * / // %
     compare,    // parts[0] operators[0] parts[1] operators[1] parts[2]...
     concat,     // parts
     all,        // parts[0] and parts[1]
@@ -75,9 +74,7 @@ struct Statement {
     loop,          // target in expressions[0] if expressions[1] (or null): blocks[0], else blocks[1]
     condition,     // expressions[i]: blocks[i]; one more block is the else
     macro,         // text(parameters): blocks[0]
-    call,          // expressions[0] with a caller(parameters): blocks[0]
     filter,        // expressions[0]: blocks[0]
-    with,          // targets = expressions: blocks[0]
     generation,    // blocks[0]
     break_loop,    //
     continue_loop  //
@@ -89,7 +86,6 @@ struct Statement {
   std::vector<ExpressionPtr> expressions = {};
   std::vector<Block> blocks = {};
   std::vector<Parameter> parameters = {};
-  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // macro: names that occur in its body
 };
 
 // Parses a template as Jinja does, with loop controls and {% generation %} (parser.cc). `source` is UTF-8. Throws

@@ -4,14 +4,13 @@
 
 namespace strata::text::jinja {
 
-Parameters::Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names)
+Parameters::Parameters(std::string_view function, const Arguments& arguments, std::span<const std::string_view> names)
     : function_(function) {
   if (arguments.positional.size() > names.size())
     throw Fault("{} takes at most {} arguments, not {}", function, names.size(), arguments.positional.size());
-  for (std::size_t i = 0; i < arguments.positional.size(); ++i)
-    given_.emplace_back(names.begin()[i], arguments.positional[i]);
+  for (std::size_t i = 0; i < arguments.positional.size(); ++i) given_.emplace_back(names[i], arguments.positional[i]);
   for (const auto& [name, value] : arguments.named) {
-    const auto* known = std::find(names.begin(), names.end(), name);
+    const auto known = std::ranges::find(names, name);
     if (known == names.end()) throw Fault("{} has no parameter '{}'", function, name);
     if (find(*known)) throw Fault("{} is given '{}' twice", function, name);
     given_.emplace_back(*known, value);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,10 @@ struct Arguments {
 // parameter.
 class Parameters {
  public:
-  Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
+  Parameters(std::string_view function, const Arguments& arguments, std::initializer_list<std::string_view> names)
+      : Parameters(function, arguments, std::span(names.begin(), names.size())) {}
+  // The texts of `names` must outlive it.
+  Parameters(std::string_view function, const Arguments& arguments, std::span<const std::string_view> names);
   // Null if the call does not pass it.
   const Value* find(std::string_view name) const;
   // Null if the call does not pass it, or passes None.

@@ -46,30 +46,12 @@ bool is_cased(char32_t code) {
   const auto category = category_of(code);
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
 }
-bool is_letter(char32_t code) {
-  const auto category = category_of(code);
-  return is_cased(code) || category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO;
-}
-
-// Whether the text is not empty and `is` holds for all its characters.
-template <typename Is>
-bool all_of(std::string_view text, Is is) {
-  for (std::size_t at = 0; at < text.size(); at += character_length(text[at]))
-    if (!is(character_at(text, at).code)) return false;
-  return !text.empty();
-}
 
 // utf8proc numbers the categories of separators (Z*) and of other characters (C*) last, except for unassigned ones
 // (CN).
 bool is_printable(char32_t code) {
   const auto category = category_of(code);
   return code == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
-}
-
-// Whether the text has cased characters, all of them of the category.
-bool is_all_of_case(std::string_view text, utf8proc_category_t category) {
-  return all_of(text, [&](char32_t code) { return !is_cased(code) || category_of(code) == category; }) &&
-         !all_of(text, [](char32_t code) { return !is_cased(code); });
 }
 
 bool ends_line(char32_t code) {
@@ -135,40 +117,30 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   return out;
 }
 
-std::vector<std::string_view> words(std::string_view text, std::int64_t most, bool from_right) {
+std::vector<std::string_view> words(std::string_view text, std::int64_t most) {
   std::vector<std::string_view> out;
-  const Side first = from_right ? Side::right : Side::left;
-  for (text = strip(text, first); !text.empty(); text = strip(text, first)) {
+  for (text = strip(text, Side::left); !text.empty(); text = strip(text, Side::left)) {
     if (most >= 0 && static_cast<std::int64_t>(out.size()) == most) {
-      out.push_back(strip(text, from_right ? Side::left : Side::right));
+      out.push_back(strip(text, Side::right));
       break;
     }
-    std::size_t end = from_right ? text.size() : 0;
-    if (from_right) {
-      for (; end > 0; end -= last_character(text.substr(0, end)).bytes)
-        if (is_space(last_character(text.substr(0, end)).code)) break;
-      out.push_back(text.substr(end));
-      text = text.substr(0, end);
-    } else {
-      while (end < text.size() && !is_space(character_at(text, end).code)) end += character_length(text[end]);
-      out.push_back(text.substr(0, end));
-      text = text.substr(end);
-    }
+    std::size_t end = 0;
+    while (end < text.size() && !is_space(character_at(text, end).code)) end += character_length(text[end]);
+    out.push_back(text.substr(0, end));
+    text = text.substr(end);
   }
-  if (from_right) std::reverse(out.begin(), out.end());
   return out;
 }
 
-std::vector<std::string_view> lines(std::string_view text, bool keep_ends) {
+std::vector<std::string_view> lines(std::string_view text) {
   std::vector<std::string_view> out;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = at, size = character_length(text[at]);
-    const bool ends = ends_line(character_at(text, at).code);
-    at += size;
-    if (!ends) continue;
+    const std::size_t end = at;
+    at += character_length(text[at]);
+    if (!ends_line(character_at(text, end).code)) continue;
     if (text[end] == '\r' && at < text.size() && text[at] == '\n') ++at;
-    out.push_back(text.substr(begin, (keep_ends ? at : end) - begin));
+    out.push_back(text.substr(begin, end - begin));
     begin = at;
   }
   if (begin < text.size()) out.push_back(text.substr(begin));
@@ -226,30 +198,6 @@ std::string title(std::string_view text) {
     inside = is_cased(code);
     return out;
   });
-}
-std::string title_words(std::string_view text) {
-  constexpr std::string_view kBefore = "-({[<";
-  bool first = true;
-  return map_characters(text, [&](char32_t code) {
-    const bool splits =
-        is_space(code) || (code < 0x80 && kBefore.find(static_cast<char>(code)) != std::string_view::npos);
-    const char32_t out = splits ? code : first ? to_upper(code) : to_lower(code);
-    first = splits;
-    return out;
-  });
-}
-
-bool is_upper(std::string_view text) {
-  return is_all_of_case(text, UTF8PROC_CATEGORY_LU);
-}
-bool is_lower(std::string_view text) {
-  return is_all_of_case(text, UTF8PROC_CATEGORY_LL);
-}
-bool is_alphabetic(std::string_view text) {
-  return all_of(text, is_letter);
-}
-bool is_decimal(std::string_view text) {
-  return all_of(text, [](char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND; });
 }
 
 std::string repr_of(std::string_view text) {

@@ -25,20 +25,15 @@ std::string_view strip(std::string_view text, Side side, std::optional<std::stri
 std::vector<std::string_view> split(std::string_view text, std::string_view separator, std::int64_t most,
                                     bool from_right);
 // Words separated by white space.
-std::vector<std::string_view> words(std::string_view text, std::int64_t most, bool from_right);
-std::vector<std::string_view> lines(std::string_view text, bool keep_ends);
+std::vector<std::string_view> words(std::string_view text, std::int64_t most);
+std::vector<std::string_view> lines(std::string_view text);
 
 std::string replace(std::string_view text, std::string_view old, std::string_view by, std::int64_t most);
 // Each character becomes one, except ß and Latin ligatures, which upper() splits.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
-std::string title(std::string_view text);        // str.title()
-std::string title_words(std::string_view text);  // Jinja's filter `title`
-bool is_upper(std::string_view text);
-bool is_lower(std::string_view text);
-bool is_alphabetic(std::string_view text);
-bool is_decimal(std::string_view text);
+std::string title(std::string_view text);
 
 // repr() of a text and of a number, for which str() is the same.
 std::string repr_of(std::string_view text);

@@ -27,7 +27,7 @@ class Value {
 
   struct Text {
     std::string bytes;
-    bool safe;  // marked by `safe` or `escape`: `+` escapes the other operand
+    bool safe;  // marked by `safe`: `+` escapes the other operand
   };
   struct Sequence {
     std::vector<Value> items;
@@ -132,7 +132,6 @@ class Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
   virtual Value attribute(const std::string& name);
-  virtual bool callable() const { return false; }
   virtual Value call(Arguments& arguments);
 };
 
