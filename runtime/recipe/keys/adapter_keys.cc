@@ -40,14 +40,14 @@ RecipeKey layers_to_transform() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto layer_in = [](const Value& item) { return integer_in(item, 0, kMany); };
     auto& layers = recipe.adapter.lora.layers_to_transform;
-    if (store(list_in(v, layer_in), layers)) return true;
+    if (auto list = list_in(v, layer_in)) return !list->empty() && store(std::move(list), layers);
     const auto only = layer_in(v);
     if (only) layers = {*only};
     return only.has_value();
   };
   auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.layers_to_transform); };
   return {"adapter.layers_to_transform",
-          "a layer's number or a list of them",
+          "a layer's number or a list of at least one",
           "restrict a list of target_modules to these layers",
           set,
           text,
