@@ -351,6 +351,12 @@ class Model {
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.
   void ignore_layers(std::span<const std::string> layers);
+  // A tensor that transformers' files hold in addition, with the values of one of the model's, and does not compute
+  // with.
+  struct Copy {
+    std::string name, of;
+  };
+  std::optional<Copy> copy_in_files;
   // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
   std::vector<std::string> drawn_if_missing;
   // Class weights, stored as fp32 in the constants from byte class_weights_at on; empty: 1 each.
