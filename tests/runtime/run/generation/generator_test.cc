@@ -97,7 +97,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     std::size_t i = 0;
     for (const models::TensorSpec& tensor : tensors)
       for (std::size_t left = tensor.bytes() / sizeof(float); left > 0; --left, ++i) {
-        const float value = 0.5f * std::sin(static_cast<float>(i * i % 97)) + (tensor.shape.size() > 1 ? 0.0f : 1.0f);
+        const float value = 0.5f * std::sin(static_cast<float>(i * i % 97)) + (tensor.shape.size() > 1 ? 0.0f : 1.5f);
         data.append(reinterpret_cast<const char*>(&value), sizeof value);
       }
     folder_.write("adapter/adapter_model.safetensors", data);
