@@ -31,8 +31,9 @@
 
 namespace strata::models {
 
-// A unit's keys and values of positions [0, first). A call appends its rows' keys and values. A call with one row uses
-// only that row of x, y and the workspace.
+// A unit's keys and values of positions [0, first), and the scales of its DoRA adapters, which the call with first = 0
+// computes and the following calls use. A call appends its rows' keys and values. A call with one row uses only that
+// row of x, y and the workspace.
 struct KeyValueCache {
   device::View values;
   std::size_t first = 0, rows = 0;
@@ -297,6 +298,8 @@ class LossUnit : public Unit {
   // If RunShape::cache is above 0: computes the fp32 logits [vocabulary] of the last row of x, in the workspace of
   // loss().
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
+  // The bytes of its cache (UnitBytes) in such a run.
+  virtual std::size_t cache_bytes() const { return 0; }
   // For a classifier: the number of scores per row that enters the loss. loss() writes them to Context::scores, in
   // fp32, with score_stride() elements between rows. 0: this is no classifier.
   virtual std::size_t classes() const { return 0; }
@@ -319,7 +322,7 @@ class LossUnit : public Unit {
   virtual Work step_work(LossStep /*step*/, std::size_t /*elements*/) const { return {}; }
 
   const LossUnit* as_loss() const final { return this; }
-  UnitBytes bytes() const override { return {}; }
+  UnitBytes bytes() const override { return {.cache = cache_bytes()}; }
   // loss_work(): forward is the cost without gradients, backward what gradients add.
   Work work(Pass pass, const PartRange& parts) const override;
   void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
@@ -351,6 +354,12 @@ class Model {
   std::vector<std::string> ignored_suffixes;
   // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.
   void ignore_layers(std::span<const std::string> layers);
+  // A tensor that transformers' files hold in addition, with the values of one of the model's, and does not compute
+  // with.
+  struct Copy {
+    std::string name, of;
+  };
+  std::optional<Copy> copy_in_files;
   // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
   std::vector<std::string> drawn_if_missing;
   // Class weights, stored as fp32 in the constants, starting at byte class_weights_at; empty: 1 each.

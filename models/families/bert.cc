@@ -62,8 +62,10 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   s.dense = "bert.pooler.dense";
   s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "cls.predictions.decoder";
-  // If tied, both names are one tensor, stored under the older one (transformers 5). Otherwise the decoder has its own.
+  // If tied, both names are one tensor, stored under the older one (transformers 5). Otherwise the decoder has its own,
+  // and files also hold the older one, which no longer has an effect.
   s.decoder_bias = s.tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias";
+  if (!s.tied) s.copy_of_bias = "cls.predictions.bias";
   for (const char* name : {"cls.predictions.bias", "cls.predictions.decoder.bias", "cls.seq_relationship.weight",
                            "cls.seq_relationship.bias"})
     s.ignored_suffixes.emplace_back(name);
@@ -83,6 +85,7 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   s.dropout_before_dense = s.sequence_dropout;
   s.decoder = "lm_head.decoder";
   s.decoder_bias = s.tied ? "lm_head.bias" : "lm_head.decoder.bias";  // as BERT's
+  if (!s.tied) s.copy_of_bias = "lm_head.bias";
   for (const char* name : {"lm_head.bias", "lm_head.decoder.bias"}) s.ignored_suffixes.emplace_back(name);
   const std::int64_t padding = config.int_or("pad_token_id", 1);
   if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)

@@ -95,7 +95,10 @@ class Encoder final : public Model {
     for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
     // Layers of the heads that transformers has for these families.
     ignore_layers(std::array{s.dense, s.sequence_scores, s.token_scores, std::string("qa_outputs")});
-    if (*run.objective == Objective::masked_lm) return;
+    if (*run.objective == Objective::masked_lm) {
+      if (!s.copy_of_bias.empty()) copy_in_files = {s.copy_of_bias, s.decoder_bias};
+      return;
+    }
     ignore_layers(std::array{s.transform, s.transform_norm, s.decoder});
     ignored_suffixes.push_back(s.decoder_bias);
   }

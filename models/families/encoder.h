@@ -22,6 +22,7 @@ struct EncoderSpec {
   std::string prefix;
   std::string words, positions, types, embedding_norm;
   std::string transform, transform_norm, decoder, decoder_bias;  // for masked_lm; the last is the full name
+  std::string copy_of_bias;  // the full name of another tensor with the bias's values in files; empty: none
   // For classifiers: the dense layer before the scores (of sequences), the layer of the scores, and their dropout.
   std::string dense, sequence_scores, token_scores;
   device::Activation activation = device::Activation::tanh;

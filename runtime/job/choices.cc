@@ -232,11 +232,11 @@ std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, 
   return split;
 }
 
-std::vector<UnitRange> choose_split(
+ChosenSplit choose_split(
     const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
     const std::function<StagePlan(const Recipe&, int stage, const std::vector<UnitRange>&)>& plan_stage) {
   const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
-  if (!recipe.parallel.split.empty()) return split_into_pieces(model, stages, chunks, recipe.parallel.split);
+  if (!recipe.parallel.split.empty()) return {split_into_pieces(model, stages, chunks, recipe.parallel.split)};
   require_units(model, stages, chunks);
   const int micro_batches = recipe.accumulation_steps(ranks);
   const StepPlan plan = whole(with_few_micro_batches(recipe, ranks, 2));
@@ -250,11 +250,17 @@ std::vector<UnitRange> choose_split(
   const Recipe few =
       keeps_all || is_short ? recipe : with_few_micro_batches(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
   const auto plan_few = [&](int stage, const std::vector<UnitRange>& split) { return plan_stage(few, stage, split); };
-  const std::vector<UnitRange> balanced = balanced_split(
+  std::size_t tasks = plan.tasks.size();
+  std::vector<UnitRange> balanced = balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
-      [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).excess; });
-  if (!is_short) return balanced;
-  return improved_split(balanced, stages, std::min(kMaxSimulated, kSimulatedCalls / calls), plan_few);
+      [&](int stage, const std::vector<UnitRange>& split) {
+        const StagePlan planned = plan_few(stage, split);
+        tasks += planned.plan.tasks.size();
+        return planned.excess;
+      });
+  if (!is_short) return {std::move(balanced), tasks};
+  const std::size_t most = std::min(kMaxSimulated, kSimulatedCalls / calls);
+  return {improved_split(std::move(balanced), stages, most, plan_few), tasks};
 }
 
 namespace {

@@ -53,10 +53,15 @@ using PlanStage = std::function<StagePlan(int stage, const std::vector<UnitRange
 std::vector<UnitRange> improved_split(std::vector<UnitRange> split, int stages, std::size_t most,
                                       const PlanStage& plan_stage);
 
+// A split, and the number of tasks in the plans that were made to find one that fits.
+struct ChosenSplit {
+  std::vector<UnitRange> pieces;
+  std::size_t tasks = 0;
+};
 // The split that the recipe gives, or balanced_split(), improved if the step is short. For the latter two, `whole`
 // plans the model in one stage and `plan_stage` a stage, with a recipe of fewer micro-batches than the run's: times and
 // memory follow from these.
-std::vector<UnitRange> choose_split(
+ChosenSplit choose_split(
     const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
     const std::function<StagePlan(const Recipe&, int stage, const std::vector<UnitRange>&)>& plan_stage);
 

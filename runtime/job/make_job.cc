@@ -347,7 +347,9 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       const std::size_t excess = bytes_above(plan, capacity);
       return StagePlan{std::move(plan), excess};
     };
-    split = choose_split(recipe, *job.model, ranks, whole, plan_few);
+    ChosenSplit chosen = choose_split(recipe, *job.model, ranks, whole, plan_few);
+    split = std::move(chosen.pieces);
+    job.split_tasks = chosen.tasks;
   }
   job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)

@@ -86,6 +86,8 @@ struct Job : Workload {
   std::unique_ptr<Job> evaluation = {};
   // The same for generation, if evaluations answer prompts; otherwise null.
   std::unique_ptr<Job> generation = {};
+  // The number of tasks in the plans by which parallel.split = "auto" was chosen, which count in a search's limit.
+  std::size_t split_tasks = 0;
 };
 
 }  // namespace strata::runtime

@@ -95,7 +95,7 @@ enum class Role : std::uint8_t {
   losses,     // loss and counters that the compute lane adds to (LossState)
   squares,    // sum of squares that the reduce lane adds to (SquareState)
   constants,  // tables of the model that no step changes
-  cache,      // keys and values of a unit, if the run generates
+  cache,      // what a unit keeps from row to row, if the run generates: keys and values, DoRA's scales
   scores,     // fp32: logits of the last row if the run generates; in an evaluation a classifier's logits
   workspace,
   source,  // the source of an upload, download, read or write; the next use is the target

@@ -116,8 +116,9 @@ std::vector<int> add_lasting_buffers(Draft& draft) {
   std::vector<int> caches(index(draft.units()), -1);
   for (int unit = 0; unit < draft.units(); ++unit)
     if (const std::size_t cache = draft.owns(unit) ? draft.unit(unit).bytes().cache : 0)
-      caches[index(unit)] =
-          add_filled(draft, "keys and values of " + draft.unit(unit).name(), Kind::activations, Tier::device, cache);
+      caches[index(unit)] = add_filled(
+          draft, (draft.unit(unit).as_loss() ? "DoRA's scales of " : "keys and values of ") + draft.unit(unit).name(),
+          Kind::activations, Tier::device, cache);
   if (draft.plan.cyclic)
     control.pending =
         draft.add_buffer("pending scalars", Kind::workspace, Tier::host, sizeof(device::StepScalars), true);

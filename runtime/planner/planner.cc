@@ -302,7 +302,7 @@ class Builder {
 
   void loss(const Call& call) {
     if (call.step) return tiled_loss(call);
-    Loss l{unit_call(call, d_.model.loss_unit().loss_workspace())};
+    Loss l{.call = unit_call(call, d_.model.loss_unit().loss_workspace()), .cache = caches_[index(call.unit)]};
     if (!r_.forward_only) {
       if (call.starts) {
         loss_residual_ = activations_.new_residual_for(call.unit, call.micro_batch);

@@ -17,6 +17,7 @@
 #include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/toml_file.h"
+#include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 #include "runtime/recipe/values_elsewhere.h"
 
@@ -164,6 +165,7 @@ class Loader {
       if (given(key) && number_of(given_.at(key)) != 0.0 && !recipe_.checkpoint.dir)
         fail(Exit::usage, "{} = {} needs checkpoint.dir: name the folder for checkpoints", key, given_.at(key).shown);
     check_tiers();
+    check_drives();
     check_automatic_batch();
     check_adapter();
     const Recipe defaults = defaults_for(recipe_);
@@ -277,6 +279,16 @@ class Loader {
            "zero.activations = {} moves the inputs of recomputed blocks, but no block is recomputed: set "
            "training.recompute to block, sqrt or a list",
            given_.at("zero.activations").shown);
+  }
+
+  // Links are followed, because drives are counted by their folders. Two folders may be on one drive.
+  void check_drives() const {
+    const std::vector<fs::path>& folders = recipe_.memory.nvme;
+    for (std::size_t i = 0; i < folders.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        if (leads_to(folders[i], folders[j]))
+          fail(Exit::usage, "memory.nvme = {} names the folder {} twice: give each drive one folder",
+               given_.at("memory.nvme").shown, folders[j].string());
   }
 
   void check_automatic_batch() const {

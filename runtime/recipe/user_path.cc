@@ -32,14 +32,6 @@ fs::path in_home(const std::string& home, std::string_view text) {
   return text.empty() ? fs::path(home) : fs::path(home) / text;
 }
 
-bool leads_to(const fs::path& one, const fs::path& other) {
-  std::error_code of_one, of_other;
-  // Make paths absolute first: weakly_canonical leaves a relative path relative if no part of it exists.
-  const fs::path left = fs::weakly_canonical(fs::absolute(one), of_one),
-                 right = fs::weakly_canonical(fs::absolute(other), of_other);
-  return left == right && !of_one && !of_other;
-}
-
 fs::path tidied(const fs::path& path) {
   fs::path plain = path.lexically_normal();
   const std::string text = plain.string();
@@ -60,6 +52,17 @@ std::string escaped(const std::string& folder) {
 }
 
 }  // namespace
+
+bool leads_to(const fs::path& one, const fs::path& other) {
+  // Make paths absolute first: weakly_canonical leaves a relative path relative if no part of it exists. And it keeps a
+  // slash at the end.
+  const auto canonical = [](const fs::path& path, std::error_code& error) {
+    return (fs::weakly_canonical(fs::absolute(path), error) / "").parent_path();
+  };
+  std::error_code of_one, of_other;
+  const fs::path left = canonical(one, of_one), right = canonical(other, of_other);
+  return left == right && !of_one && !of_other;
+}
 
 fs::path user_path(std::string_view text, const fs::path& folder) {
   if (text.empty()) return {};

@@ -10,7 +10,11 @@ namespace strata::runtime {
 // A leading `./` stays, because it marks a word as a path. Throws Error{usage} if HOME is needed and not set.
 std::filesystem::path user_path(std::string_view text, const std::filesystem::path& folder = {});
 
-// The same for a glob; glob characters in the names of `folder` and the home folder are escaped.
+// True if the paths lead to the same place, whatever their spelling and through symbolic links. Parts that do not exist
+// are compared by their names.
+bool leads_to(const std::filesystem::path& one, const std::filesystem::path& other);
+
+// The same as user_path() for a glob; glob characters in the names of `folder` and the home folder are escaped.
 std::string user_pattern(std::string_view pattern, const std::filesystem::path& folder = {});
 
 }  // namespace strata::runtime

@@ -58,6 +58,7 @@ void Loss::add(Draft& draft) const {
   Draft::use_if_any(task, residual, Role::residual);
   Draft::use_if_any(task, gradients, Role::gradients);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients);
+  Draft::use_if_any(task, cache, Role::cache, Access::update);
   UnitCall::set_work(draft, task, call.share_of(unit.loss_work(learns)));
 }
 

@@ -9,6 +9,7 @@ struct Loss {
   UnitCall call;
   OutputBuffer residual = {};                          // gradient of its input
   OutputBuffer gradients = {}, shared_gradients = {};  // for own and shared parameters; none: not trained
+  int cache = -1;                                      // as in Forward
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

@@ -53,7 +53,7 @@ struct Forward {
   UnitCall call;
   bool again = false;
   OutputBuffer saved = {};  // activations kept for backward
-  int cache = -1;           // keys and values of the earlier rows, if the run generates
+  int cache = -1;           // what the unit keeps of earlier rows, if the run generates
   OutputBuffer y = {};      // the unit's output; none: not needed
 
   void add(Draft& draft) const;

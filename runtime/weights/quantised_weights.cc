@@ -28,12 +28,13 @@ class QuantisedWeights final : public ForwardedWeights {
     if (!in_pool(unit, parameter)) return weights_.read(unit, parameter, begin, out);
     read_blocks(*this, model_.quantised, unit, parameter, begin, out);
   }
+  // A run has a quantised output layer dequantised; its blocks are those of the source.
   bool quantised(std::size_t unit, std::size_t parameter, StorageFormat format) const override {
-    return in_pool(unit, parameter) && format == model_.quantised;
+    return in_pool(unit, parameter) ? format == model_.quantised : weights_.quantised(unit, parameter, format);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
-    if (weights_.quantised(unit, parameter, model_.quantised))
+    if (!in_pool(unit, parameter) || weights_.quantised(unit, parameter, model_.quantised))
       return weights_.read_block(unit, parameter, begin, block);
     std::vector<float> values(std::min(kNf4Block, of(unit, parameter).size() - begin));
     weights_.read(unit, parameter, begin, values);

@@ -154,6 +154,15 @@ class UnitRunner {
     expect_within_bounds();
     return sum.round() - kLossBefore;
   }
+  // The fp32 logits of the last row of x, in a run that generates.
+  void logits(const KeyValueCache& cache, View to) {
+    loss_workspace_.poison();
+    Context c = context(loss_workspace_, {parameters.view()}, {shared.view()});
+    c.cache = cache;
+    head()->logits(lane_, c, x.view(), to);
+    lane_.synchronize();
+    expect_within_bounds();
+  }
   // The central difference of the loss over element `i` of x or of the parameters.
   double loss_slope(Buffer& buffer, std::size_t i) {
     constexpr double kStep = 0x1p-6;

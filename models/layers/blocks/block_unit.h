@@ -67,6 +67,23 @@ struct BlockOperations {
     return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
+  // Places what a sequence keeps: keys and values and, after them, DoRA's scales of each layer. These are computed by
+  // the first call, and used by the others.
+  void place_cache(bool generates) {
+    Slots cache;
+    cache.add_bytes(attention.cache_bytes());
+    bytes.cache = attention.cache_bytes();
+    for (std::size_t i = 0; i < kept_scales.size(); ++i) {
+      if (!generates || linears()[i]->scales() == 0) continue;
+      kept_scales[i] = cache.add(linears()[i]->scales(), device::DType::fp32);
+      bytes.cache = cache.bytes();
+    }
+  }
+  KeptScales kept(const Context& c, std::size_t product) const {
+    if (kept_scales[product].size == 0) return {};
+    return {kept_scales[product].of(c.cache.values), c.cache.first > 0};
+  }
+
   // Places the gradients of adapters' whole tensors (factors, and DoRA's magnitudes): their memory in backward, and the
   // part that crosses ranks.
   void place_sums(Slots& work) {
@@ -125,7 +142,7 @@ struct BlockOperations {
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
   std::size_t passing_at = 0, passing_bytes = 0;  // place and size of passing activations in the forward's workspace
-  std::array<Slot, 4> factor_sums = {};           // one per linear layer
+  std::array<Slot, 4> factor_sums = {}, kept_scales = {};  // one per linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
   Slot narrow = {}, wide = {};  // workspace for rows as wide as x or the mixed heads; as the MLP or the heads
 };

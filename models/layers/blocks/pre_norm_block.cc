@@ -64,7 +64,7 @@ struct BlockPlan : BlockOperations {
     normed2 = place.needed(end.reaches(BlockStep::up)).add(own, t);
     inner = place.needed(activates).add(tokens * up.out(), t);
     active = place.needed(true).add(tokens * shards.share(s.inner), t);
-    bytes.cache = attention.cache_bytes();
+    place_cache(run.cache > 0);
 
     Slots work;
     place_squares(shards, place.needed(true), work);
@@ -153,17 +153,18 @@ class Block final : public BlockUnit<BlockPlan> {
         return forward_qkv(lane, b, c, x, saved);
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
-                                    adapter_dropout(c, b.projection_at), b.projection_squares(saved));
+                                    adapter_dropout(c, b.projection_at), b.projection_squares(saved),
+                                    b.kept(c, kProjection));
       case kUp:
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
-                     b.gated() ? View{} : active, adapter_dropout(c, b.up_at));
+                     b.gated() ? View{} : active, adapter_dropout(c, b.up_at), {}, b.kept(c, kUp));
         if (b.gated()) gated_forward(lane, gate(), stacked, width, inner, active);
         return;
       case kDown:
         if (makes_output(c, y))
           b.down.forward(lane, c.parameters, active, sum_in(c, narrow), scratch, {}, adapter_dropout(c, b.down_at),
-                         b.down_squares(saved));
+                         b.down_squares(saved), b.kept(c, kDown));
         return;
     }
   }
@@ -330,7 +331,8 @@ class Block final : public BlockUnit<BlockPlan> {
       x = whole_rows(c, x);
     else if (b.layer.has_norm)
       x = forward_attention_norm(lane, b, c, x, saved);
-    b.qkv.forward(lane, c.parameters, x, b.attention.rows(saved), b.scratch.of(c.workspace), {}, adapter_dropout(c, 0));
+    b.qkv.forward(lane, c.parameters, x, b.attention.rows(saved), b.scratch.of(c.workspace), {}, adapter_dropout(c, 0),
+                  {}, b.kept(c, kAttention));
     b.attention.prepare(lane, c, saved);
   }
   void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {

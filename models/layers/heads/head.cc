@@ -92,7 +92,7 @@ class ChunkedHead final : public LossUnit {
 
     if (generates_) {
       STRATA_CHECK(!biased() && !input_.transforms() && !input_.picks());
-      row_.emplace(table_.tiles(), spec.hidden, centred(), adapter_ ? &*adapter_ : nullptr, run.dtype);
+      row_.emplace(table_, shards_.count, spec.hidden, centred(), adapter_ ? &*adapter_ : nullptr, run.dtype);
       whole_.bytes = row_->bytes();
       return;
     }
@@ -135,6 +135,7 @@ class ChunkedHead final : public LossUnit {
     tiled_ = HeadPlaces(shape);
   }
 
+  std::size_t cache_bytes() const override { return row_ ? row_->cache_bytes() : 0; }
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Costs assume full shards, so that all ranks make the same decisions from them.

@@ -164,12 +164,17 @@ void HeadAdapter::project_row(Lane& lane, const ParameterRange& parameters, Cons
   if (at_.scale != 1) scale(lane, down, at_.scale, down);
 }
 
-void HeadAdapter::add_to_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w,
-                             ConstView down, View logits, View added, View of_dora) const {
+void HeadAdapter::measure_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w, View scales,
+                              View memory) const {
+  dora_->measure_row(lane, parameters, tile, w, a(parameters), b(parameters, tile), scales, memory);
+}
+
+void HeadAdapter::add_to_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView down,
+                             View logits, View added, ConstView scales) const {
   const View of_tile = added.sub(0, table_.rows(tile));
   device::matvec(lane, {table_.rows(tile), at_.rank}, b(parameters, tile), down, {}, of_tile);
   add(lane, of_tile, logits);
-  if (dora_) dora_->scale_row(lane, parameters, tile, w, a(parameters), b(parameters, tile), logits, of_dora);
+  if (dora_) HeadDora::scale_row(lane, scales, logits);
 }
 
 }  // namespace strata::models

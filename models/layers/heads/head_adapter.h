@@ -68,11 +68,15 @@ class HeadAdapter {
                 const GradientRange& gradients, const device::Dropout& dropout) const;
 
   // For a single row: project_row() writes down[rank] = s A x, and add_to_row() adds B x down to a tile's logits, which
-  // are w x, and scales them for DoRA. `added` is memory for the fp32 logits of a tile, `of_dora` for dora_row_bytes().
+  // are w x. `added` is memory for the fp32 logits of a tile. For DoRA, add_to_row() also multiplies them by the tile's
+  // scales, which measure_row() computes with dora_row_bytes() of memory, for all rows with the same parameters.
+  bool has_dora() const { return dora_.has_value(); }
   std::size_t dora_row_bytes() const { return dora_ ? dora_->row_bytes() : 0; }
   void project_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View down) const;
-  void add_to_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView w,
-                  device::ConstView down, device::View logits, device::View added, device::View of_dora) const;
+  void measure_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView w,
+                   device::View scales, device::View memory) const;
+  void add_to_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView down,
+                  device::View logits, device::View added, device::ConstView scales) const;
 
  private:
   device::ConstView a(const ParameterRange& parameters) const { return parameters.sub(at_.a, at_.rank * hidden_); }

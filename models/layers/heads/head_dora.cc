@@ -74,17 +74,20 @@ void HeadDora::round_gradient(Lane& lane, const Context& c, const HeadPlaces& p,
 }
 
 std::size_t HeadDora::row_bytes() const {
-  return 2 * aligned(most_words() * sizeof(float)) + device::dora_workspace(shape(most_words()));
+  return aligned(most_words() * sizeof(float)) + device::dora_workspace(shape(most_words()));
 }
 
-void HeadDora::scale_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w, ConstView a,
-                         ConstView b, View logits, View memory) const {
+void HeadDora::measure_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w, ConstView a,
+                           ConstView b, View scales, View memory) const {
   const std::size_t count = table_.rows(tile), bytes = aligned(most_words() * sizeof(float));
-  const View norms{memory.data, count, DType::fp32}, scales{memory.data + bytes, count, DType::fp32};
+  const View norms{memory.data, count, DType::fp32};
   dora_squares(lane, shape(count), w, a, b, norms,
-               View{memory.data + 2 * bytes, (memory.bytes() - 2 * bytes) / sizeof(float), DType::fp32});
+               View{memory.data + bytes, (memory.bytes() - bytes) / sizeof(float), DType::fp32});
   dora_scales(lane, norms, magnitudes(parameters, tile), norms, scales);
-  scale_columns(lane, 1, count, count, logits, scales, {}, logits);
+}
+
+void HeadDora::scale_row(Lane& lane, ConstView scales, View logits) {
+  scale_columns(lane, 1, logits.size, logits.size, logits, scales, {}, logits);
 }
 
 }  // namespace strata::models

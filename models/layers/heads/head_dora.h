@@ -42,10 +42,11 @@ class HeadDora {
                 device::View d_logits, device::View z, device::View d_input, device::Dropout dropout) const;
   void round_gradient(device::Lane&, const Context&, const HeadPlaces& p, const GradientRange& gradients) const;
 
-  // For a single row: multiplies a tile's z by g. memory: row_bytes().
+  // For a single row: computes a tile's g, with row_bytes() of memory, and multiplies the tile's z by it.
   std::size_t row_bytes() const;
-  void scale_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView w,
-                 device::ConstView a, device::ConstView b, device::View logits, device::View memory) const;
+  void measure_row(device::Lane&, const ParameterRange& parameters, std::size_t tile, device::ConstView w,
+                   device::ConstView a, device::ConstView b, device::View scales, device::View memory) const;
+  static void scale_row(device::Lane&, device::ConstView scales, device::View logits);
 
  private:
   template <typename V>

@@ -197,8 +197,8 @@ void Linear::run_gelu(Lane& lane, View y, View active) const {
 
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
 void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
-                         const device::Dropout& dropout) const {
-  const Dora dora = cut(scratch);
+                         const device::Dropout& dropout, const KeptScales& kept) const {
+  const Dora dora = cut(scratch, kept);
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     const ConstView bias = spec_.bias && !dora_ ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
@@ -208,7 +208,7 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
   }
   if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, dora.rest, dropout);
   if (dora_) {
-    run_norms(lane, parameters, dora, {}, own_scratch(dora.rest));
+    if (!kept.computed) run_norms(lane, parameters, dora, {}, own_scratch(dora.rest));
     run_scales(lane, dora, y, &parameters, y);
   }
   run_gelu(lane, y, active);
@@ -222,11 +222,12 @@ void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstVie
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
-                     const device::Dropout& dropout, ConstView squares) const {
+                     const device::Dropout& dropout, ConstView squares, const KeptScales& kept) const {
   if (spec_.rows == 1 && singles_.empty() && !spec_.partial_output)
-    return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
-  const Dora dora = cut(whole_scratch);
+    return forward_row(lane, parameters, x, y, whole_scratch, active, dropout, kept);
+  const Dora dora = cut(whole_scratch, kept);
   if (!singles_.empty()) {
+    STRATA_CHECK(!kept.scales);  // a run that generates has no dropout
     forward_dropped(lane, parameters, x, y, dora, dropout, squares);
     return run_gelu(lane, y, active);
   }
@@ -249,7 +250,7 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   if (!low_rank_) return;
   low_rank_->forward(lane, parameters, x, y, dora.rest, scratch, dropout);
   if (dora_) {
-    run_norms(lane, parameters, dora, squares, scratch);
+    if (!kept.computed) run_norms(lane, parameters, dora, squares, scratch);
     run_scales(lane, dora, y, &parameters, y);
   }
   run_gelu(lane, y, active);

@@ -96,6 +96,13 @@ class LowRankProducts {
 // The kind of GELU: the tanh approximation, or the exact one (erf).
 enum class Gelu : std::uint8_t { none, tanh, erf };
 
+// DoRA's scales of a layer's outputs, fp32 [Linear::scales()], in memory that outlives the call: computed by it, or by
+// an earlier one with the same parameters. Empty: the call computes them in its scratch.
+struct KeptScales {
+  device::View scales = {};
+  bool computed = false;
+};
+
 // y[rows, out] = x[rows, in] W (+ b). W may consist of several tensors whose outputs lie side by side (q, k, v; gate,
 // up). A GELU before or after can be part of the products. Prepared once per shape and shared by all blocks.
 class Linear {
@@ -139,7 +146,7 @@ class Linear {
   // adapter dropout; the other tensors use the following sites. `squares`: see squares().
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
-               device::ConstView squares = {}) const;
+               device::ConstView squares = {}, const KeptScales& kept = {}) const;
   // Computes all gradients: dW and db, dA and dB, then dx if it is wanted. Frozen tensors have none. If results are
   // partial, leaves the gradients of adapters' whole factors, then those of whole magnitudes, in `sums`, in fp32 and in
   // the order of the tensors.
@@ -154,6 +161,8 @@ class Linear {
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
+  // The number of DoRA's scales; 0: no adapter has them.
+  std::size_t scales() const { return dora_ ? out_ : 0; }
   // If the output is partial, DoRA's squared norms are sums over shards: leave_squares() leaves this shard's part of |W
   // + s B A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
   std::size_t squares() const { return dora_ && spec_.partial_output ? out_ : 0; }
@@ -167,7 +176,8 @@ class Linear {
     std::optional<device::Product> input, weights;  // none: dx is not wanted; the weights are frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                   device::View scratch, device::View active, const device::Dropout& dropout) const;
+                   device::View scratch, device::View active, const device::Dropout& dropout,
+                   const KeptScales& kept) const;
   // For DoRA, the start of the scratch: norms and scales of all outputs in fp32, a matrix of y's shape and, with
   // dropout, one of x's.
   struct Dora {
@@ -180,7 +190,7 @@ class Linear {
   };
   device::DoraShape dora_shape(const Tensor& tensor) const;
   std::size_t dora_bytes() const;
-  Dora cut(device::View scratch) const;
+  Dora cut(device::View scratch, const KeptScales& kept = {}) const;
   device::DType product_dtype() const { return spec_.partial_output ? device::DType::fp32 : spec_.dtype; }
   // dora.product, reused for the gradients of the values that the scales multiply, in the compute dtype.
   device::View scaled_gradient(const Dora& dora) const { return {dora.product.data, dora.product.size, spec_.dtype}; }

@@ -34,7 +34,7 @@ std::size_t Linear::dora_bytes() const {
                : 0;
 }
 
-Linear::Dora Linear::cut(View scratch) const {
+Linear::Dora Linear::cut(View scratch, const KeptScales& kept) const {
   if (!dora_) return {{}, {}, {}, {}, scratch};
   std::size_t at = 0;
   const auto next = [&](std::size_t size, DType dtype) {
@@ -45,6 +45,7 @@ Linear::Dora Linear::cut(View scratch) const {
   Dora out;
   out.norms = next(out_, DType::fp32);
   out.scales = next(out_, DType::fp32);
+  if (kept.scales) out.scales = kept.scales;
   out.product = next(spec_.rows * spec_.width, product_dtype());
   if (!singles_.empty()) {
     out.wide = {scratch.data + at, spec_.rows * spec_.in, spec_.dtype};

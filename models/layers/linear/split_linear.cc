@@ -173,8 +173,9 @@ void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
 }
 
 void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
-                          const device::Dropout& dropout, ConstView squares) const {
-  if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout);
+                          const device::Dropout& dropout, ConstView squares, const KeptScales& kept) const {
+  if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout, {}, kept);
+  STRATA_CHECK(!kept.scales);
   const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::outputs) {
     for (std::size_t v = 0; v < count; ++v)

@@ -129,6 +129,10 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
       const models::Parameter& parameter = model.units[unit]->parameters()[p];
       tensors.push_back({parameter.name, options.dtype, parameter.shape});
       sources.push_back({unit, p});
+      if (model.copy_in_files && model.copy_in_files->of == parameter.name) {
+        tensors.push_back({model.copy_in_files->name, options.dtype, parameter.shape});
+        sources.push_back({unit, p});
+      }
     }
   const models::ShardPlan plan = models::plan_shards(tensors, options.shard_bytes);
   std::uint64_t bytes = 0;

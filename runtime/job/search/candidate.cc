@@ -205,6 +205,20 @@ Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps) {
   return c;
 }
 
+Layout layout_of(const Workload& workload, int ranks) {
+  const Recipe& recipe = workload.recipe;
+  const std::size_t shards = workload.shards();
+  require_mesh(recipe, shards, ranks);
+  models::RunShape shape{1, static_cast<std::size_t>(recipe.data.seq_len), recipe.training.precision, 1};
+  shape.objective = workload.objective();
+  shape.freeze = recipe.training.freeze;
+  shape.adapter = workload.adapter().shared();
+  shape.quantise = workload.quantised();
+  shape.shards = {0, shards / static_cast<std::size_t>(recipe.parallel.tensor), shards};
+  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
+  return make_layout(*models::make_model(workload.config(), shape), mesh, recipe.optimizer.moment_format());
+}
+
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
   const Placement placement = placement_of(recipe.zero, layout.mesh.data_per_node());
   const auto elements = [&](const StatePlacement& state, PoolKind pool) {

@@ -55,6 +55,9 @@ struct Step {
 std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one);
 Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps);
 
+// The layout of a training run's state on these ranks, without a plan. Throws Error if the model cannot be cut as the
+// recipe says.
+Layout layout_of(const Workload& workload, int ranks);
 // True if parameters, gradients and optimizer state of a training run with this layout, without anything else, fit
 // their tiers. Takes no time and needs no plan. If false, no plan of the recipe fits.
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity);

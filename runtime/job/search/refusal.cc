@@ -27,13 +27,18 @@ Workload on_more_nodes(const Job& job, Recipe recipe, int ranks) {
 }
 
 // The changes that save memory in the same tiers and keep the bits, as few as the workload's step needs to fit on this
-// many ranks. nullopt if all of them do not suffice.
+// many ranks. nullopt if all of them do not suffice. A plan on many ranks takes a second, and on most numbers of ranks
+// the state alone is too large.
 std::optional<std::vector<Step>> steps_that_fit(const Workload& workload, int ranks, const Capacity& capacity,
                                                 std::size_t width) {
   const Recipe& recipe = workload.recipe;
+  std::optional<Layout> layout;
   const auto fits_with = [&](const std::vector<Step>& steps) {
+    const Recipe changed = candidate_of(recipe, steps).recipe;
     try {
-      const Job job = draft_job(workload.with(candidate_of(recipe, steps).recipe), ranks, capacity);
+      if (!layout) layout = layout_of(workload, ranks);
+      if (!state_may_fit(changed, *layout, capacity)) return false;
+      const Job job = draft_job(workload.with(changed), ranks, capacity);
       return memory_of_stages(job, capacity).has_value();
     } catch (const Error&) {
       return false;  // another key does not allow this many

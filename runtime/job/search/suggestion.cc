@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -57,11 +58,11 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   constexpr int kFew = 2;
   if (purpose == Purpose::train && recipe.accumulation_steps(ranks) > kFew) {
     const Job job = draft_job(workload.with(with_few_micro_batches(recipe, ranks, kFew)), ranks, capacity, purpose);
-    tasks += job.plan.tasks.size();
+    tasks += job.plan.tasks.size() + job.split_tasks;
     if (!fits(job.plan, capacity)) return std::nullopt;
   }
   const Job job = draft_job(workload, ranks, capacity, purpose);
-  tasks += job.plan.tasks.size() * static_cast<std::size_t>(recipe.parallel.stages);
+  tasks += job.plan.tasks.size() * static_cast<std::size_t>(recipe.parallel.stages) + job.split_tasks;
   const std::optional<Memory> memory = memory_of_stages(job, capacity);
   if (!memory) return std::nullopt;
   Fit fit = fit_of(job.plan);
@@ -69,23 +70,28 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   return fit;
 }
 
+// What the searches for one job share.
+struct Searched {
+  std::size_t tasks = 0;             // planned; together they plan at most kMaxPlannedTasks
+  std::set<Changes> too_large = {};  // recipes with all savings that exceed the device, by their changes
+};
+
 // The search for changes that fit.
 class Search {
  public:
-  // `refused`: the workload's job, or a job with the same model and ranks. `bf16`: the precision may be changed as
-  // well. `planned`: the number of tasks that earlier searches have planned; together they plan at most
-  // kMaxPlannedTasks.
-  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
-         std::size_t& planned)
+  // `refused`: the workload's job, or a job with the same model and ranks. `layout`: the workload's state. `bf16`: the
+  // precision may be changed as well.
+  Search(const Workload& workload, const Job& refused, const Layout& layout, const Capacity& capacity, Purpose purpose,
+         bool bf16, Searched& searched)
       : workload_(workload),
         recipe_(workload.recipe),
         scope_{refused.ranks, purpose, bf16, refused.model->hidden},
         ranks_(refused.ranks),
         units_(refused.model->units.size()),
-        layout_(refused.plan.layout),
+        layout_(layout),
         capacity_(capacity),
         purpose_(purpose),
-        planned_(planned) {}
+        searched_(searched) {}
 
   std::vector<Suggestion> run() {
     // Single changes are tried quickly. More changes mean planning hundreds of candidates, so first check whether a
@@ -129,14 +135,12 @@ class Search {
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
     if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_))) return std::nullopt;
-    // A plan of a large model takes a second or more, and most candidates have no room for its state. The layout
-    // assumes that every rank has all units.
-    const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
-    if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
+    // A plan of a large model takes a second or more, and most candidates have no room for its state.
+    if (purpose_ == Purpose::train && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     Changes key = c.changes;
     std::sort(key.begin(), key.end());
     if (const auto it = fits_.find(key); it != fits_.end()) return it->second;
-    if (planned_ > limit_) return std::nullopt;
+    if (searched_.tasks > limit_) return std::nullopt;
     const std::size_t before = tasks_;
     std::optional<Fit>& found = fits_[key];
     try {
@@ -144,12 +148,12 @@ class Search {
     } catch (const Error&) {
       return std::nullopt;
     }
-    planned_ += tasks_ - before;
+    searched_.tasks += tasks_ - before;
     return found;
   }
 
   // Lets the next part of the search plan this many tasks.
-  void allow(std::size_t tasks) { limit_ = planned_ + tasks; }
+  void allow(std::size_t tasks) { limit_ = searched_.tasks + tasks; }
 
   bool keeps_the_bits(const std::vector<Suggestion>& found) const {
     return std::ranges::any_of(found,
@@ -157,20 +161,26 @@ class Search {
   }
 
   // True if state and activations exceed the device in every choice of tiers. The choices tried here bound all others.
+  // They are the same whether the recipe names a drive or not.
   bool cannot_fit() {
+    Capacity device_alone = capacity_;
+    device_alone.tier[1] = device_alone.tier[2] = device_alone.together = std::numeric_limits<std::size_t>::max();
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
         for (const bool one_by_one : {true, false}) {
-          Recipe least =
-              candidate_of(recipe_, all_steps(recipe_, scope_, {tier, tier, tier, activations}, one_by_one)).recipe;
+          Candidate c = candidate_of(recipe_, all_steps(recipe_, scope_, {tier, tier, tier, activations}, one_by_one));
+          if (searched_.too_large.contains(c.changes)) continue;
+          Recipe& least = c.recipe;
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
           if (purpose_ == Purpose::train) least = with_few_micro_batches(least, ranks_, 2);
+          if (purpose_ == Purpose::train && !state_may_fit(least, layout_, device_alone)) continue;
           try {
             const Job job = draft_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
             if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
           } catch (const Error&) {
             return false;  // keys exclude each other, and a recipe with fewer changes may fit
           }
+          searched_.too_large.insert(std::move(c.changes));
         }
     return true;
   }
@@ -234,15 +244,15 @@ class Search {
   const Capacity& capacity_;
   Purpose purpose_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
-  std::size_t& planned_;   // by all searches
-  std::size_t limit_ = kMaxPlannedTasks;        // the limit of planned_ for the current part of the search
+  Searched& searched_;
+  std::size_t limit_ = kMaxPlannedTasks;        // of searched_.tasks in the current part of the search
   std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 
 // The recipe with these degrees on the same ranks, and the nearest changes that make it fit. A step keeps its
 // sequences: fewer data ranks take more micro-batches each. Nothing if they do not divide over the data ranks.
 std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
-                                       std::size_t& planned) {
+                                       Searched& searched) {
   const Recipe recipe = refused.complete_recipe();
   Recipe r = recipe;
   Changes changes;
@@ -273,7 +283,9 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   }
   if (!takes_micro_batches(r, refused.ranks)) return std::nullopt;
   const Workload shared = refused.with(std::move(r));
-  std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
+  const Layout layout = layout_of(shared, refused.ranks);
+  std::optional<Suggestion> found =
+      Search(shared, refused, layout, capacity, Purpose::train, false, searched).nearest();
   if (!found) return found;
   // The last value of a key counts.
   for (const auto& change : found->changes) {
@@ -285,14 +297,13 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
 }
 
 // The fewest pipeline stages, more than the job has, for which it fits; losses keep their bits.
-std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose,
-                                    std::size_t& planned) {
+std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose, Searched& searched) {
   if (purpose != Purpose::train) return std::nullopt;
   const int tensor = refused.recipe.parallel.tensor, ranks = refused.ranks / tensor;
   for (int stages = refused.recipe.parallel.stages + 1;
        stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
     if (ranks % stages != 0) continue;
-    if (auto found = with_degrees(refused, capacity, tensor, stages, planned)) return found;
+    if (auto found = with_degrees(refused, capacity, tensor, stages, searched)) return found;
   }
   return std::nullopt;
 }
@@ -300,13 +311,13 @@ std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity
 // The fewest ranks per layer for which the job fits, if one layer is too large for a rank. Sums over a
 // layer's shards round differently, unless the recipe has shards already.
 std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose,
-                                            std::size_t& planned) {
+                                            Searched& searched) {
   if (purpose != Purpose::train) return std::nullopt;
   const int stages = refused.recipe.parallel.stages;
   for (int tensor = 2 * refused.recipe.parallel.tensor; tensor * stages <= refused.ranks; tensor *= 2) {
     if (refused.ranks % (tensor * stages) != 0) continue;
     try {
-      if (auto found = with_degrees(refused, capacity, tensor, stages, planned)) return found;
+      if (auto found = with_degrees(refused, capacity, tensor, stages, searched)) return found;
     } catch (const Error&) {
       return std::nullopt;  // the model or another key does not allow this many
     }
@@ -317,9 +328,9 @@ std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& 
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
-  std::size_t planned = 0;
+  Searched searched;
   const auto search = [&](const Workload& workload, bool bf16) {
-    return Search(workload, refused, capacity, purpose, bf16, planned).run();
+    return Search(workload, refused, refused.plan.layout, capacity, purpose, bf16, searched).run();
   };
   // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {
@@ -333,8 +344,8 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
       if (!found.empty()) return found;
     }
     if (bf16) continue;
-    if (auto found = in_stages(refused, capacity, purpose, planned)) return {*std::move(found)};
-    if (auto found = over_tensor_ranks(refused, capacity, purpose, planned)) return {*std::move(found)};
+    if (auto found = in_stages(refused, capacity, purpose, searched)) return {*std::move(found)};
+    if (auto found = over_tensor_ranks(refused, capacity, purpose, searched)) return {*std::move(found)};
   }
   return {};
 }

@@ -40,14 +40,14 @@ RecipeKey layers_to_transform() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto layer_in = [](const Value& item) { return integer_in(item, 0, kMany); };
     auto& layers = recipe.adapter.lora.layers_to_transform;
-    if (store(list_in(v, layer_in), layers)) return true;
+    if (auto list = list_in(v, layer_in)) return !list->empty() && store(std::move(list), layers);
     const auto only = layer_in(v);
     if (only) layers = {*only};
     return only.has_value();
   };
   auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.layers_to_transform); };
   return {"adapter.layers_to_transform",
-          "a layer's number or a list of them",
+          "a layer's number or a list of at least one",
           "restrict a list of target_modules to these layers",
           set,
           text,
@@ -100,8 +100,7 @@ std::optional<std::int64_t> rank_in(const Value& v) {
   return integer_in(v, 1, kMaxAdapterRank);
 }
 std::optional<double> alpha_in(const Value& v) {
-  const auto alpha = number_of(v);
-  return alpha && *alpha > 0 && *alpha <= kHuge ? alpha : std::nullopt;
+  return number_in(v, kTiny, kHuge);
 }
 
 }  // namespace
@@ -112,7 +111,7 @@ std::vector<RecipeKey> adapter_keys() {
           "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, STRATA_AT(adapter.kind),
           "lora: freeze the model, and train low-rank factors for its linear layers: y = W x + (alpha / rank) B A x"),
       integer("adapter.rank", 1, kMaxAdapterRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
-      number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
+      number("adapter.alpha", kTiny, kHuge, "a number from 1e-30", STRATA_AT(adapter.lora.alpha),
              "the scale of B A x, times the rank (lora_alpha)"),
       number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.lora.dropout),
              "dropout of the input of A (lora_dropout)", true),
@@ -143,7 +142,7 @@ std::vector<RecipeKey> adapter_keys() {
             fmt::format("a table of pattern = rank, each an integer from 1 to {}", kMaxAdapterRank),
             STRATA_AT(adapter.lora.rank_pattern), rank_in,
             "other ranks for some layers: regular expressions for the ends of their names; the first match counts"),
-      table("adapter.alpha_pattern", "a table of pattern = alpha, each a number above 0",
+      table("adapter.alpha_pattern", "a table of pattern = alpha, each a number from 1e-30",
             STRATA_AT(adapter.lora.alpha_pattern), alpha_in, "the same for alpha"),
       path("adapter.path", STRATA_AT(adapter.path),
            "a peft folder (adapter_config.json, adapter_model.safetensors) to continue from: implies lora and sets the "

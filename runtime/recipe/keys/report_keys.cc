@@ -35,6 +35,7 @@ RecipeKey trace_steps() {
   auto set = [range_of](Recipe& recipe, const Value& v, const fs::path&) {
     std::vector<StepRange> steps;
     const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (list && list->empty()) return false;
     for (const Value& item : list ? *list : std::vector<Value>{v}) {
       const auto range = range_of(item);
       if (!range) return false;
@@ -46,8 +47,10 @@ RecipeKey trace_steps() {
     recipe.report.trace_steps = std::move(steps);
     return true;
   };
-  auto text = [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); };
-  return {"report.trace_steps", "a step from 1, a range \"3-5\", or a list of these without overlap",
+  auto text = [](const Recipe& recipe) {
+    return recipe.report.trace_steps.empty() ? "none" : steps_text(recipe.report.trace_steps);
+  };
+  return {"report.trace_steps", "a step from 1, a range \"3-5\", or a list of at least one of these, without overlap",
           "steps in report.trace; each is issued task by task, and the run waits for its last task; default: the last "
           "step",
           set, text};

@@ -63,7 +63,7 @@ RecipeKey recompute() {
     auto blocks = list_in(v, [](const Value& item) { return integer_in(item, 0, kMany); });
     if (!blocks) return false;
     std::ranges::sort(*blocks);
-    recompute = {Kind::list, std::move(*blocks)};
+    recompute = {blocks->empty() ? Kind::none : Kind::list, std::move(*blocks)};
     return std::ranges::adjacent_find(recompute.blocks) == recompute.blocks.end();
   };
   auto text = [](const Recipe& recipe) {
@@ -75,7 +75,8 @@ RecipeKey recompute() {
       "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
       "blocks that repeat their forward in backward instead of keeping activations: none; block: all, one by one, each "
       "from its kept input; sqrt: all L blocks, in groups of sqrt(L) (rounded up), each group from the input of its "
-      "first block, which keeps fewer inputs but, for a time, the activations of a group; or the listed blocks",
+      "first block, which keeps fewer inputs but, for a time, the activations of a group; or the listed blocks (an "
+      "empty list: none)",
       set,
       text,
       most_of(kMany)};

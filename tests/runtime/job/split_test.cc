@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
@@ -159,6 +160,23 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(largest_peak(refused), least);
   EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());
+}
+
+// A search's limit on planned tasks counts the plans by which a split was chosen.
+TEST(Split, CountsTheTasksOfItsPlans) {
+  const auto split_tasks = [](const std::vector<std::string>& more) {
+    const std::vector<Job> stages = stages_of(and_more(kLargeHead, more), 2);
+    std::size_t tasks = 0;
+    for (const Job& stage : stages) tasks += stage.plan.tasks.size();
+    EXPECT_EQ(stages[1].split_tasks, 0u) << "the first stage chose the split";
+    return std::pair{stages[0].split_tasks, tasks};
+  };
+  const auto [chosen, once] = split_tasks({});
+  EXPECT_GE(chosen, once);
+  const auto [tried, planned] = split_tasks({"memory.device=100KB"});
+  EXPECT_GE(tried, planned);
+  const auto [given, of_list] = split_tasks({"parallel.split=[4, 4]"});
+  EXPECT_EQ(given, 0u) << of_list;
 }
 
 // Long steps are planned with fewer micro-batches, but with the batch of all: a split that fits exactly is found.

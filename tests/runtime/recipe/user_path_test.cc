@@ -1,5 +1,6 @@
 #include "runtime/recipe/user_path.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@ namespace strata::runtime {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -53,6 +55,25 @@ TEST_F(UserPath, IsRelativeToItsFolder) {
   EXPECT_EQ(user_pattern("a.bin", "runs[1]"), "runs[1]/a.bin");
   EXPECT_EQ(user_pattern("/data/*.bin", "runs[1]"), "/data/*.bin");
   EXPECT_EQ(user_path(""), "");
+}
+
+// Two folders may be on one drive, but the same folder would be measured and filled as two drives.
+TEST_F(UserPath, ADrivesFolderIsNamedOnce) {
+  const tests::ScratchFolder scratch;
+  const std::string root = scratch.path().string();
+  for (const char* name : {"a", "b"}) fs::create_directory(scratch.path() / name);
+  fs::create_directory_symlink(scratch.path() / "a", scratch.path() / "link");
+  const auto load = [&](const std::string& first, const std::string& second) {
+    const std::vector<std::string> sets = {
+        "model.preset=tiny-gpt2", fmt::format(R"(memory.nvme=["{0}/{1}", "{0}/b", "{0}/{2}"])", root, first, second)};
+    return load_recipe({}, sets).memory.nvme.size();
+  };
+  for (const char* second : {"a", "a/", "b/../a", "./a", "link", "link/"})
+    EXPECT_FAILURE((void)load("a", second), Exit::usage,
+                   AllOf(HasSubstr("memory.nvme = ["), HasSubstr(root + "/a twice: give each drive one folder")));
+  EXPECT_FAILURE((void)load("none", "none/"), Exit::usage, HasSubstr("/none twice"));
+  EXPECT_EQ(load("a", "a/inner"), 3u);
+  EXPECT_EQ(load("a", "aa"), 3u);
 }
 
 TEST_F(UserPath, IsShownWithoutDetours) {

@@ -112,13 +112,15 @@ TEST(LossTask, LeavesScoresInForwardOnlyRuns) {
 TEST(LossTask, ReturnsLogitsIfTheRunGenerates) {
   Losing l(true);
   l.add_scores();
-  Loss{l.call()}.add(l.run.draft);
+  Loss{.call = l.call(), .cache = l.own}.add(l.run.draft);
+  expect_use(l.run.task(), Role::cache, l.own, Access::update);
   l.run.place();
   l.run.context->generation = {.first = 3, .rows = 1};
   l.run.run();
   EXPECT_EQ(l.called().what, "logits");
   EXPECT_EQ(l.called().x.size, l.c.model.hidden);
   EXPECT_EQ(l.called().y.size, l.c.model.vocabulary);
+  EXPECT_EQ(l.called().context.cache.values.data, l.run.bytes(l.own).data());
   EXPECT_EQ(l.run.losses().loss.round(), 0);
 }
 

@@ -222,6 +222,30 @@ TEST_P(LowRankTest, Backward) {
   for (std::size_t i = 0; i < size_; ++i) EXPECT_TRUE(written[i] || std::isnan(gradients[i])) << "between, at " << i;
 }
 
+// A call that computes DoRA's scales leaves them, and a later call uses them with the same bits.
+TEST_P(LowRankTest, KeptScalesAreComputedOnce) {
+  EXPECT_EQ(linear_.scales(), c_.dora ? out_ : 0);
+  if (!c_.dora) return;
+  Array y(c_.dtype, c_.rows * out_), kept(DType::fp32, out_);
+  const auto forward = [&](const KeptScales& scales) {
+    Array active(c_.dtype, c_.rows * out_);
+    device::testing::in_lane(2, [&](device::Lane& lane) {
+      linear_.forward(lane, parameters(), x_.view(), y.view(), scratch_.view(),
+                      c_.behind == Gelu::none ? device::View{} : active.view(), {}, {}, scales);
+    });
+    std::vector<double> out;
+    for (std::size_t i = 0; i < y.size(); ++i) out.push_back(y[i]);
+    return out;
+  };
+  const std::vector<double> alone = forward({});
+  EXPECT_EQ(forward({kept.view(), false}), alone);
+  for (const Linear::Tensor& tensor : spec_.tensors)
+    for (std::size_t o = 0; tensor.low_rank.dora && o < tensor.out; ++o)
+      values_.set(tensor.low_rank.magnitude + o, 2 * values_[tensor.low_rank.magnitude + o]);
+  EXPECT_EQ(forward({kept.view(), true}), alone) << "computed again";
+  EXPECT_NE(forward({kept.view(), false}), alone);
+}
+
 std::vector<LowRankProductsCase> low_rank_cases() {
   std::vector<LowRankProductsCase> out;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})

@@ -171,5 +171,43 @@ TEST(ExportedEncoder, HasTheTensorsThatTransformersWrote) {
   }
 }
 
+// transformers 5 reads two biases of an untied decoder and computes with the decoder's own.
+TEST(ExportedEncoder, AnUntiedDecoderHasBothBiases) {
+  const struct {
+    const char* family;
+    const char* bias;
+    const char* decoder;
+  } cases[] = {{"bert", "cls.predictions.bias", "cls.predictions.decoder"},
+               {"roberta", "lm_head.bias", "lm_head.decoder"},
+               {"distilbert", nullptr, "vocab_projector"},
+               {"modernbert", nullptr, "decoder"}};
+  for (const auto& [family, bias, decoder] : cases)
+    for (const bool classifies : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, {}", family, classifies));
+      models::Config config = models::Config::read(tests::source_dir() / "tests/golden" / family / "model");
+      config.override_key("tie_word_embeddings", "false");
+      if (classifies) {
+        config.override_key(
+            "architectures",
+            fmt::format(R"(["{}"])", models::architecture_of(config, models::Objective::sequence_classification)));
+        config.override_key("num_labels", "2");
+      }
+      const tests::ScratchFolder scratch;
+      const fs::path out = scratch.path() / "out";
+      export_model(config, Counting(), std::nullopt, out, {});
+      const auto file = models::Safetensors::open(out);
+      const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+      std::size_t parameters = 0;
+      for (const auto& unit : model->units) parameters += unit->parameters().size();
+      const bool copies = bias && !classifies;
+      EXPECT_EQ(file.tensors().size(), parameters + (copies ? 1 : 0));
+      if (!copies) continue;
+      const models::StoredTensor *copy = file.find(bias), *own = file.find(fmt::format("{}.bias", decoder));
+      ASSERT_TRUE(copy && own);
+      EXPECT_TRUE(models::same_values(*copy, *own));
+      EXPECT_NE(file.find(fmt::format("{}.weight", decoder)), nullptr);
+    }
+}
+
 }  // namespace
 }  // namespace strata::runtime

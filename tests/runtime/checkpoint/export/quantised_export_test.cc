@@ -135,19 +135,34 @@ TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
 // The model contains neither the adapter's factors nor the modules that it saved, because others load it next to the
 // adapter.
 TEST(QuantisedExportOfAnAdapter, WritesItsBaseModel) {
-  const SavedRun run;
-  std::vector<std::string> sets = run.sets(1, {"model.path=" + golden("nf4/llama").string(), "adapter.kind=lora",
-                                               "adapter.modules_to_save=norm", "optimizer.learning_rate=0.1"});
-  std::erase_if(
-      sets, [](const std::string& set) { return set.starts_with("model.preset") || set.starts_with("model.config"); });
-  run.run(1, sets, 2, {2});
-  const fs::path out = run.folder().path() / "out";
-  export_model(ModelFolder(run.checkpoints()), out, {.quantised = true});
-  const auto before = models::Safetensors::open(golden("nf4/llama")), after = models::Safetensors::open(out);
-  for (const models::StoredTensor& tensor : before.tensors())
-    if (!tensor.name.ends_with("bitsandbytes__nf4")) {
-      EXPECT_TRUE(std::ranges::equal(after.find(tensor.name)->bytes, tensor.bytes)) << tensor.name;
-    }
+  const struct {
+    const char* base;
+    const char* adapts;
+  } cases[] = {{"nf4/llama", "adapter.target_modules=all-linear"},
+               {"nf4/head", "adapter.target_modules=all-linear"},
+               {"nf4/head", R"(adapter.target_modules=["q_proj", "lm_head"])"}};
+  for (const auto& [base, adapts] : cases) {
+    SCOPED_TRACE(base);
+    const SavedRun run;
+    std::vector<std::string> sets = run.sets(1, {"model.path=" + golden(base).string(), "adapter.kind=lora", adapts,
+                                                 "adapter.modules_to_save=norm", "optimizer.learning_rate=0.1"});
+    std::erase_if(sets, [](const std::string& set) {
+      return set.starts_with("model.preset") || set.starts_with("model.config");
+    });
+    run.run(1, sets, 2, {2});
+    const fs::path out = run.folder().path() / "out";
+    export_model(ModelFolder(run.checkpoints()), out, {.quantised = true});
+    const auto before = models::Safetensors::open(golden(base)), after = models::Safetensors::open(out);
+    EXPECT_EQ(after.tensors().size(), before.tensors().size());
+    for (const models::StoredTensor& tensor : before.tensors())
+      if (!tensor.name.ends_with("bitsandbytes__nf4")) {
+        const models::StoredTensor* const written = after.find(tensor.name);
+        ASSERT_NE(written, nullptr) << tensor.name;
+        EXPECT_TRUE(std::ranges::equal(written->bytes, tensor.bytes)) << tensor.name;
+      }
+    EXPECT_EQ(ModelFolder(out).config().json("quantization_config.llm_int8_skip_modules"),
+              ModelFolder(golden(base)).config().json("quantization_config.llm_int8_skip_modules"));
+  }
 }
 
 // transformers stores GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].

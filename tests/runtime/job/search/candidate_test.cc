@@ -44,6 +44,39 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
   EXPECT_GT(refused, 100);
 }
 
+// Of a pipeline, one stage has at least an equal part of the state.
+TEST(StateBytes, RefuseNoMeshThatFits) {
+  for (const char* mesh : {"parallel.stages=2", "parallel.stages=4", "parallel.tensor=2"})
+    for (const char* zero : {"zero.stage=1", "zero.stage=3"}) {
+      SCOPED_TRACE(fmt::format("{}, {}", mesh, zero));
+      const Job job = tiny_job({mesh, zero, "model.config.n_layer=6", "zero.optimizer=host"}, 8);
+      const Capacity unlimited{{kStateBytesUnlimited, kStateBytesUnlimited, kStateBytesUnlimited},
+                               kStateBytesUnlimited};
+      const Memory needed = memory_of_stages(job, unlimited).value();
+      Capacity capacity{{needed[0].peak, needed[1].peak, needed[2].peak}, kStateBytesUnlimited};
+      const Layout layout = layout_of(job, 8);
+      EXPECT_TRUE(state_may_fit(job.recipe, layout, capacity));
+      capacity.tier[1] /= 8;
+      EXPECT_FALSE(state_may_fit(job.recipe, layout, capacity));
+    }
+}
+
+// A layout without a plan is that of the plan, on every mesh.
+TEST(StateBytes, ALayoutNeedsNoPlan) {
+  for (const char* mesh : {"", "parallel.stages=2", "parallel.tensor=2", "parallel.tensor_shards=4"}) {
+    std::vector<std::string> sets = {"zero.stage=3", "optimizer.name=adamw8bit", "training.freeze=*.ln_1.*"};
+    if (*mesh) sets.emplace_back(mesh);
+    const Job job = tiny_job(sets, 4);
+    const Layout layout = layout_of(job, 4);
+    EXPECT_EQ(layout.mesh.data(), job.plan.layout.mesh.data()) << mesh;
+    ASSERT_EQ(layout.units.size(), job.plan.layout.units.size()) << mesh;
+    for (std::size_t unit = 0; unit < layout.units.size(); ++unit)
+      for (const PoolKind pool : kPools)
+        EXPECT_EQ(layout.units[unit].pool(pool).shards.size(), job.plan.layout.units[unit].pool(pool).shards.size())
+            << mesh;
+  }
+}
+
 // Each rank would update a trillion parameters outside of the device, with millions of tasks.
 TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   const auto recipe_with = [](const char* stage, const char* tier) {

@@ -89,6 +89,37 @@ TEST(KeyKindsTest, ATooLargeValueNamesTheLimit) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, testing::Not(HasSubstr("the most")));
 }
 
+// The range has both ends: a value is named with the end that it passes.
+TEST(KeyKindsTest, AnAdaptersScaleHasARange) {
+  const auto refused = [](const std::string& set, const std::string& end) {
+    EXPECT_FAILURE(recipe_with({"adapter.kind=lora", set}), Exit::usage, EndsWith(end));
+  };
+  refused("adapter.alpha=0", "adapter.alpha = 0 (--set): allowed is a number from 1e-30");
+  refused("adapter.alpha=1e-31", "adapter.alpha = 1e-31 (--set): allowed is a number from 1e-30");
+  refused("adapter.alpha=1e39", "allowed is a number from 1e-30; the maximum is 3.4028235e+38");
+  refused("adapter.alpha_pattern={q_proj=1e-31}", "a table of pattern = alpha, each a number from 1e-30");
+  EXPECT_EQ(recipe_with({"adapter.kind=lora", "adapter.alpha=1e-30"}).adapter.lora.alpha, 1e-30);
+  EXPECT_EQ(
+      recipe_with({"adapter.kind=lora", "adapter.alpha_pattern={q_proj=1e-30}"}).adapter.lora.alpha_pattern.size(), 1u);
+}
+
+// An adapter on no layer trains nothing, and a trace of no step has nothing. No recomputed block is "none".
+TEST(KeyKindsTest, AnEmptyListIsRefusedUnlessItsMeaningIsClear) {
+  EXPECT_FAILURE(recipe_with({"adapter.kind=lora", "adapter.layers_to_transform=[]"}), Exit::usage,
+                 HasSubstr("adapter.layers_to_transform = [] (--set): allowed is a layer's number or a list of at "
+                           "least one"));
+  EXPECT_FAILURE(
+      recipe_with({"report.dir=run", "report.trace_steps=[]"}), Exit::usage,
+      HasSubstr("report.trace_steps = [] (--set): allowed is a step from 1, a range \"3-5\", or a list of at "
+                "least one of these"));
+  EXPECT_FAILURE(recipe_with({"training.class_weights=[]"}), Exit::usage, HasSubstr("one for each class"));
+  const Recipe none = recipe_with({"training.recompute=[]"});
+  EXPECT_EQ(none.training.recompute.kind, Recompute::Kind::none);
+  EXPECT_EQ(to_text(none), to_text(recipe_with({"training.recompute=none"})));
+  EXPECT_FAILURE(recipe_with({"training.recompute=[]", "zero.activations=host"}), Exit::usage,
+                 HasSubstr("none are recomputed"));
+}
+
 // The system would end the path there, and a message would be cut off.
 TEST(KeyKindsTest, RefusesZeroBytesInPaths) {
   for (const char* key : {"data.train", "model.path", "memory.nvme", "report.jsonl", "checkpoint.resume"})

@@ -21,7 +21,7 @@ TEST(ReportKeysTest, StepsToTrace) {
   EXPECT_EQ(steps("3-5"), "\"3-5\"");
   EXPECT_EQ(steps("[9, \"3-5\", 6]"), "[\"3-5\", 6, 9]");
   for (const char* bad : {"0", "0-3", "5-3", "3-", "-3", "3-5-7", "3.5", "last", "true", "[3, 3]", "[\"3-5\", 5]",
-                          "[[3]]", "99999999999999999999", "1-99999999999999999999"})
+                          "[[3]]", "[]", "99999999999999999999", "1-99999999999999999999"})
     EXPECT_FAILURE(recipe_with({"report.trace=t.json", std::string("report.trace_steps=") + bad}), Exit::usage,
                    AllOf(HasSubstr("report.trace_steps"), HasSubstr("a step from 1")));
   EXPECT_FAILURE(recipe_with({"report.trace_steps=3"}), Exit::usage, HasSubstr("needs report.trace"));

@@ -22,7 +22,7 @@ namespace {
 
 struct Family {
   const char *name, *config;
-  bool adapts_head = false, dora = false;
+  bool adapts_head = false, dora = false, adapts_blocks = false;
 };
 // Weights far larger than a training starts with, so that logits differ clearly from token to token.
 const Family kFamilies[] = {
@@ -53,6 +53,10 @@ const Family kFamilies[] = {
      R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":2,
          "max_position_embeddings":200,"vocab_size":90,"initializer_range":0.2})",
      true, true},
+    {"llama_with_dora",
+     R"({"model_type":"llama","hidden_size":32,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":2,
+         "max_position_embeddings":200,"vocab_size":90,"initializer_range":0.2})",
+     true, true, true},
 };
 constexpr std::size_t kLength = 150;  // more than a prompt is read at once
 constexpr std::size_t kVocabulary = 90;
@@ -67,24 +71,41 @@ class GeneratorTest : public testing::TestWithParam<Family> {
       tokens_.push_back(static_cast<std::uint32_t>((i * i * 7 + i / 5) % kVocabulary));
     if (GetParam().adapts_head) write_adapter();
   }
-  // Of the output layer, of rank 3.
+  // Of the output layer, and of the blocks' if requested, of rank 3.
   void write_adapter() const {
+    struct Layer {
+      std::string name;
+      std::int64_t in, out;
+    };
     const bool dora = GetParam().dora;
-    std::vector<models::TensorSpec> tensors = {
-        {"base_model.model.lm_head.lora_A.weight", device::DType::fp32, {3, 32}},
-        {"base_model.model.lm_head.lora_B.weight", device::DType::fp32, {kVocabulary, 3}}};
-    if (dora) tensors.push_back({"base_model.model.lm_head.lora_magnitude_vector", device::DType::fp32, {kVocabulary}});
-    std::string data = models::safetensors_header(tensors);
-    constexpr std::size_t kFactors = 3 * (32 + kVocabulary);
-    for (std::size_t i = 0; i < kFactors + (dora ? kVocabulary : 0); ++i) {
-      const float value = 0.5f * std::sin(static_cast<float>(i * i % 97)) + (i < kFactors ? 0.0f : 1.0f);
-      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+    std::vector<Layer> layers = {{"lm_head", 32, kVocabulary}};
+    for (int block = 0; GetParam().adapts_blocks && block < 2; ++block)
+      for (const auto& [name, in, out] : {Layer{"self_attn.q_proj", 32, 32},
+                                          {"self_attn.v_proj", 32, 32},
+                                          {"self_attn.o_proj", 32, 32},
+                                          {"mlp.up_proj", 32, 64},
+                                          {"mlp.down_proj", 64, 32}})
+        layers.push_back({fmt::format("model.layers.{}.{}", block, name), in, out});
+    std::vector<models::TensorSpec> tensors;
+    for (const auto& [name, in, out] : layers) {
+      const std::string full = "base_model.model." + name;
+      tensors.push_back({full + ".lora_A.weight", device::DType::fp32, {3, in}});
+      tensors.push_back({full + ".lora_B.weight", device::DType::fp32, {out, 3}});
+      if (dora) tensors.push_back({full + ".lora_magnitude_vector", device::DType::fp32, {out}});
     }
+    std::string data = models::safetensors_header(tensors);
+    std::size_t i = 0;
+    for (const models::TensorSpec& tensor : tensors)
+      for (std::size_t left = tensor.bytes() / sizeof(float); left > 0; --left, ++i) {
+        const float value = 0.5f * std::sin(static_cast<float>(i * i % 97)) + (tensor.shape.size() > 1 ? 0.0f : 1.5f);
+        data.append(reinterpret_cast<const char*>(&value), sizeof value);
+      }
     folder_.write("adapter/adapter_model.safetensors", data);
+    std::string targets;
+    for (const Layer& layer : layers) targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ",", layer.name);
     folder_.write("adapter/adapter_config.json",
-                  fmt::format(R"({{"peft_type":"LORA","r":3,"lora_alpha":6,"target_modules":["lm_head"],)"
-                              R"("use_dora":{}}})",
-                              dora));
+                  fmt::format(R"({{"peft_type":"LORA","r":3,"lora_alpha":6,"target_modules":[{}],"use_dora":{}}})",
+                              targets, dora));
   }
   std::vector<std::string> sets(const char* precision, int stage) const {
     std::vector<std::string> all = {"model.path=" + folder_.path().string(), "model.init=random",
