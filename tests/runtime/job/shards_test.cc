@@ -112,7 +112,7 @@ TEST(Shards, NoteSettingsWithoutAnEffect) {
   using testing::Contains;
   const std::vector<std::string> tile = {"zero.stage=3", "memory.tile=4096"};
   const auto with = [&](const std::string& set) { return tiny_job({tile[0], tile[1], set}, 2).notes; };
-  const auto of_shards = HasSubstr("memory.tile = 4.0 KiB changes nothing: layers in virtual shards");
+  const auto of_shards = HasSubstr("memory.tile = 4.0 KiB has no effect: layers in virtual shards");
   EXPECT_THAT(with("parallel.tensor=2"), Contains(of_shards));
   EXPECT_THAT(with("parallel.tensor_shards=2"), Contains(of_shards));
   EXPECT_THAT(with("zero.stage=0"), Contains(HasSubstr("no unit that can be tiled is larger")));

@@ -119,7 +119,7 @@ TEST(LabelWriterTest, RefusesNumbersMixedWithNames) {
   EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
                  HasSubstr("--labels y: record 2 has \"joy\", but record 1 the number 1.5"));
   EXPECT_FAILURE(write({one(std::int64_t{1}), one("nan"), one(std::int64_t{0})}), Exit::usage,
-                 HasSubstr("record 2 has \"nan\", and the others have numbers"));
+                 HasSubstr("record 2 has \"nan\", but the others have numbers"));
   EXPECT_THAT(write({one("nan"), one("zh")}).summary.names, ElementsAre("nan", "zh")) << "languages";
   EXPECT_THAT(write({one("other"), one(std::int64_t{1})}).summary.names, ElementsAre("1", "other"));
 }

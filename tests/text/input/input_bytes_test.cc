@@ -119,7 +119,7 @@ TEST_F(InputBytesTest, RecognisesKindsOfFiles) {
   for (const auto& [bytes, what] : kinds) {
     EXPECT_FAILURE(read("a", bytes), Exit::usage, AllOf(HasSubstr("a "), HasSubstr(what)));
     EXPECT_FAILURE(read("a.gz", tests::compressed(Compression::gzip, bytes)), Exit::usage,
-                   AllOf(HasSubstr("what gzip holds"), HasSubstr(what)));
+                   AllOf(HasSubstr("compressed by gzip"), HasSubstr(what)));
   }
   EXPECT_FAILURE(read("b.XLSX", "anything"), Exit::usage, HasSubstr("Excel"));
   EXPECT_FAILURE(read("c", std::string(5000, 'x') + '\0'), Exit::usage, HasSubstr("offset 5000"));

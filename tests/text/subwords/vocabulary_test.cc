@@ -48,7 +48,7 @@ TEST(VocabularyTest, TokensMayShareAnId) {
   EXPECT_EQ(words->encode("a b c"), (VocabularyIds{1, 1, 2}));
   EXPECT_EQ(words->decode(VocabularyIds{1, 2}), "a c");
   EXPECT_EQ(words->vocab_size(), 3u);
-  EXPECT_THAT(words->notes(), ElementsAre(AllOf(HasSubstr("1 token "), HasSubstr("\"b\" has 1, as \"a\" has"))));
+  EXPECT_THAT(words->notes(), ElementsAre(AllOf(HasSubstr("1 token "), HasSubstr("\"b\" has 1, as does \"a\""))));
   const auto pairs = with_model(R"({"type":"BPE","vocab":{"a":0,"b":1,"c":1,"ab":2},"merges":["a b"]})");
   EXPECT_EQ(pairs->encode("ab b c"), (VocabularyIds{2, 1, 1}));
   // The longest word limits the search.

@@ -85,7 +85,7 @@ TEST_F(DocumentsTest, FilesThatContradictTheSidecarAreRefused) {
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.documents has 16 bytes"), HasSubstr("implies 24")));
   with_begins({0, 3});
   with_sidecar([](TokenSidecar& s) { s.documents->hash = "0123456789abcdef"; });
-  expect_refused(Exit::corrupt, AllOf(HasSubstr("has the hash"), HasSubstr("names 0123456789abcdef")));
+  expect_refused(Exit::corrupt, AllOf(HasSubstr("has the hash"), HasSubstr("records 0123456789abcdef")));
   with_begins({0, 3});
   with_sidecar([](TokenSidecar& s) { s.mask->count = 4; });
   expect_refused(Exit::corrupt, AllOf(HasSubstr("a.bin.mask counts 5 tokens"), HasSubstr("says 4")));

@@ -271,7 +271,7 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   };
   const auto [size, text] = resolved("auto");
   EXPECT_EQ(size, 7);
-  EXPECT_THAT(text, AllOf(HasSubstr("training.micro_batch_size = auto: 7, as "), HasSubstr("step-00000004 has it")));
+  EXPECT_THAT(text, AllOf(HasSubstr("training.micro_batch_size = auto: 7, as in "), HasSubstr("step-00000004")));
   EXPECT_EQ(resolved((folder.path() / "step-00000002").string()).first, 6);
   EXPECT_EQ(resolved(folder.path().string()).first, 7);
   EXPECT_EQ(resolved("none").first, 1);

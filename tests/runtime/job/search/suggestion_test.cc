@@ -135,7 +135,7 @@ TEST(SuggestionTest, SuggestsTiers) {
   // The host's memory is too small.
   EXPECT_THAT(
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
-      AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
+      AllOf(HasSubstr("of host memory, but memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
             HasSubstr("--set zero.optimizer=device  (device ")));
 }
 
@@ -202,7 +202,7 @@ TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineMentionsMemory) {
 TEST(SuggestionTest, ARefusalOnTheCpuMentionsRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);
   const Capacity capacity = capacity_of(job.recipe.memory, 1);
-  EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));
+  EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model, but memory.device is 10.0 KiB"));
 }
 
 // If host memory is small, moving state back to the device is considered, even if that takes several changes.
@@ -214,7 +214,7 @@ TEST(SuggestionTest, MovesStateBackIfTheHostIsTooSmall) {
     return refusal(job, capacity, nearest_that_fit(job, capacity));
   };
   EXPECT_THAT(refused({"zero.optimizer=host", "memory.host=8MiB"}),
-              AllOf(HasSubstr("of host memory and memory.host is 8.0 MiB"),
+              AllOf(HasSubstr("of host memory, but memory.host is 8.0 MiB"),
                     HasSubstr("it fits with\n  --set zero.optimizer=device  (device ")));
   EXPECT_THAT(refused({"zero.optimizer=host", "zero.gradients=host", "zero.parameters=host", "zero.activations=host",
                        "training.recompute=block", "memory.host=1KiB"}),

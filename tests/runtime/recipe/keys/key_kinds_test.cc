@@ -117,7 +117,7 @@ TEST(KeyKindsTest, AnEmptyListIsRefusedUnlessItsMeaningIsClear) {
   EXPECT_EQ(none.training.recompute.kind, Recompute::Kind::none);
   EXPECT_EQ(to_text(none), to_text(recipe_with({"training.recompute=none"})));
   EXPECT_FAILURE(recipe_with({"training.recompute=[]", "zero.activations=host"}), Exit::usage,
-                 HasSubstr("none are recomputed"));
+                 HasSubstr("no block is recomputed"));
 }
 
 // The system would end the path there, and a message would be cut off.
