@@ -99,7 +99,7 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
   const std::string tokens = run_.folder().read("tokens.bin");
   for (const char* key : {"report.jsonl", "report.summary", "report.trace"})
     EXPECT_COMPLAINT(run(run_.train({std::string(key) + "=" + run_.file("tokens.bin")})), Exit::usage,
-                     AllOf(HasSubstr(key), HasSubstr("data.train reads")));
+                     AllOf(HasSubstr(key), HasSubstr("is also an input (data.train)")));
   EXPECT_EQ(run_.folder().read("tokens.bin"), tokens);
   run_.folder().write("old.json", "{\"exit\":3}\n");
   auto command = run_.command("eval");

@@ -39,7 +39,7 @@ TEST(AdapterOption, ContradictsAnotherAdapterAndACheckpoint) {
 // MODEL may be the adapter alone. Its file names the base by a path relative to the current folder or its own.
 TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   const tests::ScratchFolder folder;
-  std::filesystem::create_directory(folder.path() / "base");
+  std::filesystem::create_directory(folder.path() / "the-base");
   const auto taken = [&](const std::string& base, std::optional<std::filesystem::path> adapter = std::nullopt) {
     folder.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "target_modules": ["c_attn"], )"
                                                 R"("base_model_name_or_path": ")" +
@@ -54,10 +54,10 @@ TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
     EXPECT_EQ(sets.back(), "adapter.rank=4");
     return model;
   };
-  EXPECT_EQ(taken((folder.path() / "base").string()), folder.path() / "base");
-  EXPECT_EQ(taken("../base"), folder.path() / "base");
-  EXPECT_EQ(taken("base"), folder.path() / "adapter") << "there is none";
-  EXPECT_EQ(taken("../base", "/another"), folder.path() / "adapter") << "two adapters";
+  EXPECT_EQ(taken((folder.path() / "the-base").string()), folder.path() / "the-base");
+  EXPECT_EQ(taken("../the-base"), folder.path() / "the-base");
+  EXPECT_EQ(taken("the-base"), folder.path() / "adapter") << "there is none";
+  EXPECT_EQ(taken("../the-base", "/another"), folder.path() / "adapter") << "two adapters";
 }
 
 // A relative path may lead to one folder from here, and to another from the adapter's own.

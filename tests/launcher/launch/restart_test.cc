@@ -132,7 +132,7 @@ TEST(MostRanks, ReportIdleAndMissingRanks) {
   EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}, {"c", 1}}, recipe, 4), "");
   recipe.parallel.tensor = 4;
   EXPECT_EQ(why_no_ranks(hosts, 1, recipe, 4),
-            "the 3 remaining nodes have room for 6 ranks, and one replica of the model (parallel.tensor = "
+            "the 3 remaining nodes have room for 6 ranks, but one replica of the model (parallel.tensor = "
             "4, parallel.stages = 2) needs 8 ranks: start again with as many ranks, or with other parallel.* keys, "
             "which its checkpoints allow");
   recipe.parallel = {};

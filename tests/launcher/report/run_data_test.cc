@@ -139,7 +139,7 @@ TEST_F(RunData, RefusesFilesThatAreNotReports) {
                  testing::EndsWith("broken.jsonl, line 2: expected a JSON object, found an unclosed object"));
   const auto large = folder_.write("large.jsonl", step_line(1, 2) + "{\"step\":2,\"loss\":1e999}\n");
   EXPECT_FAILURE((void)run_data(files_of_run(large)), Exit::corrupt,
-                 testing::EndsWith("line 2: expected a JSON object, found 1e999, which is out of range for a number"));
+                 testing::EndsWith("line 2: expected a JSON object, found 1e999, a number out of range"));
   const auto list = folder_.write("list.jsonl", step_line(1, 2) + "[1]\n");
   EXPECT_FAILURE((void)run_data(files_of_run(list)), Exit::corrupt, testing::EndsWith("found another value"));
   const auto program = folder_.write("program",
