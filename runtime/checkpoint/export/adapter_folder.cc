@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -132,7 +133,16 @@ std::string note_of_base(const fs::path& adapter, const fs::path& base) {
 
 std::optional<fs::path> base_of_recipe(const Recipe& recipe) {
   if (!recipe.model.path || recipe.adapter.path || recipe.model.init != Init::pretrained) return std::nullopt;
-  return base_folder_of(*recipe.model.path);
+  auto base = base_folder_of(*recipe.model.path);
+  const bool named = std::ranges::find(recipe.adapter.given, "adapter.kind") != recipe.adapter.given.end();
+  if (base && named && recipe.adapter.kind == AdapterKind::none)
+    fail(
+        Exit::usage,
+        "adapter.kind = \"none\" and model.path = {} contradict each other: the folder holds an adapter, which is read "
+        "with its base model; leave adapter.kind out, give the base model alone ({}), or merge first: strata export "
+        "{} -o MODEL",
+        recipe.model.path->string(), base->string(), shell_word(recipe.model.path->string()));
+  return base;
 }
 
 std::vector<std::string> keys_of_head(const models::Config& base, const fs::path& adapter) {
