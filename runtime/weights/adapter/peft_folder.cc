@@ -62,6 +62,17 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
             prefix, kPeftPrefix);
 }
 
+[[noreturn]] void refuse_shape(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
+                               const models::Parameter& own) {
+  if (is_resized_table(tensor, own, model)) refuse_resized(tensor, folder, own);
+  fail(
+      Exit::usage,
+      "{} is an adapter of another model{}: its {} is [{}], but that of this {} model is [{}]; give its own base model "
+      "as model.path",
+      folder.string(), own.of_adapter ? fmt::format(", or its {} gives a different rank", kPeftConfigName) : "",
+      tensor.name, fmt::join(tensor.shape, ", "), model.family, fmt::join(own.shape, ", "));
+}
+
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
@@ -90,12 +101,7 @@ class PeftWeights final : public WeightSource {
                "{}: {} is empty, as DeepSpeed's ZeRO-3 leaves it in a process that has not gathered the parameters: "
                "save the adapter again from gathered ones",
                (folder / kPeftWeightsName).string(), name);
-        if (tensor->shape != shape)
-          fail(Exit::usage,
-               "{} is an adapter of another model, or its {} gives a different rank: its {} is [{}], but that of this "
-               "{} model is [{}]",
-               folder.string(), kPeftConfigName, name, fmt::join(tensor->shape, ", "), model.family,
-               fmt::join(shape, ", "));
+        if (tensor->shape != shape) refuse_shape(*tensor, folder, model, p);
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }
     }
