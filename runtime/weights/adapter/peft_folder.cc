@@ -62,6 +62,12 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
             prefix, kPeftPrefix);
 }
 
+// peft writes magnitudes under the layer's name without ".weight", and reads them under both names.
+const models::StoredTensor* find_trained(const models::Safetensors& file, const std::string& name) {
+  const models::StoredTensor* const found = file.find(name);
+  return found || !name.ends_with(models::kMagnitude) ? found : file.find(name + ".weight");
+}
+
 [[noreturn]] void refuse_shape(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
                                const models::Parameter& own) {
   if (is_resized_table(tensor, own, model)) refuse_resized(tensor, folder, own);
@@ -85,7 +91,7 @@ class PeftWeights final : public WeightSource {
         const models::StoredTensor*& tensor = tensors.emplace_back(nullptr);
         if (!p.trained()) continue;
         const std::string name = kPeftPrefix + p.name;
-        tensor = file_.find(name);
+        tensor = find_trained(file_, name);
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
         if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
         if (!tensor)

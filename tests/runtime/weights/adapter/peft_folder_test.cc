@@ -70,5 +70,24 @@ TEST(PeftFolder, SaysWhatAnotherShapeMeans) {
                  HasSubstr("or its adapter_config.json gives a different rank: its base_model"));
 }
 
+// The parameters of DoRA's layers in peft are called weight, which the files that it saves leave out.
+TEST(PeftFolder, ReadsMagnitudesUnderBothNames) {
+  const auto model = llama_of_peft();
+  const std::string magnitudes = "model.layers.0.self_attn.q_proj.lora_magnitude_vector";
+  const auto read = [&](const std::string& suffix) {
+    const tests::ScratchFolder folder;
+    const auto weights = read_edited(folder, *model, [&](TensorSpec& tensor) {
+      if (tensor.name == kPeftPrefix + magnitudes) tensor.name += suffix;
+    });
+    std::vector<float> values(8);
+    weights->read(1, tensor_of(*model, magnitudes), 0, values);
+    return values;
+  };
+  const std::vector<float> values = read("");
+  EXPECT_EQ(values[7], values[0] + 7);
+  EXPECT_EQ(read(".weight"), values);
+  EXPECT_FAILURE(read(".default.weight"), Exit::usage, HasSubstr("carries the adapter's own name, default"));
+}
+
 }  // namespace
 }  // namespace strata::runtime
