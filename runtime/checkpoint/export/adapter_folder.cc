@@ -12,6 +12,7 @@
 #include "models/files/safetensors.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/export/model_place.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/adapter/same_adapter.h"
@@ -101,6 +102,9 @@ void require_peft_folder(const fs::path& path) {
          "{} holds a whole model (config.json) but no adapter ({}): give it as model.path, without adapter.path "
          "(--adapter)",
          path.string(), kPeftConfigName);
+  constexpr std::string_view kFiles[] = {kPeftConfigName};
+  if (const auto inside = subfolder_with(kFiles, path))
+    fail(Exit::usage, "{} holds no {}, but {} holds one: give that", path.string(), kPeftConfigName, inside->string());
   fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) takes a folder to which peft saved an adapter",
        path.string(), kPeftConfigName);
 }

@@ -90,6 +90,9 @@ bool is_hub_name(const fs::path& path) {
          "{} holds a model in llama.cpp's GGUF format, usually quantised, which Strata does not read: give the Hugging "
          "Face directory that it was converted from",
          path.string());
+  constexpr std::string_view kFiles[] = {"config.json", kPeftConfigName};
+  if (const auto inside = subfolder_with(kFiles, path))
+    fail(Exit::usage, "{} holds no model, but {} holds one: give that", path.string(), inside->string());
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
