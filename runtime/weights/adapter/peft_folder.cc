@@ -199,6 +199,9 @@ class JoinedWeights final : public ForwardedWeights {
                   std::span<std::byte> block) const override {
     source_of(unit, parameter).read_block(unit, parameter, begin, block);
   }
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
+    return source_of(unit, parameter).unpacked_dtype(unit, parameter);
+  }
   std::vector<comm::FileFingerprint> fingerprints() const override {
     std::vector<comm::FileFingerprint> all = weights_.fingerprints();
     if (!trained_) return all;
