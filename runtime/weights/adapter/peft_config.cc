@@ -234,8 +234,8 @@ void refuse_other_mathematics(const Keys& keys) {
          keys.name(), bias, kMerge);
   for (const Foreign& foreign : kForeign)
     if (const auto value = keys.find(foreign.key); value && !is_off(*value))
-      fail(Exit::usage, "{}: {} = {}: {}{}{}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
-           foreign.merges ? "; " : "", foreign.merges ? kMerge : "");
+      fail(Exit::usage, "{}: {} = {}: {}; {}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
+           foreign.merges ? kMerge : "train and run it with peft");
   // The names of the list that layers_to_transform numbers. Every family here has one list of layers.
   constexpr std::string_view kLists[] = {"layers", "layer", "h", "encoder.layer", "encoder.layers"};
   if (const auto value = keys.find("layers_pattern"); value && !is_off(*value))
