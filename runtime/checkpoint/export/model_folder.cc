@@ -180,7 +180,9 @@ Workload open_workload(Recipe recipe) {
     untie_what_differs(description, *path, recipe.training.objective);
   if (peft) {
     PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
-    for (std::string& note : found.notes) description.add_note(std::move(note));
+    if (pretrained) found.notes.push_back(note_of_other_base(*peft, *path, ModelFolder(*path).path(), description));
+    for (std::string& note : found.notes)
+      if (!note.empty()) description.add_note(std::move(note));
     resolved.adapter = ResolvedAdapter{std::move(found.keys)};
   }
   if (pretrained) {
