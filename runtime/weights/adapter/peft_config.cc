@@ -309,7 +309,9 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.rank = keys.whole("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
   if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");
-  if (!(a.alpha > 0)) keys.wrong("lora_alpha", "a number above 0");
+  if (a.alpha <= 0)
+    fail(Exit::usage, "{}: lora_alpha = {} is not supported, because it must be above 0; {}", keys.name(), a.alpha,
+         kMerge);
   a.dropout = keys.number("lora_dropout", 0);
   if (!(a.dropout >= 0 && a.dropout < 1)) keys.wrong("lora_dropout", "a number from 0 to below 1");
   a.target_modules = keys.modules("target_modules");

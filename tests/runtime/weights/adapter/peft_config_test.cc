@@ -122,6 +122,12 @@ TEST(PeftConfig, RankAndAlphaAreNumbers) {
   EXPECT_EQ(read_with("").adapter.alpha, 8);
   EXPECT_FAILURE(read_with(R"("lora_alpha": null)"), Exit::corrupt,
                  HasSubstr(R"(expected a number above 0 at "lora_alpha", found null)"));
+  EXPECT_FAILURE(read_with(R"("lora_alpha": "16")"), Exit::corrupt, HasSubstr("expected a number at"));
+  for (const char* alpha : {"0", "-4.5"})
+    EXPECT_FAILURE(
+        read_with(fmt::format(R"("lora_alpha": {})", alpha)), Exit::usage,
+        AllOf(HasSubstr(fmt::format("lora_alpha = {} is not supported, because it must be above 0; merge it", alpha)),
+              HasSubstr("merge_and_unload")));
   const tests::ScratchFolder folder;
   folder.write(kPeftConfigName, R"({"peft_type": "LORA", "r": null, "target_modules": ["q_proj"]})");
   EXPECT_FAILURE(read_peft_config(folder.path()), Exit::corrupt, HasSubstr(R"(a rank at "r", found null)"));
