@@ -54,9 +54,9 @@ int eval(const EvalOptions& options);
 struct ExportOptions {
   std::filesystem::path from;  // a checkpoint, a folder of checkpoints, or a Hugging Face directory
   std::filesystem::path to;
-  std::string dtype = "fp32";
-  bool adapter = false;  // export only the adapter, as peft's folder
-  bool merge = false;    // merge the adapter, which must be present
+  std::optional<std::string> dtype;  // fp32 unless given
+  bool adapter = false;              // export only the adapter, as peft's folder
+  bool merge = false;                // merge the adapter, which must be present
   bool quantised = false;
 };
 

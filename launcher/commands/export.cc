@@ -19,9 +19,14 @@
 namespace strata::launcher {
 namespace {
 
+std::string dtype_of(const ExportOptions& options) {
+  return options.dtype.value_or("fp32");
+}
+
 runtime::ExportOptions settings_of(const ExportOptions& options, Activity& exporting) {
-  return {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32,
+  return {.dtype = dtype_of(options) == "bf16" ? device::DType::bf16 : device::DType::fp32,
           .quantised = options.quantised,
+          .unpacked_as_read = !options.dtype,
           .advance = exporting.advance()};
 }
 
@@ -56,7 +61,7 @@ void export_adapted(const ExportOptions& options, const std::filesystem::path& b
     return runtime::export_merged(workload, *model, options.to, settings_of(options, exporting));
   }());
   say("{}, merged into {}, exported to {} in {}{}", options.from.string(), base.string(), options.to.string(),
-      options.dtype, text_about_tokenizer(runtime::ModelFolder(base)));
+      dtype_of(options), text_about_tokenizer(runtime::ModelFolder(base)));
 }
 
 }  // namespace
@@ -89,7 +94,7 @@ int export_model(const ExportOptions& options) {
   if (options.quantised && folder.has_adapter())
     say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
         folder.path().string());
-  say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), options.dtype,
+  say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), dtype_of(options),
       options.quantised ? ", with its quantised tensors in NF4" : "", text_about_tokenizer(folder));
   return static_cast<int>(Exit::done);
 }

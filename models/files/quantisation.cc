@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <regex>
+#include <utility>
 
 #include "base/error.h"
 #include "base/quote.h"
@@ -155,6 +156,10 @@ std::span<const std::byte> Nf4Tensor::codes_of(std::uint64_t begin, std::uint64_
   return codes->bytes.subspan(first, last - std::min(first, last));
 }
 
+bool is_unpacked_dtype(std::string_view name) {
+  return name == "float32" || name == "bfloat16" || name == "float16";
+}
+
 bool is_nf4(const Safetensors& file, const std::string& name) {
   return file.find(name + kQuantState) != nullptr;
 }
@@ -175,6 +180,7 @@ Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
     fail(Exit::usage, "{}: {} has blocks of {} in \"{}\"; only blocks of {} in \"nf4\" are supported",
          state->file.string(), name, settings.int_or("blocksize", 0), settings.text_or("quant_type", ""), kScaleBlock);
   Nf4Tensor out{codes, nullptr};
+  if (std::string dtype = settings.text_or("dtype", ""); is_unpacked_dtype(dtype)) out.dtype = std::move(dtype);
   for (const std::int64_t d : settings.integers("shape")) out.shape.push_back(static_cast<std::uint64_t>(d));
   const std::uint64_t n = out.elements(), blocks = (n + kScaleBlock - 1) / kScaleBlock;
   if (out.shape.empty() || codes->bytes.size() != (n + 1) / 2)

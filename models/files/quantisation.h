@@ -37,6 +37,7 @@ struct Nf4Tensor {
   const StoredTensor* shared = nullptr;  // null: scales are floats
   float offset = 0;
   std::vector<std::uint64_t> shape;
+  std::string dtype;  // to which bitsandbytes unpacks the matrix, as PyTorch names it; empty: none that is known
 
   device::StorageFormat format() const {
     return shared ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain;
@@ -48,6 +49,8 @@ struct Nf4Tensor {
   void read_block(std::uint64_t begin, std::span<std::byte> block) const;
 };
 
+// True if bitsandbytes unpacks matrices to a dtype of this name.
+bool is_unpacked_dtype(std::string_view name);
 // True if the file stores the tensor `name` in NF4.
 bool is_nf4(const Safetensors& file, const std::string& name);
 // Throws Error{usage} for settings that are not supported, Error{corrupt} for tensors that contradict each other.

@@ -251,6 +251,7 @@ class Loader {
         notes_.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
       }
       adapter = {};  // a recipe that is written out then reads without these keys
+      if (given("adapter.kind")) adapter.given = {"adapter.kind"};
       return;
     }
     if (!recipe_.training.freeze.empty())

@@ -207,6 +207,11 @@ class StoredWeights final : public WeightSource {
            tensors_[unit][parameter]->file.string(), tensors_[unit][parameter]->name, begin);
   }
 
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
+    const auto& nf4 = nf4_[unit][parameter];
+    return nf4 ? nf4->dtype : "";
+  }
+
   // Without read-ahead a cold file is read page by page, which is slow.
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     if (nf4_[unit][parameter])

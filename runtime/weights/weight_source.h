@@ -32,6 +32,9 @@ class WeightSource {
   }
   virtual void read_block(std::size_t /*unit*/, std::size_t /*parameter*/, std::size_t /*begin*/,
                           std::span<std::byte> /*block*/) const {}
+  // The dtype to which bitsandbytes would unpack a matrix that the source stores quantised, as PyTorch names it; empty:
+  // the source does not say.
+  virtual std::string unpacked_dtype(std::size_t /*unit*/, std::size_t /*parameter*/) const { return {}; }
 
   // For ranks that must read the same files: fingerprints() describes the files before they are read,
   // fingerprints_as_read() the elements read so far; it is equal on ranks that read the same elements. Empty if the
@@ -71,6 +74,9 @@ class ForwardedWeights : public WeightSource {
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
     weights_.read_block(unit, parameter, begin, block);
+  }
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
+    return weights_.unpacked_dtype(unit, parameter);
   }
   std::vector<comm::FileFingerprint> fingerprints() const override { return weights_.fingerprints(); }
   std::vector<comm::FileFingerprint> fingerprints_as_read() const override { return weights_.fingerprints_as_read(); }

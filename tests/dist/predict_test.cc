@@ -163,7 +163,7 @@ TEST_F(Predict, RunsAdapters) {
   EXPECT_THAT(done(run({kStrata, "export", file("adapter"), "-o", file("alone")})), HasSubstr("merged into"));
   EXPECT_EQ(predicted("alone"), merged);
   EXPECT_COMPLAINT(run({kStrata, "export", file("adapter"), "-o", file("again"), "--adapter"}), Exit::usage,
-                   HasSubstr("--adapter would write it as it is"));
+                   HasSubstr("--adapter would write it unchanged"));
   EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("nowhere")})), Exit::usage,
                    AllOf(HasSubstr("there is no folder"), HasSubstr("nowhere")));
   const auto with_adapter = asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("adapter")});

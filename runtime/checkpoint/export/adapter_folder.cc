@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "models/files/safetensors.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/export/model_place.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/adapter/same_adapter.h"
@@ -70,6 +72,21 @@ std::optional<fs::path> base_relative_to(const fs::path& adapter, const fs::path
   return std::nullopt;
 }
 
+// The folder that an adapter names as its base model, at this path, as in peft, or relative to the adapter's.
+std::optional<fs::path> folder_of_base(const fs::path& adapter, const fs::path& base) {
+  if (base.empty()) return std::nullopt;
+  if (type_at(base) == fs::file_type::directory) return base;
+  return base_relative_to(adapter, base);
+}
+
+std::string model_type_of(const fs::path& folder) {
+  try {
+    return models::Config::read(folder).text_or("model_type", "");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 std::string base_of_adapter(const fs::path& folder) {
@@ -100,6 +117,9 @@ void require_peft_folder(const fs::path& path) {
          "{} holds a whole model (config.json) but no adapter ({}): give it as model.path, without adapter.path "
          "(--adapter)",
          path.string(), kPeftConfigName);
+  constexpr std::string_view kFiles[] = {kPeftConfigName};
+  if (const auto inside = subfolder_with(kFiles, path))
+    fail(Exit::usage, "{} holds no {}, but {} holds one: give that", path.string(), kPeftConfigName, inside->string());
   fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) takes a folder to which peft saved an adapter",
        path.string(), kPeftConfigName);
 }
@@ -112,10 +132,7 @@ void require_peft(const fs::path& folder) {
 std::optional<fs::path> base_folder_of(const fs::path& model) {
   const auto has = [&](const char* file) { return type_at(model / file) != fs::file_type::not_found; };
   if (!has(kPeftConfigName) || has("config.json") || is_checkpoint(model)) return std::nullopt;
-  const fs::path base = read_peft_config(model).base;
-  if (base.empty()) return std::nullopt;
-  if (type_at(base) == fs::file_type::directory) return base;  // as in peft
-  return base_relative_to(model, base);
+  return folder_of_base(model, read_peft_config(model).base);
 }
 
 std::string note_of_base(const fs::path& adapter, const fs::path& base) {
@@ -130,9 +147,37 @@ std::string note_of_base(const fs::path& adapter, const fs::path& base) {
   return out;
 }
 
+std::string note_of_other_base(const fs::path& adapter, const fs::path& given, const fs::path& opened,
+                               const models::Config& model) {
+  std::optional<fs::path> base;
+  try {
+    base = folder_of_base(adapter, base_of_adapter(adapter));
+  } catch (const Error&) {
+    // The path leads through a folder of another user.
+  }
+  std::error_code ignored;
+  if (!base || fs::equivalent(*base, given, ignored) || fs::equivalent(*base, opened, ignored)) return {};
+  const std::string type = model_type_of(*base), used = model.text_or("model_type", "");
+  const bool differ = !type.empty() && type != used;
+  return fmt::format(
+      "{} was trained on {}{} (base_model_name_or_path), but is used with {}{}: give the former, unless the "
+      "two have the same weights",
+      adapter.string(), base->string(), differ ? fmt::format(", whose model_type is {},", type) : "", given.string(),
+      differ ? fmt::format(", whose model_type is {}", used) : "");
+}
+
 std::optional<fs::path> base_of_recipe(const Recipe& recipe) {
   if (!recipe.model.path || recipe.adapter.path || recipe.model.init != Init::pretrained) return std::nullopt;
-  return base_folder_of(*recipe.model.path);
+  auto base = base_folder_of(*recipe.model.path);
+  const bool named = std::ranges::find(recipe.adapter.given, "adapter.kind") != recipe.adapter.given.end();
+  if (base && named && recipe.adapter.kind == AdapterKind::none)
+    fail(
+        Exit::usage,
+        "adapter.kind = \"none\" and model.path = {} contradict each other: the folder holds an adapter, which is read "
+        "with its base model; leave adapter.kind out, give the base model alone ({}), or merge first: strata export "
+        "{} -o MODEL",
+        recipe.model.path->string(), base->string(), shell_word(recipe.model.path->string()));
+  return base;
 }
 
 std::vector<std::string> keys_of_head(const models::Config& base, const fs::path& adapter) {

@@ -23,7 +23,12 @@ std::optional<std::filesystem::path> base_folder_of(const std::filesystem::path&
 // A note that the folder `adapter`, which was given as a model, is read with its base, and not with another folder that
 // the same path leads to.
 std::string note_of_base(const std::filesystem::path& adapter, const std::filesystem::path& base);
-// Returns the base if the recipe's model.path is such a folder and the recipe has no adapter.path.
+// A note that the adapter names a folder here as its base model, and that this is neither `given`, the model's path,
+// nor `opened`, the folder that this leads to; empty if there is no such folder.
+std::string note_of_other_base(const std::filesystem::path& adapter, const std::filesystem::path& given,
+                               const std::filesystem::path& opened, const models::Config& model);
+// Returns the base if the recipe's model.path is such a folder and the recipe has no adapter.path. Throws Error{usage}
+// if the recipe also says that there is no adapter.
 std::optional<std::filesystem::path> base_of_recipe(const Recipe& recipe);
 
 // The adapter's keys as a peft folder has them, and notes about the folder.

@@ -253,7 +253,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   models::Config written = config;
   written.remove("quantization_config");
   if (options.quantised) {
-    quantised.emplace(*model, weights, options.dtype);
+    quantised.emplace(*model, weights, options.dtype, options.unpacked_as_read ? &config : nullptr);
     if (!quantised->any())
       fail(Exit::usage,
            "--quantized writes the tensors that are stored in 4 bits, but this model has none: train it with "

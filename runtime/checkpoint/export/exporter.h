@@ -27,6 +27,7 @@ struct ExportOptions {
   device::DType dtype = device::DType::fp32;  // fp32 or bf16
   bool quantised = false;                     // write quantised tensors as they are stored; Error{usage} if there are
                                               // none
+  bool unpacked_as_read = true;               // these keep the dtype to which their own files have them unpacked
   Advance advance = {};
   std::uint64_t shard_bytes = 5'000'000'000;  // the most bytes of tensors in one file; a larger tensor has a file to
                                               // itself
@@ -57,8 +58,11 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const std::fi
 // further tensors the scales.
 class QuantisedExport {
  public:
-  // `dtype`: the dtype of the tensors that are not quantised.
-  QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype);
+  // `dtype`: the dtype of the tensors that are not quantised, to which quantised ones are unpacked, too. `read`: the
+  // model's configuration, if quantised tensors that were read from files are unpacked as those say; it must outlive
+  // the result.
+  QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype,
+                  const models::Config* read = nullptr);
 
   // True if the parameter is quantised in the source.
   bool has(std::size_t unit, std::size_t parameter) const { return formats_[unit][parameter].has_value(); }
@@ -75,10 +79,12 @@ class QuantisedExport {
     return model_.units[unit]->parameters()[parameter];
   }
   std::string state_of(std::size_t unit, std::size_t parameter) const;
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const;
 
   const models::Model& model_;
   const WeightSource& weights_;
   device::DType dtype_;
+  const models::Config* read_;
   std::vector<std::vector<std::optional<device::StorageFormat>>> formats_;  // one per unit and parameter
 };
 

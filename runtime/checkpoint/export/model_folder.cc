@@ -90,6 +90,9 @@ bool is_hub_name(const fs::path& path) {
          "{} holds a model in llama.cpp's GGUF format, usually quantised, which Strata does not read: give the Hugging "
          "Face directory that it was converted from",
          path.string());
+  constexpr std::string_view kFiles[] = {"config.json", kPeftConfigName};
+  if (const auto inside = subfolder_with(kFiles, path))
+    fail(Exit::usage, "{} holds no model, but {} holds one: give that", path.string(), inside->string());
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
@@ -177,7 +180,9 @@ Workload open_workload(Recipe recipe) {
     untie_what_differs(description, *path, recipe.training.objective);
   if (peft) {
     PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
-    for (std::string& note : found.notes) description.add_note(std::move(note));
+    if (pretrained) found.notes.push_back(note_of_other_base(*peft, *path, ModelFolder(*path).path(), description));
+    for (std::string& note : found.notes)
+      if (!note.empty()) description.add_note(std::move(note));
     resolved.adapter = ResolvedAdapter{std::move(found.keys)};
   }
   if (pretrained) {

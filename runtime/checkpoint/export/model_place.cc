@@ -1,5 +1,12 @@
 #include "runtime/checkpoint/export/model_place.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/json/json_writer.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/file_system.h"
@@ -22,6 +29,16 @@ fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) 
   return start;
 }
 
+// The N of a folder checkpoint-N, as transformers' Trainer names it.
+std::optional<std::uint64_t> number_of_checkpoint(const std::string& name) {
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char *begin = name.data() + kPrefix.size(), *end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 fs::path stored_path(const Manifest& manifest, const char* key) {
@@ -40,6 +57,24 @@ ModelPlace place_of(const fs::path& model, const Manifest& manifest, const fs::p
   for (const fs::path& folder : {parent, fs::current_path()})
     if (type_at(in(folder)) != fs::file_type::not_found) return {in(folder), true};
   return {in(start.empty() ? parent : start)};
+}
+
+std::optional<fs::path> subfolder_with(std::span<const std::string_view> files, const fs::path& folder) {
+  std::error_code ignored;  // what cannot be read is not proposed
+  std::vector<std::pair<std::uint64_t, fs::path>> checkpoints;
+  std::vector<fs::path> others;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    std::error_code unreadable;
+    if (std::ranges::none_of(files,
+                             [&](std::string_view file) { return fs::exists(entry->path() / file, unreadable); }))
+      continue;
+    if (const auto number = number_of_checkpoint(entry->path().filename().string()))
+      checkpoints.emplace_back(*number, entry->path());
+    else
+      others.push_back(entry->path());
+  }
+  if (!checkpoints.empty()) return std::ranges::max(checkpoints).second;
+  return others.size() == 1 ? std::optional(others.front()) : std::nullopt;
 }
 
 }  // namespace strata::runtime

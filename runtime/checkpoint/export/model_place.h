@@ -1,6 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
 
 #include "runtime/checkpoint/manifest.h"
 
@@ -18,5 +21,10 @@ struct ModelPlace {
 // `model`: the path in the manifest. `checkpoint`: the folder of the checkpoint.
 ModelPlace place_of(const std::filesystem::path& model, const Manifest& manifest,
                     const std::filesystem::path& checkpoint);
+
+// The folder inside `folder`, a trainer's or peft's output, that the user probably means: the newest checkpoint-N (the
+// largest N) with one of these files, or else the only subfolder with one of them.
+std::optional<std::filesystem::path> subfolder_with(std::span<const std::string_view> files,
+                                                    const std::filesystem::path& folder);
 
 }  // namespace strata::runtime

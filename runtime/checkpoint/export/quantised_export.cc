@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "device/numeric/nf4.h"
+#include "models/files/quantisation.h"
 #include "runtime/checkpoint/export/exporter.h"
 
 namespace strata::runtime {
@@ -31,8 +32,9 @@ struct Part {
 
 }  // namespace
 
-QuantisedExport::QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype)
-    : model_(model), weights_(weights), dtype_(dtype) {
+QuantisedExport::QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype,
+                                 const models::Config* read)
+    : model_(model), weights_(weights), dtype_(dtype), read_(read) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     auto& formats = formats_.emplace_back(model.units[unit]->parameters().size());
     for (std::size_t p = 0; p < formats.size(); ++p)
@@ -94,12 +96,21 @@ void QuantisedExport::write(std::size_t unit, std::size_t parameter, std::size_t
   }
 }
 
+std::string QuantisedExport::unpacked_dtype(std::size_t unit, std::size_t parameter) const {
+  if (!read_) return std::string(torch_name(dtype_));
+  if (std::string stored = weights_.unpacked_dtype(unit, parameter); !stored.empty()) return stored;
+  // A checkpoint has the codes of its model's files and their config.json, but not the states.
+  const std::string of_model = read_->text_or(read_->has("torch_dtype") ? "torch_dtype" : "dtype", "");
+  if (model_.quantised_in_files && models::is_unpacked_dtype(of_model)) return of_model;
+  return std::string(torch_name(dtype_));
+}
+
 std::string QuantisedExport::state_of(std::size_t unit, std::size_t parameter) const {
   const models::Parameter& p = parameter_of(unit, parameter);
   JsonObject state(kPythonLayout);
   state.add("quant_type", "nf4")
       .add("blocksize", kScaleBlock)
-      .add("dtype", torch_name(dtype_))
+      .add("dtype", unpacked_dtype(unit, parameter))
       .add("shape", JsonArray(kPythonLayout).add_all(p.shape));
   if (formats_[unit][parameter] == StorageFormat::nf4) {
     std::vector<std::byte> block(stored_bytes(StorageFormat::nf4, kNf4Block));

@@ -90,6 +90,10 @@ class MergedWeights final : public ForwardedWeights {
     const MergedPlace& place = sources_[unit][parameter].place;
     weights_.read_block(place.unit, place.parameter, begin, block);
   }
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
+    const MergedPlace& place = sources_[unit][parameter].place;
+    return weights_.unpacked_dtype(place.unit, place.parameter);
+  }
   // Merged weights are in no file, and have no base.
   std::vector<comm::FileFingerprint> fingerprints() const override { return {}; }
   std::vector<comm::FileFingerprint> fingerprints_as_read() const override { return {}; }

@@ -234,8 +234,8 @@ void refuse_other_mathematics(const Keys& keys) {
          keys.name(), bias, kMerge);
   for (const Foreign& foreign : kForeign)
     if (const auto value = keys.find(foreign.key); value && !is_off(*value))
-      fail(Exit::usage, "{}: {} = {}: {}{}{}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
-           foreign.merges ? "; " : "", foreign.merges ? kMerge : "");
+      fail(Exit::usage, "{}: {} = {}: {}; {}", keys.name(), foreign.key, Keys::shown(*value), foreign.what,
+           foreign.merges ? kMerge : "train and run it with peft");
   // The names of the list that layers_to_transform numbers. Every family here has one list of layers.
   constexpr std::string_view kLists[] = {"layers", "layer", "h", "encoder.layer", "encoder.layers"};
   if (const auto value = keys.find("layers_pattern"); value && !is_off(*value))
@@ -309,7 +309,9 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.rank = keys.whole("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
   if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");
-  if (!(a.alpha > 0)) keys.wrong("lora_alpha", "a number above 0");
+  if (a.alpha <= 0)
+    fail(Exit::usage, "{}: lora_alpha = {} is not supported, because it must be above 0; {}", keys.name(), a.alpha,
+         kMerge);
   a.dropout = keys.number("lora_dropout", 0);
   if (!(a.dropout >= 0 && a.dropout < 1)) keys.wrong("lora_dropout", "a number from 0 to below 1");
   a.target_modules = keys.modules("target_modules");

@@ -62,6 +62,23 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
             prefix, kPeftPrefix);
 }
 
+// peft writes magnitudes under the layer's name without ".weight", and reads them under both names.
+const models::StoredTensor* find_trained(const models::Safetensors& file, const std::string& name) {
+  const models::StoredTensor* const found = file.find(name);
+  return found || !name.ends_with(models::kMagnitude) ? found : file.find(name + ".weight");
+}
+
+[[noreturn]] void refuse_shape(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model,
+                               const models::Parameter& own) {
+  if (is_resized_table(tensor, own, model)) refuse_resized(tensor, folder, own);
+  fail(
+      Exit::usage,
+      "{} is an adapter of another model{}: its {} is [{}], but that of this {} model is [{}]; give its own base model "
+      "as model.path",
+      folder.string(), own.of_adapter ? fmt::format(", or its {} gives a different rank", kPeftConfigName) : "",
+      tensor.name, fmt::join(tensor.shape, ", "), model.family, fmt::join(own.shape, ", "));
+}
+
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
@@ -74,7 +91,7 @@ class PeftWeights final : public WeightSource {
         const models::StoredTensor*& tensor = tensors.emplace_back(nullptr);
         if (!p.trained()) continue;
         const std::string name = kPeftPrefix + p.name;
-        tensor = file_.find(name);
+        tensor = find_trained(file_, name);
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
         if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
         if (!tensor)
@@ -90,12 +107,7 @@ class PeftWeights final : public WeightSource {
                "{}: {} is empty, as DeepSpeed's ZeRO-3 leaves it in a process that has not gathered the parameters: "
                "save the adapter again from gathered ones",
                (folder / kPeftWeightsName).string(), name);
-        if (tensor->shape != shape)
-          fail(Exit::usage,
-               "{} is an adapter of another model, or its {} gives a different rank: its {} is [{}], but that of this "
-               "{} model is [{}]",
-               folder.string(), kPeftConfigName, name, fmt::join(tensor->shape, ", "), model.family,
-               fmt::join(shape, ", "));
+        if (tensor->shape != shape) refuse_shape(*tensor, folder, model, p);
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }
     }
@@ -186,6 +198,9 @@ class JoinedWeights final : public ForwardedWeights {
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
     source_of(unit, parameter).read_block(unit, parameter, begin, block);
+  }
+  std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
+    return source_of(unit, parameter).unpacked_dtype(unit, parameter);
   }
   std::vector<comm::FileFingerprint> fingerprints() const override {
     std::vector<comm::FileFingerprint> all = weights_.fingerprints();

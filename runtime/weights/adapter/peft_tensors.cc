@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -63,14 +64,6 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
   return roundings.empty() ? std::nullopt : std::optional(roundings.front());
 }
 
-[[noreturn]] void refuse_resized(const StoredTensor& tensor, const std::filesystem::path& folder,
-                                 const models::Parameter& own) {
-  fail(Exit::usage,
-       "{} holds all of {}, as [{}], but the model's is [{}]: the model was resized when the adapter was trained; "
-       "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
-       folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(own.shape, ", "));
-}
-
 [[noreturn]] void refuse_unknown(const StoredTensor& tensor, const std::filesystem::path& folder,
                                  const models::Model& model) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
@@ -107,6 +100,19 @@ bool is_of_backward(const StoredTensor& tensor) {
 }
 
 }  // namespace
+
+bool is_resized_table(const StoredTensor& tensor, const models::Parameter& own, const models::Model& model) {
+  const std::vector<std::uint64_t> shape = stored_shape_of(own);
+  return !own.of_adapter && shape[0] == model.vocabulary && tensor.shape.size() == shape.size() &&
+         std::ranges::equal(tensor.shape | std::views::drop(1), shape | std::views::drop(1));
+}
+
+void refuse_resized(const StoredTensor& tensor, const std::filesystem::path& folder, const models::Parameter& own) {
+  fail(Exit::usage,
+       "{} holds all of {}, as [{}], but the model's is [{}]: the model was resized when the adapter was trained; "
+       "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
+       folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(own.shape, ", "));
+}
 
 void UnnamedTensors::require(const StoredTensor& tensor) {
   if (is_of_backward(tensor) || is_copy_of_layer(tensor) || is_copy_of_table(tensor)) return;

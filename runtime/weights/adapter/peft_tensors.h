@@ -24,6 +24,13 @@ struct BaseAgain {
   std::function<std::unique_ptr<WeightSource>()> open;
 };
 
+// True if a tensor is a table of the model's vocabulary with another number of rows: peft saves it like that if the
+// model was resized for new tokens.
+bool is_resized_table(const models::StoredTensor& tensor, const models::Parameter& own, const models::Model& model);
+// Throws Error{usage}: the model's `own` tensor is smaller or larger than the adapter's.
+[[noreturn]] void refuse_resized(const models::StoredTensor& tensor, const std::filesystem::path& folder,
+                                 const models::Parameter& own);
+
 // The tensors of a peft folder that its configuration does not name. peft saves the embedding and the output layer
 // whole if either is a target, if they were resized for new tokens, or if asked to (save_embedding_layers). When it
 // loads them, they replace the model's own, so they must be copies of those. A copy is not read. It may have been

@@ -311,8 +311,8 @@ TEST_F(AdapterFiles, ReadsAnAdapterGivenAsModelPathWithItsBase) {
   const auto of_base = saved_.run(
       1, with(sets, {"model.path=" + place("base").string(), "adapter.kind=lora", "adapter.rank=4"}), 2, {2});
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
-  const Workload workload =
-      open_workload(load_recipe(std::nullopt, with(sets, {"model.path=" + place("peft").string()})));
+  const std::string path = "model.path=" + place("peft").string();
+  const Workload workload = open_workload(load_recipe(std::nullopt, with(sets, {path})));
   EXPECT_EQ(workload.adapter().path, place("peft"));
   EXPECT_EQ(workload.model_path(), place("base"));
   EXPECT_EQ(workload.recipe.model.path, place("peft")) << "the recipe stays what the user wrote";
@@ -321,9 +321,11 @@ TEST_F(AdapterFiles, ReadsAnAdapterGivenAsModelPathWithItsBase) {
     EXPECT_THAT(job.notes, Contains(HasSubstr("is an adapter: it is read with its base model")));
     EXPECT_EQ(initial_hash(job, world), of_base.weights);
   });
+  EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, with(sets, {path, "adapter.kind=none"}))), Exit::usage,
+                 AllOf(HasSubstr("contradict each other"), HasSubstr("merge first: strata export ")));
   fs::remove_all(place("base"));
-  EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, with(sets, {"model.path=" + place("peft").string()}))),
-                 Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr(place("base").string())));
+  EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, with(sets, {path}))), Exit::usage,
+                 AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr(place("base").string())));
 }
 
 // A table that was trained as a copy is stored under one name only, whatever the configuration says.

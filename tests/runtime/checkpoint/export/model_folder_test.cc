@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/checkpoint/export/adapter_folder.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -75,6 +76,34 @@ TEST(ModelFolderTest, AMissingFolderGivesTheDownloadCommand) {
                                 HasSubstr("hf download ORGANISATION/MODEL --local-dir " + gone.string())));
   run.folder().write("empty/notes.txt", "");
   EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
+}
+
+// Trainer, TRL and axolotl write checkpoint-N, and peft a folder for each adapter with a name of its own.
+TEST(ModelFolderTest, ProposesTheFolderInsideATrainersOutput) {
+  const tests::ScratchFolder folder;
+  const fs::path output = folder.path() / "output";
+  const auto refused = [&](const std::string& end) {
+    EXPECT_FAILURE((void)ModelFolder(output), Exit::usage, testing::EndsWith(end));
+  };
+  const auto of_adapter = [&](const std::string& end) {
+    EXPECT_FAILURE(require_peft_folder(output), Exit::usage, testing::EndsWith(end));
+  };
+  const std::string other = (output / "other").string(), nine = (output / "checkpoint-9").string(),
+                    ten = (output / "checkpoint-10").string(), holds = " holds one: give that";
+  folder.write("output/runs/events", "");
+  refused("or a folder of checkpoints");
+  of_adapter("takes a folder to which peft saved an adapter");
+  folder.write("output/other/adapter_config.json", "{}");
+  refused("output holds no model, but " + other + holds);
+  of_adapter("output holds no adapter_config.json, but " + other + holds);
+  folder.write("output/another/adapter_config.json", "{}");
+  of_adapter("takes a folder to which peft saved an adapter");
+  folder.write("output/checkpoint-9/adapter_config.json", "{}");
+  folder.write("output/checkpoint-10/config.json", "{}");
+  folder.write("output/checkpoint-best/config.json", "{}");
+  folder.write("output/checkpoint-11/optimizer.pt", "");
+  refused(ten + holds);
+  of_adapter(nine + holds);
 }
 
 // A folder's newest checkpoint is read completely, even moments that the model does not need. A checkpoint that is

@@ -112,6 +112,51 @@ TEST(QuantisedExportOfAHead, ListsUnquantisedModules) {
   }
 }
 
+// The dtype is a state's, not the model's.
+TEST(QuantisedStates, KeepTheDtypeOfTheirFiles) {
+  const tests::ScratchFolder scratch;
+  const fs::path folder = scratch.path() / "read";
+  fs::copy(golden("nf4/llama"), folder, fs::copy_options::recursive);
+  std::string file = scratch.read("read/model.safetensors");
+  const std::string old = R"("dtype": "float32", "shape")", now = R"("dtype":"bfloat16", "shape")";
+  ASSERT_EQ(old.size(), now.size());
+  std::size_t states = 0;
+  for (std::size_t at = 0; (at = file.find(old, at)) != std::string::npos; ++states) file.replace(at, old.size(), now);
+  ASSERT_GT(states, 0u);
+  scratch.write("read/model.safetensors", file);
+  const auto states_with = [&](const fs::path& from, const char* to, const std::string& dtype, ExportOptions options) {
+    options.quantised = true;
+    export_model(ModelFolder(from), scratch.path() / to, options);
+    const auto written = models::Safetensors::open(scratch.path() / to);
+    std::size_t count = 0;
+    for (const models::StoredTensor& tensor : written.tensors()) {
+      if (!tensor.name.ends_with("bitsandbytes__nf4")) continue;
+      const std::string_view json(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+      count += json.find(R"("dtype": ")" + dtype + '"') != std::string_view::npos;
+    }
+    return count;
+  };
+  EXPECT_EQ(states_with(folder, "kept", "bfloat16", {}), states);
+  EXPECT_EQ(states_with(folder, "chosen", "float32", {.unpacked_as_read = false}), states);
+  EXPECT_EQ(states_with(golden("nf4/llama"), "plain", "float32", {.dtype = device::DType::bf16}), states);
+  // An adapter's checkpoint names the folder, and that of a full training has its config.json.
+  scratch.write("read/config.json", [&] {
+    models::Config config = ModelFolder(folder).config();
+    config.override_key("dtype", R"("bfloat16")");
+    return config.to_json();
+  }());
+  for (const char* trained : {"lora", "none"}) {
+    const SavedRun run;
+    std::vector<std::string> sets =
+        run.sets(1, {"model.path=" + folder.string(), std::string("adapter.kind=") + trained});
+    std::erase_if(sets, [](const std::string& set) {
+      return set.starts_with("model.preset") || set.starts_with("model.config");
+    });
+    run.run(1, sets, 1, {1});
+    EXPECT_EQ(states_with(run.checkpoints(), trained, "bfloat16", {}), states) << trained;
+  }
+}
+
 // Quantised scales would change the values that bitsandbytes gives plain ones.
 TEST(QuantisedFiles, PlainScalesThatTheConfigCallsQuantisedAreRefused) {
   const tests::ScratchFolder scratch;

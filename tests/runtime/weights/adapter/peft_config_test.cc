@@ -12,6 +12,7 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -83,6 +84,11 @@ TEST(PeftConfig, RefusesOtherMathematicsByKey) {
     const std::string text = key;
     EXPECT_FAILURE(read_with(text), Exit::usage, HasSubstr(text.substr(1, text.find('"', 1) - 1)));
   }
+  // What to do instead depends on whether peft can merge the adapter.
+  for (const char* key : {R"("layer_replication": [[0, 4], [2, 5]])", R"("arrow_config": {"top_k": 3})",
+                          R"("alora_invocation_tokens": [5])"})
+    EXPECT_FAILURE(read_with(key), Exit::usage, EndsWith("is not supported; train and run it with peft"));
+  EXPECT_FAILURE(read_with(R"("lora_bias": true)"), Exit::usage, HasSubstr("; merge it into its model with peft"));
   EXPECT_FAILURE(read_with(R"("layers_to_transform": [0], "layers_pattern": "stages")"), Exit::usage,
                  HasSubstr("layers_pattern"));
   EXPECT_THAT(read_with(R"("layers_to_transform": [0], "layers_pattern": ["layers", "h"])").notes, IsEmpty());
@@ -116,6 +122,12 @@ TEST(PeftConfig, RankAndAlphaAreNumbers) {
   EXPECT_EQ(read_with("").adapter.alpha, 8);
   EXPECT_FAILURE(read_with(R"("lora_alpha": null)"), Exit::corrupt,
                  HasSubstr(R"(expected a number above 0 at "lora_alpha", found null)"));
+  EXPECT_FAILURE(read_with(R"("lora_alpha": "16")"), Exit::corrupt, HasSubstr("expected a number at"));
+  for (const char* alpha : {"0", "-4.5"})
+    EXPECT_FAILURE(
+        read_with(fmt::format(R"("lora_alpha": {})", alpha)), Exit::usage,
+        AllOf(HasSubstr(fmt::format("lora_alpha = {} is not supported, because it must be above 0; merge it", alpha)),
+              HasSubstr("merge_and_unload")));
   const tests::ScratchFolder folder;
   folder.write(kPeftConfigName, R"({"peft_type": "LORA", "r": null, "target_modules": ["q_proj"]})");
   EXPECT_FAILURE(read_peft_config(folder.path()), Exit::corrupt, HasSubstr(R"(a rank at "r", found null)"));
