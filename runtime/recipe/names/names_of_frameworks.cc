@@ -115,9 +115,9 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"set_seed data_seed", "training.seed", ""},
     {"profiler profile profiler_export_path enable_profiling save_traces_folder", "report.trace", "a file"},
     {"compile.* callbacks dynamo_config.* dynamo_backend", "", "not needed: there is no Python to compile"},
-    {"num_processes num_machines machine_rank main_process_ip main_process_port gpu_ids distributed_type "
-     "nproc_per_node nnodes",
-     "", "use strata launch --hosts FILE -- train, or mpirun -n N"},
+    {"num_processes num_machines machine_rank main_process_ip main_process_port gpu_ids distributed_type nnodes", "",
+     "use strata launch --hosts FILE -- train, or mpirun -n N"},
+    {"nproc_per_node", "", "use strata launch --ranks-per-node N -- train, or mpirun -n N"},
     {"tp_size tensor_parallel tensor_model_parallel_size autotp_size tensor_parallel_size tensor_parallel_degree "
      "parallelism_config_tp_size",
      "parallel.tensor", "a power of two; the same bits for each at one parallel.tensor_shards"},
