@@ -205,9 +205,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
     summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile = profile_for(machine, job, world.node_size());
-  const runtime::StageFigures mine{world.rank(), job.plan.memory, evaluations.measured_with(executor.measured_memory()),
-                                   runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
-  summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);
+  summary.stages = runtime::figures_of_stages(training.figures(), job.plan.mesh(), world);
   // The run waited for all tasks of that step, including an update that usually only the next step waits for.
   const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
   summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
