@@ -55,7 +55,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
      "not needed: every checkpoint loads on any number of ranks"},
     {"communication_data_type prescale_gradients gradient_predivide_factor sparse_gradients", "",
      "no counterpart: gradients are sent in training.precision and summed in fp32"},
-    {"zero_hpz_partition_size", "zero.parameters_group", "the same number"},
+    {"zero_hpz_partition_size hpz_partition_size", "zero.parameters_group", "the same number"},
     {"mics_shard_size", "zero.optimizer_group", "the same number, with zero.stage = 3"},
     {"zero_quantized_weights zero_quantized_gradients zero_quantized_nontrainable_weights "
      "mics_hierarchical_params_gather",
@@ -147,7 +147,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"expert_model_parallel_size expert_parallel_size expert_parallel_degree expert_tensor_parallel_degree ep "
      "parallel.expert num_experts moe.*",
      "", "mixtures of experts are not supported"},
-    {"dp dp_size data_parallel_size", "",
+    {"dp dp_size data_parallel_size parallel.data", "",
      "not needed: the number of data ranks is ranks / (parallel.tensor x parallel.stages)"},
     // Megatron-LM.
     {"train_iters", "training.max_steps", ""},
