@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
 
 #include "base/words.h"
 #include "runtime/recipe/keys.h"
@@ -38,9 +41,25 @@ std::string option_meant(const CLI::App& command, std::string_view name, std::si
   return nearest;
 }
 
+// Options of torchrun and Slurm, folded, that have a counterpart among the options of some of our commands.
+struct OptionElsewhere {
+  std::string_view name, option;
+};
+constexpr OptionElsewhere kOptionsElsewhere[] = {{"nproc_per_node", "--ranks-per-node"},
+                                                 {"ntasks_per_node", "--ranks-per-node"}};
+
+// "use --ranks-per-node 2" if the command has the counterpart of another program's option; otherwise empty.
+std::string option_for(const CLI::App& command, std::string_view name, std::string_view value) {
+  const auto found = std::ranges::find(kOptionsElsewhere, runtime::folded(name), &OptionElsewhere::name);
+  if (found == std::end(kOptionsElsewhere) || !command.get_option_no_throw(std::string(found->option))) return "";
+  const bool number = !value.empty() && value.find_first_not_of("0123456789") == value.npos;  // not torchrun's "gpu"
+  return fmt::format("use {} {}", found->option, number ? value : "N");
+}
+
 // The end of a sentence about an option that the command does not have: what the user probably meant.
 std::string meaning_of(const CLI::App& command, std::string_view word, std::string_view value) {
   const std::string_view name = name_in(word);
+  if (const std::string use = option_for(command, name, value); !use.empty()) return ": " + use;
   if (const std::string option = option_meant(command, name); !option.empty())
     return fmt::format(": did you mean --{}?", option);
   const std::string key_name = runtime::folded(name);

@@ -19,6 +19,7 @@
 
 #include "base/quantity.h"
 #include "base/words.h"
+#include "comm/exchange_values.h"
 
 namespace strata::launcher {
 namespace {
@@ -139,6 +140,24 @@ std::string threads_text(const CoreShare& share, int threads, comm::World& world
   }
   return fmt::format("{}{} {} per rank ({})", least, most > least ? fmt::format(" to {}", most) : "",
                      most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
+}
+
+std::string crowding_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world) {
+  struct Threads {
+    std::int64_t asked, cores;
+    bool operator==(const Threads&) const = default;
+    bool crowded() const { return asked > cores; }
+  };
+  const std::vector<Threads> ranks = comm::exchange_value(world, Threads{asked.value_or(0), share.cores});
+  const auto first = std::ranges::find_if(ranks, &Threads::crowded);
+  if (first == ranks.end()) return "";
+  const bool all = std::ranges::all_of(ranks, [&](const Threads& rank) { return rank == *first; });
+  const std::string who = ranks.size() == 1 ? "this process"
+                          : all             ? "each rank"
+                                            : fmt::format("rank {}", first - ranks.begin());
+  return fmt::format(
+      "device.threads = {}, but {} has only {}, so its threads wait for each other: set device.threads = {}",
+      first->asked, who, counted(static_cast<std::uint64_t>(first->cores), "core"), first->cores);
 }
 
 int cores_here(const std::optional<double>& quota) {

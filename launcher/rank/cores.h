@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ std::optional<double> slurm_processors(std::string_view text);
 
 // "1 thread per rank (1 core each)", for all ranks, whose shares may differ. Collective.
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);
+// A note if device.threads starts more threads on a rank than it has cores; empty otherwise. `asked`: device.threads,
+// if the user set it. Collective.
+std::string crowding_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world);
 // The cores of this machine, limited by the quota but not by the binding of this process.
 int cores_here(const std::optional<double>& quota = cpu_quota());
 

@@ -44,8 +44,8 @@ std::string schedule_text(const runtime::Recipe& recipe) {
   return text;
 }
 
-// Where checkpoints and reports go: "report.jsonl runs/a.jsonl".
-std::vector<std::string> places(const runtime::Recipe& recipe) {
+// Where checkpoints and reports go: "report.jsonl runs/a.jsonl". `traced`: report.trace has, or may get, a step.
+std::vector<std::string> places(const runtime::Recipe& recipe, bool traced = true) {
   std::vector<std::string> out;
   const auto& [dir, jsonl, csv, tensorboard, summary, trace, machine, steps, every] = recipe.report;
   if (recipe.checkpoint.dir) out.push_back("checkpoints in " + recipe.checkpoint.dir->string());
@@ -53,8 +53,17 @@ std::vector<std::string> places(const runtime::Recipe& recipe) {
   const std::pair<const char*, const std::optional<std::filesystem::path>*> files[] = {
       {"steps", &jsonl}, {"table", &csv}, {"TensorBoard", &tensorboard}, {"summary", &summary}, {"trace", &trace}};
   for (const auto& [name, path] : files)
-    if (*path && (!dir || (*path)->parent_path() != *dir)) out.push_back(fmt::format("{} {}", name, (*path)->string()));
+    if (*path && (path != &trace || traced) && (!dir || (*path)->parent_path() != *dir))
+      out.push_back(fmt::format("{} {}", name, (*path)->string()));
   return out;
+}
+
+// Whether report.trace holds one of the run's steps: its last one, or one that report.trace_steps selects.
+bool holds_a_step(const runtime::Recipe& recipe, const RunEnd& end) {
+  const auto& picked = recipe.report.trace_steps;
+  return picked.empty() || std::ranges::any_of(picked, [&](const runtime::StepRange& range) {
+           return range.first <= end.last.step && range.last >= end.first.step;
+         });
 }
 
 // One part of a step's time, in ms, measured and predicted.
@@ -353,7 +362,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
     memory.push_back(fmt::format("{} the largest process",
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));
   say_wrapped("memory", memory);
-  if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
+  if (const auto where = places(recipe, holds_a_step(recipe, end)); !where.empty()) say_wrapped("files", where);
   // The next commands use the best checkpoint if it is kept and is not the newest one.
   runtime::Recipe of_best = recipe;
   if (recipe.checkpoint.dir && recipe.checkpoint.keep_best && summary.best) {

@@ -23,8 +23,10 @@ namespace {
 // The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
 void require_whole_shares(const Recipe::Parallel& parallel, std::size_t shards) {
   if (parallel.tensor > static_cast<int>(device::kMaxPieces))
-    fail(Exit::usage, "parallel.tensor = {} is too large, because at most {} ranks can share a layer", parallel.tensor,
-         device::kMaxPieces);
+    fail(Exit::usage,
+         "parallel.tensor = {} is too large, because at most {} ranks can share a layer: set parallel.stages or "
+         "zero.stage = 3 to divide the model over more ranks",
+         parallel.tensor, device::kMaxPieces);
   if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
     fail(Exit::usage,
          "parallel.tensor = {} is not a power of two, which the order of the sums over a layer's shards requires: use "

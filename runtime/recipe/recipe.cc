@@ -114,6 +114,10 @@ void require_trainable(const Recipe& recipe) {
          kData);
   if (!steps) fail(Exit::usage, "training.max_steps is missing: give the number of steps to train");
   if (!data) fail(Exit::usage, "data.train is missing: give {}", kData);
+  require_evaluable(recipe);
+}
+
+void require_evaluable(const Recipe& recipe) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (evaluation.asked() && recipe.data.validation.empty())
     fail(Exit::usage,

@@ -204,6 +204,8 @@ std::string note_of(const RecipeValue& value, std::string_view written, const Re
   if (const auto* steps = std::get_if<std::int64_t>(&value.value);
       steps && *steps == -1 && key.name == "training.max_steps")
     return "strata plan shows how many steps an epoch has";
+  if (const auto* ranks = std::get_if<std::int64_t>(&value.value); ranks && *ranks > 1 && key.name == "parallel.tensor")
+    return "set parallel.stages or zero.stage = 3 to divide the model over more ranks";
   for (const ValuesElsewhere& row : kValues)
     if (row.meant.empty() && has_word(row.keys, key.name) && has_word(row.values, written))
       return std::string(row.note);

@@ -45,7 +45,8 @@ std::vector<std::string> Outcome::complaints() const {
                                              "every token is trained on, and it",
                                              "random, untrained weights from ",
                                              "done after step ",
-                                             "each layer is computed as one"};
+                                             "each layer is computed as one",
+                                             "threads wait for each other"};
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
     std::string_view text = line;

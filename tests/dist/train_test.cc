@@ -68,8 +68,10 @@ class Train : public testing::Test {
     return result;
   }
 
-  Figures plan(int ranks, int stage) {
-    auto command = run_.command("plan", sets(ranks, stage));
+  Figures plan(int ranks, int stage, int pipeline = 1, const std::vector<std::string>& more = {}) {
+    auto all = sets(ranks, stage, pipeline);
+    all.insert(all.end(), more.begin(), more.end());
+    auto command = run_.command("plan", all);
     for (const std::string& word : {std::string("--ranks"), std::to_string(ranks), std::string("--ranks-per-node"),
                                     std::to_string(ranks), std::string("--json"), run_.file("plan.json")})
       command.push_back(word);
@@ -109,9 +111,10 @@ TEST_F(Train, SameBitsInStagesOfAPipeline) {
   for (const auto& [ranks, chunks] : {std::pair{2, 1}, {4, 1}, {2, 2}, {4, 2}})
     for (const char* transport : {"shared", "messages"}) {
       SCOPED_TRACE(fmt::format("{} ranks in 2 stages of {}, {}", ranks, chunks, transport));
-      const Result result = train(ranks, transport, 3, 2,
-                                  {fmt::format("parallel.chunks={}", chunks), "report.trace=" + run_.file("trace.json"),
-                                   fmt::format("parallel.schedule={}", chunks > 1 ? "interleaved" : "1f1b")});
+      const std::vector<std::string> more = {fmt::format("parallel.chunks={}", chunks),
+                                             "report.trace=" + run_.file("trace.json"),
+                                             fmt::format("parallel.schedule={}", chunks > 1 ? "interleaved" : "1f1b")};
+      const Result result = train(ranks, transport, 3, 2, more);
       EXPECT_EQ(result.losses, alone.losses);
       EXPECT_EQ(result.weights, alone.weights);
       std::ifstream file(run_.file("trace.json"));
@@ -135,6 +138,12 @@ TEST_F(Train, SameBitsInStagesOfAPipeline) {
       EXPECT_EQ(std::int64_t(summary["memory_rank"]), static_cast<std::int64_t>(largest) * ranks / 2);
       EXPECT_EQ(result.measured.at("device"), result.planned.at("device"));
       EXPECT_EQ(result.measured.at("device"), simdjson::minify(stages.at(largest)["planned_peak_bytes"]));
+      const Figures predicted = plan(ranks, 3, 2, more);
+      EXPECT_EQ(result.measured.at("device"), predicted.at("device"));
+      for (const auto& [name, bytes] : predicted)
+        if (name.ends_with(" bytes")) {
+          EXPECT_EQ(result.measured.at(name), bytes) << name;
+        }
     }
 }
 

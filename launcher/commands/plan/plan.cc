@@ -32,6 +32,7 @@
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/resume.h"
 
@@ -276,6 +277,7 @@ int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(left_over_rank().empty() ? std::max(1, comm::launched_ranks()) : 1);
   const runtime::LoadedRecipe loaded = runtime::load_with_notes(options.recipe, options.sets);
   const runtime::Recipe& asked = loaded.recipe;
+  runtime::require_evaluable(asked);
   control::require_guarded(asked.control);
   std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});

@@ -121,7 +121,9 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
+  const std::string crowding = crowding_text(share, recipe.device.threads, world);
   if (prints) describe_run(job, loaded.notes, planned.rank_device, world, ranks_threads);
+  if (prints && !crowding.empty()) note(crowding);
   if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
@@ -205,9 +207,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
     summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile = profile_for(machine, job, world.node_size());
-  const runtime::StageFigures mine{world.rank(), job.plan.memory, evaluations.measured_with(executor.measured_memory()),
-                                   runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
-  summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);
+  summary.stages = runtime::figures_of_stages(training.figures(), job.plan.mesh(), world);
   // The run waited for all tasks of that step, including an update that usually only the next step waits for.
   const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
   summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),

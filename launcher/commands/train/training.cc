@@ -192,16 +192,23 @@ void Training::finish() {
 }
 
 void Training::report(runtime::Summary& summary) const {
-  const runtime::Executor& executor = p_.trainer.executor();
   const runtime::Progress& progress = p_.trainer.progress();
   summary.tokens_per_s = tokens_per_s_;
   summary.timed_ms = timed_ms_;
-  summary.comm_bytes = p_.evaluations.without(executor.comm_bytes()).per_step(steps_);
-  summary.io_bytes = executor.io_bytes().per_step(steps_);
   summary.steps = progress.step;
   summary.skipped_steps = progress.step - progress.updates;
   summary.tokens = progress.tokens;
   summary.checkpoints = p_.checkpoints.figures();
+}
+
+runtime::StageFigures Training::figures() const {
+  const runtime::Executor& executor = p_.trainer.executor();
+  return {.rank = p_.world.rank(),
+          .planned = p_.job.plan.memory,
+          .measured = p_.evaluations.measured_with(executor.measured_memory()),
+          .idle_share = runtime::idle_share(p_.job.plan, executor.spans(), timed_ms_.value_or(0)),
+          .comm_bytes = p_.evaluations.without(executor.comm_bytes()).per_step(steps_),
+          .io_bytes = executor.io_bytes().per_step(steps_)};
 }
 
 }  // namespace strata::launcher

@@ -135,6 +135,8 @@ class Training {
   const std::optional<RunEnd>& end() const { return end_; }
   // Fills in the results of the steps in the summary.
   void report(runtime::Summary& summary) const;
+  // This rank's figures, of which the summary has those of the first rank of each stage.
+  runtime::StageFigures figures() const;
 
  private:
   void begin();

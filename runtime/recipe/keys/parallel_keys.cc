@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "device/ops/elementwise.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/value.h"
@@ -13,6 +14,7 @@ namespace {
 using namespace kinds;
 
 constexpr std::int64_t kMaxRanks = 1 << 20, kMaxShards = 1 << 10;
+constexpr auto kMaxTensor = static_cast<std::int64_t>(device::kMaxPieces);  // their partial sums are added at once
 
 RecipeKey tensor_shards() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
@@ -59,7 +61,7 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
 
 std::vector<RecipeKey> parallel_keys() {
   std::vector<RecipeKey> keys = {
-      integer("parallel.tensor", 1, kMaxRanks, STRATA_AT(parallel.tensor),
+      integer("parallel.tensor", 1, kMaxTensor, STRATA_AT(parallel.tensor),
               "ranks that share each layer (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "with parallel.tensor: between products, each rank has only its part of the rows (sequence parallelism), "

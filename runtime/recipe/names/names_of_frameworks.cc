@@ -55,7 +55,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
      "not needed: every checkpoint loads on any number of ranks"},
     {"communication_data_type prescale_gradients gradient_predivide_factor sparse_gradients", "",
      "no counterpart: gradients are sent in training.precision and summed in fp32"},
-    {"zero_hpz_partition_size", "zero.parameters_group", "the same number"},
+    {"zero_hpz_partition_size hpz_partition_size", "zero.parameters_group", "the same number"},
     {"mics_shard_size", "zero.optimizer_group", "the same number, with zero.stage = 3"},
     {"zero_quantized_weights zero_quantized_gradients zero_quantized_nontrainable_weights "
      "mics_hierarchical_params_gather",
@@ -115,9 +115,9 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"set_seed data_seed", "training.seed", ""},
     {"profiler profile profiler_export_path enable_profiling save_traces_folder", "report.trace", "a file"},
     {"compile.* callbacks dynamo_config.* dynamo_backend", "", "not needed: there is no Python to compile"},
-    {"num_processes num_machines machine_rank main_process_ip main_process_port gpu_ids distributed_type "
-     "nproc_per_node nnodes",
-     "", "use strata launch --hosts FILE -- train, or mpirun -n N"},
+    {"num_processes num_machines machine_rank main_process_ip main_process_port gpu_ids distributed_type nnodes", "",
+     "use strata launch --hosts FILE -- train, or mpirun -n N"},
+    {"nproc_per_node", "", "use strata launch --ranks-per-node N -- train, or mpirun -n N"},
     {"tp_size tensor_parallel tensor_model_parallel_size autotp_size tensor_parallel_size tensor_parallel_degree "
      "parallelism_config_tp_size",
      "parallel.tensor", "a power of two; the same bits for each at one parallel.tensor_shards"},
@@ -147,7 +147,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"expert_model_parallel_size expert_parallel_size expert_parallel_degree expert_tensor_parallel_degree ep "
      "parallel.expert num_experts moe.*",
      "", "mixtures of experts are not supported"},
-    {"dp dp_size data_parallel_size", "",
+    {"dp dp_size data_parallel_size parallel.data", "",
      "not needed: the number of data ranks is ranks / (parallel.tensor x parallel.stages)"},
     // Megatron-LM.
     {"train_iters", "training.max_steps", ""},

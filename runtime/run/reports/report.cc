@@ -189,8 +189,8 @@ std::string summary_json(const StepPlan& plan, const models::Model& model, const
   }
   JsonObject path;
   for (std::size_t b = 0; b < s.path.size(); ++b) path.add(kBoundNames[b], Decimals{s.path[b] * 1e3, 3});
-  out.add("comm_bytes", JsonText{comm_json(s.comm_bytes)})
-      .add("io_bytes", JsonText{io_json(s.io_bytes)})
+  out.add("comm_bytes", JsonText{comm_json(largest.comm_bytes)})
+      .add("io_bytes", JsonText{io_json(largest.io_bytes)})
       .add("exposed_ms", JsonText{exposed_json(plan, s.spans)})
       .add("exposed_step", s.timed_step)
       .add("exposed_step_ms", s.timed_ms.value_or(std::numeric_limits<double>::quiet_NaN()))

@@ -53,11 +53,13 @@ std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std:
 // Bytes that a step moves to and from each tier below the device.
 std::string io_json(const IoBytes& bytes);
 
-// A pipeline stage's memory and idle share, on its first rank.
+// A pipeline stage's memory, traffic and idle share, on its first rank.
 struct StageFigures {
   int rank = 0;  // the stage's first
   Memory planned, measured;
-  double idle_share = 0;  // share of the timed step in which the compute lane ran nothing
+  double idle_share = 0;            // share of the timed step in which the compute lane ran nothing
+  comm::CommBytes comm_bytes = {};  // sent per step
+  IoBytes io_bytes = {};            // per step
 };
 // The figures of each stage. Collective.
 std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world);
@@ -75,8 +77,6 @@ struct Summary {
   std::string weights_hash;
   std::string base_hash;                                            // hash of an adapter's base; otherwise empty
   std::vector<StageFigures> stages = std::vector<StageFigures>(1);  // at least one
-  comm::CommBytes comm_bytes;                                       // this rank's bytes per step
-  IoBytes io_bytes;                                                 // this rank's bytes per step
   std::vector<std::uint64_t> peak_rss;                              // one per rank
   std::vector<double> compute_ms;  // median per step, by rank; empty if control.* is off
   // Rank 0's GPU, if it has one: before the run's memory was allocated, and after the run's last step.

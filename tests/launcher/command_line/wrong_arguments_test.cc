@@ -47,6 +47,24 @@ TEST(WrongArguments, GiveTheKeyForAnotherProgramsOption) {
   EXPECT_THAT(said({"--per_device_train_batch_size", "4"}), testing::HasSubstr("use training.micro_batch_size"));
 }
 
+TEST(WrongArguments, GiveTheOptionForAnotherProgramsOption) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--nproc-per-node", "2"}, {"--nproc_per_node=2"}, {"--ntasks-per-node=2"}})
+    EXPECT_THAT(said(words), testing::EndsWith(": use --ranks-per-node 2"));
+  EXPECT_EQ(said({"--nproc-per-node", "gpu"}), "strata plan has no option --nproc-per-node: use --ranks-per-node N");
+  EXPECT_THAT(said({"--nnodes", "2"}), testing::HasSubstr("--hosts"));
+  CLI::App train("", "train");
+  const std::vector<std::string> words = {"--nproc-per-node=2"};
+  try {
+    train.parse(std::vector<std::string>(words));
+    ADD_FAILURE() << "train has no such option";
+  } catch (const CLI::ParseError& error) {
+    EXPECT_EQ(wrong_arguments(train, error, words),
+              "strata train has no option --nproc-per-node: use strata launch --ranks-per-node N -- train, or mpirun "
+              "-n N");
+  }
+}
+
 TEST(WrongArguments, PointOtherWordsToTheHelp) {
   EXPECT_EQ(said({"--qqqq"}), "strata plan has no option --qqqq (see strata plan --help)");
   EXPECT_EQ(said({"a.toml", "b.toml"}), "strata plan takes no further argument b.toml (see strata plan --help)");

@@ -159,6 +159,27 @@ TEST_F(RunTextTest, TheEndQuotesPaths) {
                     HasSubstr("strata export '$c/step-00000002' -o FOLDER"), HasSubstr("strata report r -o")));
 }
 
+// A timeline without a step is no result.
+TEST_F(RunTextTest, TheEndListsATraceThatHoldsAStep) {
+  const auto said = [&](const std::vector<std::string>& steps) {
+    std::vector<std::string> sets = {"report.trace=t.json", "report.csv=s.csv"};
+    sets.insert(sets.end(), steps.begin(), steps.end());
+    const runtime::StepReport first{.step = 3, .loss = 5.5, .tokens = 16, .step_ms = 10},
+        last{.step = 5, .loss = 5.5, .tokens = 16, .step_ms = 10};
+    const runtime::Summary summary{};
+    const runtime::Job of = job(sets);
+    testing::internal::CaptureStderr();
+    describe_end("my.toml", of, summary, {1, 10, first, last}, {}, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said({}), AllOf(HasSubstr("s.csv"), HasSubstr("t.json")));
+  for (const char* some : {"5", "\"1-3\"", "[1, \"4-9\"]"})
+    EXPECT_THAT(said({std::string("report.trace_steps=") + some}), HasSubstr("t.json")) << some;
+  for (const char* none : {"9", "\"1-2\"", "[1, \"6-9\"]"})
+    EXPECT_THAT(said({std::string("report.trace_steps=") + none}), AllOf(HasSubstr("s.csv"), Not(HasSubstr("t.json"))))
+        << none << ": the run took steps 3 to 5";
+}
+
 // The best checkpoint is the one to continue with, not the newest.
 TEST_F(RunTextTest, TheEndNamesTheBestCheckpoint) {
   const auto said = [&](std::int64_t best, const char* keep) {

@@ -46,7 +46,10 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   };
   refused({"parallel.tensor=3"}, 3, "parallel.tensor = 3 is not a power of two");
   refused({"parallel.tensor=3"}, 3, "use 2 or 4");
-  refused({"parallel.tensor=128"}, 128, "is too large, because at most 64 ranks can share a layer");
+  Recipe large;  // a search may try what no recipe may name
+  large.parallel.tensor = 128;
+  EXPECT_FAILURE(require_mesh(large, 128, 128), Exit::usage,
+                 HasSubstr("is too large, because at most 64 ranks can share a layer: set parallel.stages"));
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");

@@ -86,5 +86,19 @@ TEST(RecipeTest, TrainingNeedsStepsAndData) {
   require_trainable(recipe_with({"training.max_steps=1", "data.train=x"}));
 }
 
+TEST(RecipeTest, EvaluationsNeedFilesAndSteps) {
+  const auto refused = [](const std::vector<std::string>& sets, const std::string& why) {
+    EXPECT_FAILURE(require_evaluable(recipe_with(sets)), Exit::usage, HasSubstr(why));
+  };
+  refused({"evaluation.every=1"}, "evaluation.every requests evaluations while training, but data.validation is");
+  refused({"evaluation.at_start=true"}, "evaluation.at_start requests evaluations while training, but data.validation");
+  refused({"evaluation.patience=2"}, "evaluation.patience counts evaluations, but evaluation.every is 0");
+  refused({"checkpoint.keep_best=true"}, "checkpoint.keep_best keeps what evaluations find best, but evaluation.every");
+  refused({"checkpoint.keep_best=true", "evaluation.every=1", "data.validation=v"}, "keep_best needs checkpoint.dir");
+  require_evaluable(recipe_with({"evaluation.every=1", "evaluation.patience=2", "data.validation=v"}));
+  EXPECT_FAILURE(require_trainable(recipe_with({"training.max_steps=0", "evaluation.patience=2"})), Exit::usage,
+                 HasSubstr("evaluation.patience"));
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -180,6 +180,20 @@ TEST_F(Plan, RefusesAnOpenControlPort) {
   EXPECT_FAILURE(planned(1, 1, {"control.listen=0.0.0.0:7000"}), Exit::usage, HasSubstr("lets other machines control"));
 }
 
+// As train does, with the same sentences.
+TEST_F(Plan, RefusesEvaluationsThatLackSomething) {
+  EXPECT_FAILURE(planned(1, 1, {"evaluation.every=1"}), Exit::usage,
+                 HasSubstr("evaluation.every requests evaluations while training, but data.validation is missing"));
+  EXPECT_FAILURE(planned(1, 1, {"evaluation.patience=2"}), Exit::usage,
+                 HasSubstr("evaluation.patience counts evaluations, but evaluation.every is 0"));
+  EXPECT_FAILURE(planned(1, 1, {"checkpoint.keep_best=true"}), Exit::usage,
+                 HasSubstr("checkpoint.keep_best keeps what evaluations find best, but evaluation.every is 0"));
+  const std::string file = (folder_.path() / "later.bin").string();
+  testing::internal::CaptureStderr();
+  (void)planned(1, 1, {"evaluation.every=1", "data.validation=" + file});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("data.validation: no file matches " + file));
+}
+
 TEST_F(Plan, StatesTheNumberOfVirtualShards) {
   EXPECT_THAT(planned(1, 1), HasSubstr("\nparallel.tensor_shards = 1: "));
   EXPECT_THAT(planned(4, 4, {"parallel.tensor=4"}),

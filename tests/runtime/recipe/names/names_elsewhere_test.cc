@@ -143,6 +143,15 @@ TEST(NamesElsewhere, ReplicasAreDistinguishedFromTheirRanks) {
   EXPECT_THAT(answer("data_parallel_sharding_strategy"), HasSubstr("0 for no_shard"));
 }
 
+// Names in sections of Strata, which users guess from the other keys there.
+TEST(NamesElsewhere, IncludeGuessesInOurSections) {
+  EXPECT_FAILURE(recipe_with({"parallel.data=2"}), Exit::usage,
+                 HasSubstr("unknown key parallel.data (--set): not needed: the number of data ranks is ranks / "
+                           "(parallel.tensor x parallel.stages)"));
+  EXPECT_FAILURE(recipe_with({"zero.hpz_partition_size=2"}), Exit::usage,
+                 HasSubstr("unknown key zero.hpz_partition_size (--set): use zero.parameters_group: the same number"));
+}
+
 TEST(NamesElsewhere, IncludeTorchtitanMegatronNanotronAndOthers) {
   for (const auto& [name, key] : {
            std::pair{"tokens.sequence_length", "data.seq_len"},
