@@ -1,13 +1,13 @@
 #include "runtime/checkpoint/export/model_place.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json/json_writer.h"
+#include "base/number.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/file_system.h"
 
@@ -33,10 +33,7 @@ fs::path folder_of_start(const Manifest& manifest, const fs::path& checkpoints) 
 std::optional<std::uint64_t> number_of_checkpoint(const std::string& name) {
   constexpr std::string_view kPrefix = "checkpoint-";
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::uint64_t number = 0;
-  const char *begin = name.data() + kPrefix.size(), *end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, number);
-  return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+  return parse_number<std::uint64_t>(std::string_view(name).substr(kPrefix.size()));
 }
 
 }  // namespace
