@@ -137,7 +137,8 @@ TEST_F(SlurmJob, PassesOnWhySrunFails) {
 
 TEST_F(SlurmJob, HostsMustBelongToIt) {
   EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
-  EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for only 8")));
+  EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage,
+                 AllOf(HasSubstr("9 ranks"), HasSubstr("room for only 8")));
   // Without a number in --hosts, a node has the job's slots. --ranks-per-node is checked against them.
   EXPECT_THAT(find_allocation("127.0.0.1").hosts, ElementsAre(Host{"127.0.0.1", 8, true}));
   EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
