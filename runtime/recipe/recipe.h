@@ -238,8 +238,8 @@ struct Recipe {
 // Checks what only `train` needs: training.max_steps, data.train if it is above 0, and require_evaluable(). Throws
 // Error{usage}.
 void require_trainable(const Recipe& recipe);
-// Checks that keys which request evaluations while training, or count on them, have what they need. `plan` calls it too;
-// `eval` ignores these keys. Throws Error{usage}.
+// Checks that keys which request evaluations while training, or count on them, have what they need. `plan` calls it
+// too; `eval` ignores these keys. Throws Error{usage}.
 void require_evaluable(const Recipe& recipe);
 
 // The values of keys that a recipe does not give. A default that depends on another key (model.init on model.path,

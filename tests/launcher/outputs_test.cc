@@ -31,12 +31,16 @@ class Outputs : public testing::Test {
 
 TEST_F(Outputs, NeverOverwriteAnInputUnderAnyName) {
   const fs::path in = file("in.bin");
-  expect_refused({{"--json", in}}, {{"data.train", in}}, AllOf(HasSubstr("--json"), HasSubstr("is also an input (data.train)")));
-  expect_refused({{"--json", in.parent_path() / "." / "in.bin"}}, {{"data.train", in}}, HasSubstr("is also an input (data.train)"));
+  expect_refused({{"--json", in}}, {{"data.train", in}},
+                 AllOf(HasSubstr("--json"), HasSubstr("is also an input (data.train)")));
+  expect_refused({{"--json", in.parent_path() / "." / "in.bin"}}, {{"data.train", in}},
+                 HasSubstr("is also an input (data.train)"));
   fs::create_symlink(in, folder_.path() / "link");
-  expect_refused({{"--json", folder_.path() / "link"}}, {{"data.train", in}}, HasSubstr("is also an input (data.train)"));
+  expect_refused({{"--json", folder_.path() / "link"}}, {{"data.train", in}},
+                 HasSubstr("is also an input (data.train)"));
   fs::create_hard_link(in, folder_.path() / "hard");
-  expect_refused({{"--json", folder_.path() / "hard"}}, {{"data.train", in}}, HasSubstr("is also an input (data.train)"));
+  expect_refused({{"--json", folder_.path() / "hard"}}, {{"data.train", in}},
+                 HasSubstr("is also an input (data.train)"));
   require_apart({{"--json", folder_.path() / "out.json"}}, {{"data.train", in}});
 }
 

@@ -295,7 +295,8 @@ TEST(WeightsTest, OmitsHeadsOfAllClasses) {
     const tests::ScratchFolder folder;
     EXPECT_NO_THROW(bert_weights(*model, folder, as_is, more)) << family << " " << names[0];
     more.push_back({"classifer.weight", device::DType::fp32, {2, 8}});
-    EXPECT_FAILURE(bert_weights(*model, folder, as_is, more), Exit::corrupt, HasSubstr("classifer.weight does not belong to this"));
+    EXPECT_FAILURE(bert_weights(*model, folder, as_is, more), Exit::corrupt,
+                   HasSubstr("classifer.weight does not belong to this"));
   }
 }
 

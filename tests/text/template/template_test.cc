@@ -146,7 +146,8 @@ TEST(TemplateTest, RefusesWhatNoChatTemplateUses) {
 
 TEST(TemplateTest, StopsEndlessTemplates) {
   const std::string loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
-  EXPECT_FAILURE(rendered(loops, "{}", {.steps = 1'000'000}), Exit::usage, HasSubstr("does not end within 1000000 steps"));
+  EXPECT_FAILURE(rendered(loops, "{}", {.steps = 1'000'000}), Exit::usage,
+                 HasSubstr("does not end within 1000000 steps"));
   const std::string doubles =
       "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}";
   EXPECT_FAILURE(rendered(doubles), Exit::usage, HasSubstr("bytes of text and lists"));
