@@ -204,7 +204,7 @@ TEST(ResumeTest, RefusesToChangeFixedKeys) {
     ASSERT_TRUE(other.recipe.contains(key)) << key;
     other.recipe[key] = "another";
     EXPECT_FAILURE((void)progress_under(other, path, job, ""), Exit::usage,
-                   HasSubstr(fmt::format("step-00000002 was written with {} = another, and {} {}", key,
+                   HasSubstr(fmt::format("step-00000002 was written with {} = another, but {} {}", key,
                                          key == std::string_view("data.packing") ? "this run has" : "the recipe says",
                                          written.recipe.at(key))));
   }
@@ -223,7 +223,7 @@ TEST(ResumeTest, RefusesToChangeFixedKeys) {
   const Job of_documents = make_job(open_workload(packed), 2, capacity_of(recipe.memory, 1));
   EXPECT_FAILURE(
       (void)progress_under(before, path, of_documents, ""), Exit::usage,
-      HasSubstr("written with data.packing = \"stream\", and this run has \"documents\" (auto is documents"));
+      HasSubstr("written with data.packing = \"stream\", but this run has \"documents\" (auto is documents"));
   for (const char* key : {"optimizer.learning_rate", "training.max_steps", "zero.stage", "data.train"}) {
     Manifest other = written;
     other.recipe[key] = "another";
