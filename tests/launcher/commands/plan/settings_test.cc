@@ -68,7 +68,7 @@ TEST_F(Plan, RefusesAStageThatDoesNotFitAndShowsTheLargest) {
   };
   // Stage 0 needs 14.5 MiB on the host, and stage 1 11.1 MiB.
   EXPECT_THAT(refused(2, with({"zero.optimizer=host", "memory.host=12MiB"})),
-              AllOf(HasSubstr("14.5 MiB"), HasSubstr("of host memory and memory.host is 12.0 MiB")));
+              AllOf(HasSubstr("14.5 MiB"), HasSubstr("of host memory, but memory.host is 12.0 MiB")));
   stages_ = table_ = true;
   (void)refused(2, with({"memory.device=30MiB"}));
   EXPECT_THAT(printed_, testing::ContainsRegex("ZeRO-1 +bf16 +block +horizontal +[34][0-9.]+ MiB +no"));
