@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/search/candidate.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
@@ -135,7 +136,7 @@ TEST(SuggestionTest, SuggestsTiers) {
   // The host's memory is too small.
   EXPECT_THAT(
       nearest({"memory.host=10MiB", "memory.nvme=/none", "zero.optimizer=host"}, "1GiB"),
-      AllOf(HasSubstr("of host memory and memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
+      AllOf(HasSubstr("of host memory, but memory.host is 10.0 MiB"), HasSubstr("--set zero.optimizer=nvme  (device "),
             HasSubstr("--set zero.optimizer=device  (device ")));
 }
 
@@ -202,7 +203,7 @@ TEST(SuggestionTest, ARefusalOfAnInterleavedPipelineMentionsMemory) {
 TEST(SuggestionTest, ARefusalOnTheCpuMentionsRam) {
   const Job job = tiny_job({"memory.device=10KiB"}, 1);
   const Capacity capacity = capacity_of(job.recipe.memory, 1);
-  EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));
+  EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model, but memory.device is 10.0 KiB"));
 }
 
 // If host memory is small, moving state back to the device is considered, even if that takes several changes.
@@ -214,7 +215,7 @@ TEST(SuggestionTest, MovesStateBackIfTheHostIsTooSmall) {
     return refusal(job, capacity, nearest_that_fit(job, capacity));
   };
   EXPECT_THAT(refused({"zero.optimizer=host", "memory.host=8MiB"}),
-              AllOf(HasSubstr("of host memory and memory.host is 8.0 MiB"),
+              AllOf(HasSubstr("of host memory, but memory.host is 8.0 MiB"),
                     HasSubstr("it fits with\n  --set zero.optimizer=device  (device ")));
   EXPECT_THAT(refused({"zero.optimizer=host", "zero.gradients=host", "zero.parameters=host", "zero.activations=host",
                        "training.recompute=block", "memory.host=1KiB"}),
@@ -274,7 +275,8 @@ std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> set
   return sets;
 }
 
-// Each suggestion fits with the same global batch. If there is none, no random change fits either.
+// Each suggestion fits, with the same global batch unless it says otherwise. If there is none, no random change fits
+// either.
 TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
   Draw draw(20261122);
   int refused = 0, without = 0;
@@ -287,13 +289,17 @@ TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
     if (fits(job.plan, capacity)) continue;
     ++refused;
     const auto nearest = nearest_that_fit(job, capacity);
-    const auto batch = [](const Recipe& r) { return r.training.micro_batch_size * r.accumulation_steps(1); };
+    const auto batch = [&](const Recipe& r) {
+      return r.training.micro_batch_size * r.accumulation_steps(ranks) * r.data_ranks(ranks);
+    };
     for (const Suggestion& s : nearest) {
       auto changed = sets;
       for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
       const Job fitting = tiny_job(changed, ranks);
-      EXPECT_TRUE(fits(fitting.plan, capacity)) << fmt::format("{}", fmt::join(changed, " "));
-      EXPECT_EQ(batch(fitting.recipe), batch(job.recipe)) << fmt::format("{}", fmt::join(changed, " "));
+      EXPECT_TRUE(memory_of_stages(fitting, capacity)) << fmt::format("{}", fmt::join(changed, " "));
+      const bool smaller = numbers_with(job.complete_recipe(), s.changes) == Numbers::smaller_batch;
+      EXPECT_EQ(batch(fitting.recipe) < batch(job.recipe), smaller) << fmt::format("{}", fmt::join(changed, " "));
+      EXPECT_LE(batch(fitting.recipe), batch(job.recipe)) << fmt::format("{}", fmt::join(changed, " "));
     }
     if (!nearest.empty()) continue;
     ++without;
