@@ -269,8 +269,8 @@ std::optional<Suggestion> on_mesh(const OtherMesh& mesh, const Job& refused, con
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
-  // Meshes that change both degrees, or the losses, have a limit of their own, so that searches which plan much leave
-  // them some.
+  // Meshes that change both degrees, or the losses, have a limit of their own: a search on the recipe's mesh may use
+  // all of its own.
   Searched searched, of_further_meshes;
   const auto search = [&](const Workload& workload, bool bf16) {
     return Search(workload, refused, refused.plan.layout, capacity, purpose, bf16, searched).run();
