@@ -32,6 +32,23 @@ bool has_change(const Changes& changes, const char* key) {
   return std::ranges::any_of(changes, [&](const auto& change) { return change.first == key; });
 }
 
+// True if another mesh leaves a step fewer sequences: data ranks are fewer, and their micro-batches do not make up for
+// it.
+bool makes_batch_smaller(const Recipe& recipe, const Changes& changes) {
+  if (recipe.training.global_batch_size) return false;
+  const auto value = [&](const char* key, std::int64_t now) {
+    const auto it = std::ranges::find(changes, key, &Changes::value_type::first);
+    return it == changes.end() ? now : static_cast<std::int64_t>(std::stoll(it->second));
+  };
+  const Recipe::Parallel& parallel = recipe.parallel;
+  const std::int64_t size = recipe.training.micro_batch_size;
+  const std::int64_t steps = recipe.training.gradient_accumulation_steps.value_or(1);
+  const std::int64_t replica = value("parallel.tensor", parallel.tensor) * value("parallel.stages", parallel.stages);
+  const std::int64_t sequences =
+      value("training.micro_batch_size", size) * value("training.gradient_accumulation_steps", steps);
+  return replica > parallel.replica() && sequences * parallel.replica() < size * steps * replica;
+}
+
 // True if ranks that share each layer could divide the rows of micro-batches of this size, and do not do so yet.
 bool may_divide_rows(const Recipe& recipe, const Scope& scope, std::int64_t size) {
   if (scope.purpose != Purpose::train || recipe.parallel.tensor == 1 || recipe.parallel.sequence) return false;
@@ -50,6 +67,7 @@ std::int64_t fewest_sequences(const Recipe& recipe, Purpose purpose) {
 Numbers numbers_with(const Recipe& recipe, const Changes& changes) {
   const auto has = [&](const char* key) { return has_change(changes, key); };
   if (has("training.precision")) return Numbers::other;
+  if (makes_batch_smaller(recipe, changes)) return Numbers::smaller_batch;
   if (has("training.micro_batch_size")) return Numbers::other_dropout;  // its masks belong to a micro-batch
   // Virtual shards keep the bits, and so does the order of micro-batches, unless data ranks add up their own first.
   const bool other_shards = has("parallel.tensor_shards") || (has("parallel.tensor") && recipe.parallel.shards() == 1);

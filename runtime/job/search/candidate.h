@@ -20,8 +20,8 @@ struct Candidate {
 };
 
 // How changes affect a run's numbers: not at all; the same sums are rounded differently; in addition, dropout uses
-// other random numbers; or losses differ.
-enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
+// other random numbers; losses differ; or they differ because a step has fewer sequences.
+enum class Numbers : std::uint8_t { same, rounded, other_dropout, other, smaller_batch };
 Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
 // A change of this key lets the plan choose the tile size; its value is empty until the plan exists.

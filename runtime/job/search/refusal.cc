@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include "base/quantity.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
+#include "runtime/job/search/meshes.h"
 #include "runtime/job/search/suggestion.h"
 
 namespace strata::runtime {
@@ -100,6 +102,33 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   return "";
 }
 
+// "ZeRO stage, groups, tiers, recomputation, micro-batch, prefetch or parallel.stages": what nearest_that_fit()
+// changes.
+std::string text_of_tried(const Job& job) {
+  const bool trains = !job.plan.forward_only;
+  std::vector<const char*> tried;
+  if (job.ranks > 1) tried.push_back("ZeRO stage");
+  if (job.ranks > 1 && trains) tried.push_back("groups");
+  tried.push_back("tiers");
+  if (trains) tried.push_back("recomputation");
+  tried.insert(tried.end(), {"micro-batch", "prefetch"});
+  const Recipe::Parallel& now = job.recipe.parallel;
+  bool stages = false, tensor = false;
+  if (trains)
+    for (const Degrees d : degrees_to_try(now, job.ranks, job.model->units.size())) {
+      const bool is_new = (d.stages != now.stages && !stages) || (d.tensor != now.tensor && !tensor);
+      if (!is_new || !(mesh_with(job, d, StepBatch::same) || mesh_with(job, d, StepBatch::smaller))) continue;
+      stages |= d.stages != now.stages;
+      tensor |= d.tensor != now.tensor;
+    }
+  if (stages) tried.push_back("parallel.stages");
+  if (tensor) tried.push_back("parallel.tensor");
+  if (job.recipe.training.precision == device::DType::fp32) tried.push_back("precision");
+  const char* last = tried.back();
+  tried.pop_back();
+  return fmt::format("{} or {}", fmt::join(tried, ", "), last);
+}
+
 }  // namespace
 
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
@@ -125,7 +154,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
         capacity.together);
   }
   if (nearest.empty()) {
-    text += "; no change of stage, groups, tiers, recomputation, micro-batch or prefetch was found that makes it fit";
+    text += fmt::format("; no change of {} was found that makes it fit", text_of_tried(job));
     if (job.plan.forward_only) return text + ": use more ranks or a smaller model";
     const std::string ranks = ranks_that_fit(job, capacity);
     if (!ranks.empty()) return text + ": use " + ranks;
@@ -141,7 +170,8 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
     }
     constexpr const char* kNumbers[] = {
         "", "; same batch, rounded differently",
-        "; same batch, rounded differently, with different dropout masks if there are any", "; losses change"};
+        "; same batch, rounded differently, with different dropout masks if there are any", "; losses change",
+        "; losses change, because the batch shrinks"};
     text += fmt::format("  ({}{})", memory_text(s.memory),
                         kNumbers[static_cast<std::size_t>(numbers_with(job.complete_recipe(), s.changes))]);
   }

@@ -14,6 +14,7 @@
 #include "runtime/job/choices.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
+#include "runtime/job/search/meshes.h"
 
 namespace strata::runtime {
 namespace {
@@ -249,44 +250,13 @@ class Search {
   std::map<Changes, std::optional<Fit>> fits_;  // by the sorted changes
 };
 
-// The recipe with these degrees on the same ranks, and the nearest changes that make it fit. A step keeps its
-// sequences: fewer data ranks take more micro-batches each. Nothing if they do not divide over the data ranks.
-std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
-                                       Searched& searched) {
-  const Recipe recipe = refused.complete_recipe();
-  Recipe r = recipe;
-  Changes changes;
-  r.parallel.tensor = tensor;
-  r.parallel.stages = stages;
-  if (stages != recipe.parallel.stages) {
-    changes.emplace_back("parallel.stages", std::to_string(stages));
-    if (!recipe.parallel.split.empty()) changes.emplace_back("parallel.split", "\"auto\"");
-    r.parallel.split.clear();  // it is a list for another number of stages
-  }
-  if (tensor != recipe.parallel.tensor) changes.emplace_back("parallel.tensor", std::to_string(tensor));
-  // A checkpoint that the recipe names keeps its number of shards.
-  const bool may_start = recipe.checkpoint.resume == "auto" || recipe.checkpoint.resume == "none";
-  if (recipe.parallel.shards() > 1 && recipe.parallel.shards() < static_cast<std::size_t>(tensor) && may_start) {
-    r.parallel.tensor_shards = tensor;
-    changes.emplace_back("parallel.tensor_shards", std::to_string(tensor));
-  }
-  if (stages > 1) {
-    r.memory.order = AccumulationOrder::horizontal;
-    if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
-  }
-  if (!r.training.global_batch_size) {
-    const std::int64_t before = recipe.parallel.replica(), steps = recipe.accumulation_steps(refused.ranks);
-    if (steps * r.parallel.replica() % before != 0) return std::nullopt;
-    r.training.gradient_accumulation_steps = steps * r.parallel.replica() / before;
-    changes.emplace_back("training.gradient_accumulation_steps",
-                         std::to_string(*r.training.gradient_accumulation_steps));
-  }
-  if (!takes_micro_batches(r, refused.ranks)) return std::nullopt;
-  const Workload shared = refused.with(std::move(r));
-  const Layout layout = layout_of(shared, refused.ranks);
+// The nearest changes that make the job fit on another mesh, together with those that lead to the mesh.
+std::optional<Suggestion> on_mesh(const OtherMesh& mesh, const Job& refused, const Capacity& capacity, bool bf16,
+                                  Searched& searched) {
   std::optional<Suggestion> found =
-      Search(shared, refused, layout, capacity, Purpose::train, false, searched).nearest();
+      Search(mesh.workload, refused, mesh.layout, capacity, Purpose::train, bf16, searched).nearest();
   if (!found) return found;
+  Changes changes = mesh.changes;
   // The last value of a key counts.
   for (const auto& change : found->changes) {
     std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
@@ -296,45 +266,32 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   return found;
 }
 
-// The fewest pipeline stages, more than the job has, for which it fits; losses keep their bits.
-std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose, Searched& searched) {
-  if (purpose != Purpose::train) return std::nullopt;
-  const int tensor = refused.recipe.parallel.tensor, ranks = refused.ranks / tensor;
-  for (int stages = refused.recipe.parallel.stages + 1;
-       stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
-    if (ranks % stages != 0) continue;
-    if (auto found = with_degrees(refused, capacity, tensor, stages, searched)) return found;
-  }
-  return std::nullopt;
-}
-
-// The fewest ranks per layer for which the job fits, if one layer is too large for a rank. Sums over a
-// layer's shards round differently, unless the recipe has shards already.
-std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose,
-                                            Searched& searched) {
-  if (purpose != Purpose::train) return std::nullopt;
-  const int stages = refused.recipe.parallel.stages;
-  for (int tensor = 2 * refused.recipe.parallel.tensor; tensor * stages <= refused.ranks; tensor *= 2) {
-    if (refused.ranks % (tensor * stages) != 0) continue;
-    try {
-      if (auto found = with_degrees(refused, capacity, tensor, stages, searched)) return found;
-    } catch (const Error&) {
-      return std::nullopt;  // the model or another key does not allow this many
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
-  Searched searched;
+  // Meshes that change both degrees, or the losses, have a limit of their own: a search on the recipe's mesh may use
+  // all of its own.
+  Searched searched, of_further_meshes;
   const auto search = [&](const Workload& workload, bool bf16) {
     return Search(workload, refused, refused.plan.layout, capacity, purpose, bf16, searched).run();
   };
+  const Recipe::Parallel& now = refused.recipe.parallel;
+  std::vector<Degrees> degrees;
+  if (purpose == Purpose::train) degrees = degrees_to_try(now, refused.ranks, refused.model->units.size());
+  // The first of the other meshes on which the job fits.
+  const auto on_another_mesh = [&](bool bf16, StepBatch batch) -> std::optional<Suggestion> {
+    for (const Degrees d : degrees) {
+      const bool both = d.tensor != now.tensor && d.stages != now.stages;
+      Searched& its = both || bf16 || batch == StepBatch::smaller ? of_further_meshes : searched;
+      if (const std::optional<OtherMesh> mesh = mesh_with(refused, d, batch))
+        if (auto found = on_mesh(*mesh, refused, capacity, bf16, its)) return found;
+    }
+    return std::nullopt;
+  };
   // Changes of the losses come last, even after solutions that need a drive to be named.
+  const bool is_fp32 = refused.recipe.training.precision == device::DType::fp32;
   for (const bool bf16 : {false, true}) {
-    if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
+    if (bf16 && !is_fp32) break;
     Recipe recipe = refused.complete_recipe();
     if (auto found = search(refused.with(recipe), bf16); !found.empty()) return found;
     if (recipe.memory.nvme.empty()) {
@@ -343,11 +300,14 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
       for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
       if (!found.empty()) return found;
     }
-    if (bf16) continue;
-    if (auto found = in_stages(refused, capacity, purpose, searched)) return {*std::move(found)};
-    if (auto found = over_tensor_ranks(refused, capacity, purpose, searched)) return {*std::move(found)};
+    if (bf16) break;
+    if (auto found = on_another_mesh(false, StepBatch::same)) return {*std::move(found)};
   }
-  return {};
+  std::vector<Suggestion> last;
+  if (is_fp32)
+    if (auto found = on_another_mesh(true, StepBatch::same)) last.push_back(*std::move(found));
+  if (auto found = on_another_mesh(false, StepBatch::smaller)) last.push_back(*std::move(found));
+  return last;
 }
 
 }  // namespace strata::runtime

@@ -102,7 +102,7 @@ TEST(RefusalTest, MoreRanksFormCompleteRuns) {
 // The statement about the numbers is true for the recipe.
 TEST(RefusalTest, ReportsTheEffectOfChangesOnTheNumbers) {
   const auto said = [](std::vector<std::string> sets, std::vector<std::pair<std::string, std::string>> changes) {
-    sets.insert(sets.end(), {"memory.device=30KB", "training.gradient_accumulation_steps=2"});
+    sets.insert(sets.end(), {"memory.device=30KB", "training.global_batch_size=4"});
     const Workload workload = tiny_workload(sets);
     const Capacity capacity = capacity_of(workload.recipe.memory, 1);
     const Job job = make_job(workload, 2, capacity);
@@ -118,6 +118,30 @@ TEST(RefusalTest, ReportsTheEffectOfChangesOnTheNumbers) {
   EXPECT_THAT(said({}, {{"training.micro_batch_size", "1"}}),
               HasSubstr("; same batch, rounded differently, with different dropout masks if there are any)"));
   EXPECT_THAT(said({}, {{"training.precision", "\"bf16\""}}), HasSubstr("; losses change)"));
+}
+
+// The refusal names what the search changes for this job, and nothing else.
+TEST(RefusalTest, NamesWhatWasTried) {
+  const auto text = [](std::vector<std::string> sets, int ranks) {
+    sets.push_back("memory.device=4KiB");
+    return refused(tiny_workload(sets), ranks);
+  };
+  const auto after = [](const std::string& tried) {
+    return HasSubstr("; no change of " + tried + " was found that makes it fit");
+  };
+  EXPECT_THAT(text({"training.precision=bf16"}, 1), after("tiers, recomputation, micro-batch or prefetch"));
+  EXPECT_THAT(text({"training.precision=fp32"}, 1), after("tiers, recomputation, micro-batch, prefetch or precision"));
+  const std::string here = "ZeRO stage, groups, tiers, recomputation, micro-batch, prefetch";
+  EXPECT_THAT(text({"training.precision=fp32"}, 2), after(here + ", parallel.stages, parallel.tensor or precision"));
+  EXPECT_THAT(text({"training.precision=bf16"}, 2), after(here + ", parallel.stages or parallel.tensor"));
+  EXPECT_THAT(text({"training.precision=bf16", "model.config.n_head=1"}, 2), after(here + " or parallel.stages"));
+  EXPECT_THAT(text({"training.precision=bf16"}, 3), after(here + " or parallel.stages"));
+  const Workload forwards = tiny_workload({"memory.device=4KiB", "training.precision=bf16"});
+  const Capacity capacity = capacity_of(forwards.recipe.memory, 1);
+  EXPECT_THAT(
+      refusal(make_job(forwards, 2, capacity, Purpose::evaluate), capacity, {}),
+      HasSubstr("; no change of ZeRO stage, tiers, micro-batch or prefetch was found that makes it fit: use more "
+                "ranks or a smaller model"));
 }
 
 }  // namespace

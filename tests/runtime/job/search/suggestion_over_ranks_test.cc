@@ -186,6 +186,106 @@ TEST(SuggestionOverRanks, MoreRanksThatShareALayerAreSuggested) {
   EXPECT_TRUE(memory_of_stages(tiny_job(changed, 4), capacity).has_value());
 }
 
+// One block is too large for a rank, and two ranks can share it. The batch and the precision are added by each test.
+std::vector<std::string> large_block(const std::vector<std::string>& more) {
+  std::vector<std::string> sets = {"model.config.n_layer=2",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=8192",
+                                   "model.config.vocab_size=300",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "memory.host=1KiB",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+std::size_t peak_of_stages(const std::vector<std::string>& sets, int ranks) {
+  const Capacity unlimited{{SIZE_MAX, SIZE_MAX, SIZE_MAX}, SIZE_MAX};
+  return memory_of_stages(tiny_job(sets, ranks), unlimited).value()[0].peak;
+}
+
+// The nearest recipes, and the refusal, of a recipe with this device memory; each of the recipes fits.
+std::pair<std::vector<Suggestion>, std::string> refused_with(std::vector<std::string> sets, int ranks,
+                                                             std::size_t device) {
+  sets.push_back(fmt::format("memory.device={}", device));
+  const Job job = tiny_job(sets, ranks);
+  const Capacity capacity = capacity_of(job.recipe.memory, 1);
+  EXPECT_FALSE(memory_of_stages(job, capacity));
+  std::vector<Suggestion> nearest = nearest_that_fit(job, capacity);
+  for (const Suggestion& s : nearest) {
+    auto changed = sets;
+    for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
+    EXPECT_TRUE(memory_of_stages(tiny_job(changed, ranks), capacity)) << fmt::format("{}", fmt::join(changed, " "));
+  }
+  std::string text = refusal(job, capacity, nearest);
+  return {std::move(nearest), std::move(text)};
+}
+
+// If the recipe has enough virtual shards, ranks that share a layer keep the bits.
+TEST(SuggestionOverRanks, RanksThatShareALayerKeepTheBitsOfShards) {
+  const auto sets =
+      large_block({"parallel.tensor_shards=2", "training.global_batch_size=4", "training.precision=bf16"});
+  auto shared = sets;
+  shared.push_back("parallel.tensor=2");
+  const auto [nearest, text] = refused_with(sets, 2, peak_of_stages(shared, 2));
+  ASSERT_EQ(nearest.size(), 1u) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.tensor=2 "), testing::Not(HasSubstr("rounded")),
+                          testing::Not(HasSubstr("tensor_shards"))));
+}
+
+// The same batch on fewer data ranks needs sums of gradients, for which there is no room.
+TEST(SuggestionOverRanks, SmallerBatchesAreSuggestedLast) {
+  const auto sets = large_block({"training.precision=bf16", "training.micro_batch_size=1"});
+  auto shared = sets;
+  shared.push_back("parallel.tensor=2");
+  auto same_batch = shared;
+  same_batch.push_back("training.gradient_accumulation_steps=2");
+  const std::size_t needed = peak_of_stages(shared, 2);
+  ASSERT_LT(needed, peak_of_stages(same_batch, 2));
+  const auto [nearest, text] = refused_with(sets, 2, needed);
+  ASSERT_EQ(nearest.size(), 1u) << text;
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("--set parallel.tensor=2 "), HasSubstr("; losses change, because the batch shrinks)"),
+                    testing::Not(HasSubstr("gradient_accumulation_steps"))));
+  auto fixed = sets;
+  fixed.push_back("training.global_batch_size=2");
+  EXPECT_THAT(refused_with(fixed, 2, needed).first, testing::IsEmpty()) << "the recipe says how large the batch is";
+}
+
+// No mesh suffices in fp32.
+TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedInBf16) {
+  const auto sets = large_block({"training.precision=fp32", "training.global_batch_size=4"});
+  auto rounded = sets;
+  rounded.insert(rounded.end(), {"parallel.tensor=2", "training.precision=bf16"});
+  const auto [nearest, text] = refused_with(sets, 2, peak_of_stages(rounded, 2));
+  ASSERT_EQ(nearest.size(), 1u) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.tensor=2 "), HasSubstr("--set training.precision=bf16 "),
+                          HasSubstr("; losses change)")));
+}
+
+// A stage has the large head or the large blocks, and two ranks have to share either.
+TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedTogetherWithStages) {
+  const auto sets =
+      large_block({"model.config.n_layer=6", "model.config.n_inner=2048", "model.config.vocab_size=8000",
+                   "training.precision=bf16", "training.global_batch_size=4", "training.micro_batch_size=1"});
+  const auto with = [&](const std::vector<std::string>& mesh) {
+    auto all = sets;
+    all.insert(all.end(), mesh.begin(), mesh.end());
+    return peak_of_stages(all, 4);
+  };
+  const std::size_t needed = with({"parallel.tensor=2", "parallel.stages=2"});
+  ASSERT_LT(needed, with({"parallel.tensor=2"}));
+  ASSERT_LT(needed, with({"parallel.stages=2"}));
+  ASSERT_LT(needed, with({"parallel.stages=4"}));
+  const auto [nearest, text] = refused_with(sets, 4, needed);
+  ASSERT_EQ(nearest.size(), 1u) << text;
+  EXPECT_THAT(text, HasSubstr("--set parallel.stages=2 --set parallel.tensor=2 "));
+}
+
 // Ranks that share each layer divide the rows, with the same bits.
 TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
   std::vector<std::string> sets = {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/search/candidate.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
@@ -274,7 +275,8 @@ std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> set
   return sets;
 }
 
-// Each suggestion fits with the same global batch. If there is none, no random change fits either.
+// Each suggestion fits, with the same global batch unless it says otherwise. If there is none, no random change fits
+// either.
 TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
   Draw draw(20261122);
   int refused = 0, without = 0;
@@ -287,13 +289,17 @@ TEST(SuggestionTest, RefusalsOfRandomRecipesAreCorrect) {
     if (fits(job.plan, capacity)) continue;
     ++refused;
     const auto nearest = nearest_that_fit(job, capacity);
-    const auto batch = [](const Recipe& r) { return r.training.micro_batch_size * r.accumulation_steps(1); };
+    const auto batch = [&](const Recipe& r) {
+      return r.training.micro_batch_size * r.accumulation_steps(ranks) * r.data_ranks(ranks);
+    };
     for (const Suggestion& s : nearest) {
       auto changed = sets;
       for (const auto& [key, value] : s.changes) changed.push_back(key + "=" + value);
       const Job fitting = tiny_job(changed, ranks);
-      EXPECT_TRUE(fits(fitting.plan, capacity)) << fmt::format("{}", fmt::join(changed, " "));
-      EXPECT_EQ(batch(fitting.recipe), batch(job.recipe)) << fmt::format("{}", fmt::join(changed, " "));
+      EXPECT_TRUE(memory_of_stages(fitting, capacity)) << fmt::format("{}", fmt::join(changed, " "));
+      const bool smaller = numbers_with(job.complete_recipe(), s.changes) == Numbers::smaller_batch;
+      EXPECT_EQ(batch(fitting.recipe) < batch(job.recipe), smaller) << fmt::format("{}", fmt::join(changed, " "));
+      EXPECT_LE(batch(fitting.recipe), batch(job.recipe)) << fmt::format("{}", fmt::join(changed, " "));
     }
     if (!nearest.empty()) continue;
     ++without;
