@@ -3,13 +3,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/host/host.h"
 #include "launcher/control/control.grpc.pb.h"
 #include "launcher/control/service/grpc_setup.h"
+#include "launcher/control/service/listener.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -39,6 +43,19 @@ const char* advice(const std::string& words, const Target& target) {
   return nullptr;
 }
 
+// Why no connection was made, if nothing is at the address: "there is no socket PATH on HOST". Otherwise empty.
+std::string absence(const std::string& words, const std::string& address) {
+  const auto says = [&](const char* part) { return words.find(part) != words.npos; };
+  if (!says("failed to connect")) return "";
+  const std::string nothing = fmt::format("nothing listens at {}", address);
+  constexpr std::string_view kUnix = "unix:";
+  if (!address.starts_with(kUnix)) return says("Connection refused") ? nothing : "";
+  const std::string path = address.substr(kUnix.size());
+  const int error = error_of_connecting(path);
+  if (error == ENOENT || error == ENOTDIR) return fmt::format("there is no socket {} on {}", path, host_name());
+  return error == ECONNREFUSED ? nothing : "";
+}
+
 [[noreturn]] void refused(const grpc::Status& status, const Target& target) {
   const std::string& address = target.address;
   switch (status.error_code()) {
@@ -52,6 +69,13 @@ const char* advice(const std::string& words, const Target& target) {
             Exit::failed,
             fmt::format("{}: connection closed: the run is ending or has too many connections; retry in 10 s",
                         address));
+      if (const std::string why = absence(status.error_message(), target.address); !why.empty())
+        throw Unavailable(
+            Exit::failed,
+            fmt::format("{}: the run has ended, or listens elsewhere: give its checkpoint.dir, the address "
+                        "that it printed after \"control\" at its start, or no TARGET for the only run of "
+                        "this user here",
+                        why));
       throw Unavailable(Exit::failed,
                         fmt::format("{} does not answer, or has ended: {}", address, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:

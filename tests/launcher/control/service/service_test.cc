@@ -228,6 +228,21 @@ TEST_F(ServiceTest, WaitingForACheckpointEndsWithTheRun) {
   EXPECT_THAT(reply.get().what(), HasSubstr("the run has ended"));
 }
 
+// The words of the system, not those of gRPC.
+TEST_F(ServiceTest, AnAddressWithoutARunIsNamed) {
+  const auto said = [](const std::string& address) {
+    return std::string(failure_of([&] { (void)Client({.address = address, .plain = true}).stop(false); }).what());
+  };
+  const std::string none = (folder_.path() / "none").string(), file = folder_.write("file", "").string();
+  const std::string port = std::to_string(Listener::tcp({"127.0.0.1", 0}, "k").port());  // closed again
+  EXPECT_THAT(said("unix:" + none), HasSubstr("there is no socket " + none + " on "));
+  EXPECT_THAT(said("unix:" + file), HasSubstr("nothing listens at unix:" + file));
+  EXPECT_THAT(said("127.0.0.1:" + port), HasSubstr("nothing listens at 127.0.0.1:" + port));
+  for (const std::string& address : {"unix:" + none, "unix:" + file, "127.0.0.1:" + port})
+    EXPECT_THAT(said(address),
+                testing::AllOf(HasSubstr("give its checkpoint.dir"), testing::Not(HasSubstr("failed to connect"))));
+}
+
 TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderOrAtTheEnd) {
   open({}, false);
   EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(), HasSubstr("checkpoint.dir is not set"));
