@@ -183,7 +183,7 @@ TEST_F(PeriodicEvaluationTest, KeepsTheBestCheckpointAndTheNewest) {
                      "training.max_steps=9", "checkpoint.resume=" + (run_.checkpoints() / "step-00000006").string()}),
       9, {9});
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000008", "step-00000009"));
-  EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
+  EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 is kept")));
 }
 
 TEST_F(PeriodicEvaluationTest, ABetterCheckpointReplacesTheBest) {
@@ -213,7 +213,7 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMea
     sets.insert(sets.end(), later.begin(), later.end());
     const auto other = run_.run(2, evaluating(2, sets), 6, {4, 5, 6});
     EXPECT_THAT(there(), testing::Contains("step-00000002"));
-    EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
+    EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 is kept")));
     // When a checkpoint exists that is better by the first measure, the old best one is removed.
     run_.run(2, evaluating(2, first), 6);
     EXPECT_THAT(there(), testing::Contains("step-00000002"));

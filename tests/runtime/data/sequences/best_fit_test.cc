@@ -93,7 +93,7 @@ TEST(BestFitTest, UsesBestFitAloneIfSpreadingNeedsMoreBins) {
 // Compares with a packer that checks every bin.
 TEST(BestFitTest, AgreesWithASlowPacker) {
   int spread = 0, alone = 0;
-  const bool held = rc::check("the same bins as a slow one", [&] {
+  const auto same_bins = [&] {
     const auto capacity = *rc::gen::element<std::uint32_t>(1, 2, 64, 100, 1024, 5000);
     const auto shortest = *rc::gen::inRange<std::uint32_t>(1, capacity + 1);
     const auto lengths = *rc::gen::container<Numbers>(rc::gen::inRange<std::uint32_t>(shortest, capacity + 1));
@@ -116,8 +116,9 @@ TEST(BestFitTest, AgreesWithASlowPacker) {
       RC_ASSERT(bins.items == items);
       RC_ASSERT(bins.ends == ends);
     }
-  });
-  EXPECT_TRUE(held);
+  };
+  // A few of a hundred inputs are packed by best fit alone, and sometimes none is.
+  for (int round = 0; round < 5; ++round) EXPECT_TRUE(rc::check("the same bins as a slow one", same_bins));
   EXPECT_GT(spread, 0);
   EXPECT_GT(alone, 0);
 }
