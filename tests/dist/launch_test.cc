@@ -191,7 +191,7 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("comes after two dashes: launch ... -- train RECIPE"));
   expect({kStrata, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
-  expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
+  expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, but this machine has only 1 node"));
   // Both write events.jsonl there. Logs must not lie where the run removes checkpoints.
   expect(launch({}, {"report.dir=" + run_.file("logs")}), HasSubstr("report.dir and --logs are the same file"));
   expect({kStrata, "launch", "--logs", run_.file("checkpoints/step-00000001"), "--", "train", "--set", checkpoints(),

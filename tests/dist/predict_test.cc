@@ -231,7 +231,7 @@ TEST_F(Predict, InitialisedParametersAreTheSameInEveryCommand) {
               AllOf(HasSubstr("has no bert.pooler.dense.weight, bert.pooler.dense.bias: initialised"),
                     HasSubstr("train the classifier first"), testing::Not(HasSubstr("classifier.weight"))));
   EXPECT_THAT(done(run({kStrata, "export", file("adapter"), "-o", file("alone")})),
-              AllOf(HasSubstr("has bert.pooler.dense.weight, bert.pooler.dense.bias, for which " + file("alone")),
+              AllOf(HasSubstr("has bert.pooler.dense.weight, bert.pooler.dense.bias, so " + file("alone")),
                     HasSubstr("train it before use")));
   done(run({kStrata, "export", file("lora"), "-o", file("merged")}));
   const auto adapted = predicted("lora"), merged = predicted("merged");
