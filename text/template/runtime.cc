@@ -37,7 +37,7 @@ std::string missing(const Value& value, std::string_view name) {
   if (value.is(Kind::none)) return fmt::format("'None' has no attribute '{}'", name);
   const std::string out = fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
   if (value.is(Kind::list)) return out + ": a list has no methods here";
-  // What a dict lacks is usually a key.
+  // A name that a dict does not have is usually a key.
   const bool is_method = value.is(Kind::text) || (value.is(Kind::dict) && name == "copy");
   if (!is_method) return out;
   return fmt::format("{}: a {} has {}", out, value.type_name(), names_of(methods_of(value.kind())));

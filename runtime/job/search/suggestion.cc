@@ -71,7 +71,7 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   return fit;
 }
 
-// What the searches for one job share.
+// State that the searches for one job share.
 struct Searched {
   std::size_t tasks = 0;             // planned; together they plan at most kMaxPlannedTasks
   std::set<Changes> too_large = {};  // recipes with all savings that exceed the device, by their changes

@@ -44,7 +44,7 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
   EXPECT_GT(refused, 100);
 }
 
-// Of a pipeline, one stage has at least an equal part of the state.
+// At least one stage of a pipeline has an equal part of the state, or more.
 TEST(StateBytes, RefuseNoMeshThatFits) {
   for (const char* mesh : {"parallel.stages=2", "parallel.stages=4", "parallel.tensor=2"})
     for (const char* zero : {"zero.stage=1", "zero.stage=3"}) {

@@ -71,7 +71,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
       tokens_.push_back(static_cast<std::uint32_t>((i * i * 7 + i / 5) % kVocabulary));
     if (GetParam().adapts_head) write_adapter();
   }
-  // Of the output layer, and of the blocks' if requested, of rank 3.
+  // Adapters of rank 3 for the output layer, and for the blocks if requested.
   void write_adapter() const {
     struct Layer {
       std::string name;

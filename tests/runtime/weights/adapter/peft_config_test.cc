@@ -84,7 +84,7 @@ TEST(PeftConfig, RefusesOtherMathematicsByKey) {
     const std::string text = key;
     EXPECT_FAILURE(read_with(text), Exit::usage, HasSubstr(text.substr(1, text.find('"', 1) - 1)));
   }
-  // What to do instead depends on whether peft can merge the adapter.
+  // The advice depends on whether peft can merge the adapter.
   for (const char* key : {R"("layer_replication": [[0, 4], [2, 5]])", R"("arrow_config": {"top_k": 3})",
                           R"("alora_invocation_tokens": [5])"})
     EXPECT_FAILURE(read_with(key), Exit::usage, EndsWith("is not supported; train and run it with peft"));
