@@ -81,7 +81,7 @@ TEST_F(LostNode, APipelineWithoutACompleteReplicaEnds) {
   cluster.kill("n2");
   const Outcome outcome = running.wait(120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
-  EXPECT_THAT(outcome.errors, HasSubstr("the 1 remaining node has room for 1 rank, and one replica of the "
+  EXPECT_THAT(outcome.errors, HasSubstr("the 1 remaining node has room for 1 rank, but one replica of the "
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
