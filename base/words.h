@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <ranges>
 #include <string_view>
 #include <vector>
 
@@ -19,8 +18,7 @@ inline std::vector<std::string_view> words_of(std::string_view text, char separa
 
 // True if `word` is one of the parts. No part of a table is empty.
 inline bool has_word(std::string_view words, std::string_view word, char separator = ' ') {
-  return std::ranges::any_of(words | std::views::split(separator),
-                             [&](const auto& one) { return std::string_view(one.begin(), one.end()) == word; });
+  return std::ranges::any_of(words_of(words, separator), [&](std::string_view one) { return one == word; });
 }
 
 }  // namespace strata

@@ -160,6 +160,7 @@ class World {
   // run has unwound. Call this before the first collective. Only the ranks of a process's own node notice that it has
   // ended. If a rank left early or does not leave, ranks on several nodes may notice it. They cannot agree in time on
   // one of them, so each cause names the rank that noticed.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): those that override it keep the function
   virtual void when_lost(std::function<void(const Failure&)>) {}
   // Whether this rank failed first, and so prints the failure.
   bool prints_failure() { return failure().rank == rank(); }
