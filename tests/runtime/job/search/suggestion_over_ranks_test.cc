@@ -118,9 +118,8 @@ TEST(SuggestionOverRanks, RemovesGroupsBeforeItOffloads) {
   }
 }
 
-// The activations of one block for one sequence do not fit with any number of stages, but fit on two ranks that share
-// the block. Sums are then rounded differently.
-TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
+// One block is too large for a rank, and two ranks can share it. The batch and the precision are added by each test.
+std::vector<std::string> large_block(const std::vector<std::string>& more) {
   std::vector<std::string> sets = {"model.config.n_layer=2",
                                    "model.config.n_embd=64",
                                    "model.config.n_head=2",
@@ -128,12 +127,18 @@ TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
                                    "model.config.vocab_size=300",
                                    "model.config.n_positions=512",
                                    "data.seq_len=512",
-                                   "training.global_batch_size=4",
                                    "memory.host=1KiB",
-                                   "training.precision=bf16",
                                    "zero.stage=3",
                                    "memory.prefetch=0",
                                    "training.recompute=block"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+// The activations of one block for one sequence do not fit with any number of stages, but fit on two ranks that share
+// the block. Sums are then rounded differently.
+TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
+  std::vector<std::string> sets = large_block({"training.global_batch_size=4", "training.precision=bf16"});
   auto shared = sets;
   shared.push_back("parallel.tensor=2");
   const std::size_t needed = tiny_job(shared, 2).plan.memory[0].peak;
@@ -184,23 +189,6 @@ TEST(SuggestionOverRanks, MoreRanksThatShareALayerAreSuggested) {
   auto changed = with_tensor(2);
   for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
   EXPECT_TRUE(memory_of_stages(tiny_job(changed, 4), capacity).has_value());
-}
-
-// One block is too large for a rank, and two ranks can share it. The batch and the precision are added by each test.
-std::vector<std::string> large_block(const std::vector<std::string>& more) {
-  std::vector<std::string> sets = {"model.config.n_layer=2",
-                                   "model.config.n_embd=64",
-                                   "model.config.n_head=2",
-                                   "model.config.n_inner=8192",
-                                   "model.config.vocab_size=300",
-                                   "model.config.n_positions=512",
-                                   "data.seq_len=512",
-                                   "memory.host=1KiB",
-                                   "zero.stage=3",
-                                   "memory.prefetch=0",
-                                   "training.recompute=block"};
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
 }
 
 std::size_t peak_of_stages(const std::vector<std::string>& sets, int ranks) {
