@@ -1,7 +1,11 @@
 #include "launcher/adapter_option.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
@@ -33,11 +37,26 @@ void require_sole_adapter(const std::filesystem::path& folder, const runtime::Lo
          folder.string(), checkpoint.dir->string());
 }
 
+namespace {
+
+// A recipe with the model, and with what the assignments say about adapter.kind. Their other keys may need the adapter.
+runtime::Recipe recipe_of_model(const std::filesystem::path& model, const std::vector<std::string>& sets) {
+  std::vector<std::string> of_kind;
+  std::ranges::copy_if(sets, std::back_inserter(of_kind),
+                       [](const std::string& set) { return set.starts_with("adapter.kind"); });
+  runtime::Recipe recipe = runtime::load_recipe(std::nullopt, of_kind);
+  recipe.model.path = model;
+  recipe.model.init = runtime::Init::pretrained;
+  return recipe;
+}
+
+}  // namespace
+
 void take_base_of(std::filesystem::path& model, std::optional<std::filesystem::path>& adapter,
                   std::vector<std::string>& sets, comm::World& world) {
   std::optional<std::filesystem::path> base;
   comm::agree(world, [&] {
-    if (!adapter) base = runtime::base_folder_of(model);
+    if (!adapter) base = runtime::base_of_recipe(recipe_of_model(model, sets));
   });
   if (!base) return;
   adapter = std::exchange(model, *base);

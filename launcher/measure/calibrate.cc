@@ -63,7 +63,9 @@ int calibrate(const CalibrateOptions& options) {
       if (!options.dirs.empty()) (void)open_drives(options.dirs, world, std::size_t{1} << 20);
     });
     if (world.rank() == 0)
-      note("measuring this machine for about a minute: no other program should run on it until then");
+      note(
+          "measuring this machine takes a minute or two if no other program runs on it, and longer otherwise: wait "
+          "until it ends before you start one");
     if (world.rank() == 0) warn_if_busy();
     if (world.rank() == 0 && device::find_gpus().usable()) note("measuring the CPU, not the GPUs here");
     const auto start = std::chrono::steady_clock::now();

@@ -18,6 +18,7 @@
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/resume.h"
+#include "runtime/run/tokenizer_match.h"
 
 namespace strata::launcher {
 namespace {
@@ -186,8 +187,12 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   run.capacity = agree_on_capacity(workload.recipe, run.rank_device, world);
   const bool generates = planning.purpose == Purpose::generate;
   const auto resolve = [&] {
-    if (planning.looks_at_data && !generates)
-      agree(world, [&] { run.data = runtime::resolve_workload(workload, planning.purpose == Purpose::evaluate); });
+    if (!planning.looks_at_data || generates) return;
+    const bool trains = planning.purpose == Purpose::train;
+    agree(world, [&] {
+      runtime::require_tokens_of_model(workload, trains);
+      run.data = runtime::resolve_workload(workload, !trains);
+    });
   };
   // Training resolves its batch from its data. An evaluation takes the batch of the training run, which is resolved
   // differently.

@@ -49,7 +49,7 @@ void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world
 
 // Turns a recipe that all ranks have (read_recipe) into a job: devices, capacity, objective, data, micro-batch, plan.
 // Collective. Throws AgreedError on all ranks, which is printed once: Exit::does_not_fit with settings that would fit,
-// or the values of other ranks that differ from those of rank 0.
+// tokens of another tokenizer than the model's, or the values of other ranks that differ from those of rank 0.
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning = {});
 // Like above, for a model whose description has already been opened.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});

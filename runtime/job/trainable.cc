@@ -45,12 +45,15 @@ std::string nearest(const std::vector<std::string>& names, const std::string& gi
   return nearest_of(std::move(near), given.substr(0, kMaxLetters));
 }
 
-// Returns the tensors with the names nearest to a pattern: for a glob, globs of these tensors in all layers.
+// Returns the tensors with the names nearest to a pattern: for a glob, globs of these tensors in all layers. The glob
+// may lack the beginning or the end of their names, such as "transformer." or ".weight".
 std::string nearest_tensors(const std::vector<std::string>& names, const std::string& pattern) {
   const std::string given = pattern.substr(0, kMaxLetters);
   if (given.find_first_of("*?[") == std::string::npos) return nearest_of(names, given);
-  std::map<std::size_t, std::vector<std::string>> by_edits;
-  for (const std::string& name : names) by_edits[edits_of_glob(given, name)].push_back(models::glob_of_layers(name));
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::string>> by_edits;
+  for (const std::string& name : names)
+    by_edits[{edits_of_glob("*" + given + "*", name), edits_of_glob(given, name)}].push_back(
+        models::glob_of_layers(name));
   std::vector<std::string> near;
   for (auto& [count, globs] : by_edits)
     for (std::string& glob : globs)

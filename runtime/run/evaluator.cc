@@ -45,10 +45,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
   agree(world, [&] {
     if (recipe.data.validation.empty())
       fail(Exit::usage, "data.validation is missing: give the token files to evaluate on (strata tokenize makes them)");
-    const auto check = [&](std::span<const TokenFile> files) {
-      require_tokens_of_model(job, files);
-      require_types_of_model(*job.model, files);
-    };
+    const auto check = [&](std::span<const TokenFile> files) { require_types_of_model(*job.model, files); };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     data = open_validation_data(recipe, {vocabulary, check, fingerprints, memory, labelling_of(job), job.packing()},
                                 std::move(opened));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,18 @@ std::vector<std::string> tokenizer_hashes(const fs::path& directory) {
 }
 
 }  // namespace
+
+void require_tokens_of_model(const Workload& workload, bool trains) {
+  const Recipe::Data& data = workload.recipe.data;
+  if (!workload.model_path() || data.any_tokenizer) return;
+  std::vector<TokenFile> files;
+  const auto add = [&](std::span<const std::string> patterns, const char* key) {
+    for (const fs::path& path : expand_patterns(patterns, key)) files.emplace_back(path, std::nullopt);
+  };
+  for (std::size_t i = 0; trains && i < data.train.size(); ++i) add(data.train[i].files, "data.train");
+  add(data.validation, "data.validation");
+  require_tokens_of_model(workload, files);
+}
 
 void require_tokens_of_model(const Workload& workload, std::span<const TokenFile> files) {
   const std::optional<fs::path>& model = workload.model_path();

@@ -15,6 +15,8 @@ namespace strata::runtime {
 // meanings for the model. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file
 // (presets), and runs with data.any_tokenizer.
 void require_tokens_of_model(const Workload& workload, std::span<const TokenFile> files);
+// The same for data.validation and, if the command trains, data.train. Opens the files, but reads no tokens.
+void require_tokens_of_model(const Workload& workload, bool trains);
 // The same for a classifier and the tokenizer at `where` for new texts. It is compared with the tokenizer of the tokens
 // that the classifier was trained on (models::kTrainedOn) or, if that is unknown, with the model's own.
 void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,

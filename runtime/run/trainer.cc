@@ -36,10 +36,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::opt
   const Recipe& recipe = job.recipe;
   std::vector<comm::FileFingerprint> train, validation;
   agree(world, [&] {
-    const auto check = [&](std::span<const TokenFile> files) {
-      require_tokens_of_model(job, files);
-      require_types_of_model(*job.model, files);
-    };
+    const auto check = [&](std::span<const TokenFile> files) { require_types_of_model(*job.model, files); };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
     const MakeLabelling labelling = labelling_of(job);
     if (!recipe.data.train.empty())

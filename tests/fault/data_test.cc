@@ -58,8 +58,11 @@ TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
     return run(command);
   };
   const auto refused = AllOf(HasSubstr("bytes.bin holds tokens of the tokenizer byte"), HasSubstr("any_tokenizer"));
-  EXPECT_COMPLAINT(train({"data.train=" + bytes}), Exit::usage, refused);
-  EXPECT_COMPLAINT(train({"data.validation=" + bytes}), Exit::usage, refused);
+  for (const char* key : {"data.train=", "data.validation="}) {
+    const Outcome outcome = train({key + bytes});
+    EXPECT_COMPLAINT(outcome, Exit::usage, refused);
+    EXPECT_THAT(outcome.all(), testing::Not(HasSubstr("parameters"))) << "the run was described";
+  }
   EXPECT_EQ(train({"data.train=" + bytes, "data.any_tokenizer=true"}).code, 0);
   auto eval = run_.train_stored(run_.file("model"), {"model.init=random", "data.validation=" + bytes});
   eval[1] = "eval";

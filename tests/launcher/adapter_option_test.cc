@@ -60,6 +60,26 @@ TEST(AdapterOption, ReadsAnAdapterGivenAsModelWithItsBase) {
   EXPECT_EQ(taken("../the-base", "/another"), folder.path() / "adapter") << "two adapters";
 }
 
+// The refusal is that of train and eval, whose recipe names the folder as model.path.
+TEST(AdapterOption, ContradictsAModelWithoutAdapters) {
+  const tests::ScratchFolder folder;
+  folder.write("adapter/adapter_config.json",
+               R"({"peft_type": "LORA", "target_modules": ["c_attn"], "base_model_name_or_path": "../base"})");
+  std::filesystem::create_directory(folder.path() / "base");
+  const auto take = [&](const std::string& kind) {
+    comm::run_threads(2, [&](comm::World& world) {
+      std::filesystem::path model = folder.path() / "adapter";
+      std::optional<std::filesystem::path> adapter;
+      std::vector<std::string> sets = {"adapter.rank=4", kind};
+      take_base_of(model, adapter, sets, world);
+    });
+  };
+  EXPECT_NO_THROW(take("adapter.kind=lora"));
+  EXPECT_FAILURE(take("adapter.kind=none"), Exit::usage,
+                 AllOf(HasSubstr("contradict each other: the folder holds an adapter"),
+                       HasSubstr("leave adapter.kind out, give the base model alone"), HasSubstr("merge first")));
+}
+
 // A relative path may lead to one folder from here, and to another from the adapter's own.
 TEST(AdapterOption, PrefersTheBaseInTheCurrentFolder) {
   namespace fs = std::filesystem;

@@ -227,6 +227,7 @@ class UnitRunner {
   std::vector<std::uint32_t> tokens, positions, types, loss_rows;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
+  KeyValueCache cache;  // of forward(), in a run that generates
   // Each call sees only the parameters and gradients of its part, as for a unit larger than memory.
   bool by_parts = false;
   std::uint64_t micro_batch = 3;
@@ -283,7 +284,8 @@ class UnitRunner {
             constants_.view().data,
             {.values = own.values, .begin = own.begin, .frozen = frozen.view()},
             table,
-            workspace.view()};
+            workspace.view(),
+            cache};
   }
   void run_forward(std::size_t parts, View to) {
     for (Buffer* buffer : {&saved, &forward_workspace_}) buffer->poison();

@@ -67,8 +67,8 @@ struct BlockOperations {
     return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
-  // Places what a sequence keeps: keys and values and, after them, DoRA's scales of each layer. These are computed by
-  // the first call, and used by the others.
+  // Places what a sequence keeps: keys and values and, after them, DoRA's scales of each layer, and the sums over this
+  // rank's shards of the squared norms. The first call computes them for the others.
   void place_cache(bool generates) {
     Slots cache;
     cache.add_bytes(attention.cache_bytes());
@@ -78,6 +78,9 @@ struct BlockOperations {
       kept_scales[i] = cache.add(linears()[i]->scales(), device::DType::fp32);
       bytes.cache = cache.bytes();
     }
+    if (!generates || squares() == 0) return;
+    kept_squares = cache.add(squares(), device::DType::fp32);
+    bytes.cache = cache.bytes();
   }
   KeptScales kept(const Context& c, std::size_t product) const {
     if (kept_scales[product].size == 0) return {};
@@ -143,7 +146,7 @@ struct BlockOperations {
   UnitBytes bytes = {};
   std::size_t passing_at = 0, passing_bytes = 0;  // place and size of passing activations in the forward's workspace
   std::array<Slot, 4> factor_sums = {}, kept_scales = {};  // one per linear layer
-  Slot sums_of_squares = {}, all_squares = {}, scratch = {};
+  Slot sums_of_squares = {}, all_squares = {}, kept_squares = {}, scratch = {};
   Slot narrow = {}, wide = {};  // workspace for rows as wide as x or the mixed heads; as the MLP or the heads
 };
 
@@ -195,14 +198,10 @@ class BlockUnit : public SplitBlock {
   std::size_t squares() const final { return plan_->squares(); }
   void leave_squares(device::Lane& lane, const Context& c, device::View to) const final {
     const Plan& b = plan_of(c);
-    const device::View all = b.all_squares.of(c.workspace), scratch = b.scratch.of(c.workspace);
-    const std::size_t of_projection = b.projection.squares(), of_down = b.down.squares();
-    for (std::size_t v = 0; v < shards().count; ++v) {
-      const device::View own = all.sub(v * b.squares(), b.squares());
-      if (of_projection > 0) b.projection.leave_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
-      if (of_down > 0) b.down.leave_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
-    }
-    tree_sum(lane, shards().count, all, {}, to.sub(0, b.squares()));
+    const bool keeps = b.kept_squares.size > 0;
+    const device::View sums = keeps ? b.kept_squares.of(c.cache.values) : to.sub(0, b.squares());
+    if (!keeps || c.cache.first == 0) sum_squares(lane, c, sums);
+    if (keeps) cast(lane, sums, to.sub(0, b.squares()));
   }
   void take_squares(device::Lane& lane, const Context& c, const ActivationViews& saved) const final {
     const Plan& b = plan_of(c);
@@ -238,6 +237,19 @@ class BlockUnit : public SplitBlock {
   std::shared_ptr<const Plan> plan_;
 
  private:
+  // The sums over this rank's shards of DoRA's squared norms.
+  void sum_squares(device::Lane& lane, const Context& c, device::View sums) const {
+    const Plan& b = plan_of(c);
+    const device::View all = b.all_squares.of(c.workspace), scratch = b.scratch.of(c.workspace);
+    const std::size_t of_projection = b.projection.squares(), of_down = b.down.squares();
+    for (std::size_t v = 0; v < shards().count; ++v) {
+      const device::View own = all.sub(v * b.squares(), b.squares());
+      if (of_projection > 0) b.projection.leave_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
+      if (of_down > 0) b.down.leave_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
+    }
+    tree_sum(lane, shards().count, all, {}, sums);
+  }
+
   std::size_t first_row_;
   std::shared_ptr<const Plan> one_row_;
 };

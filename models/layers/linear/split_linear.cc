@@ -133,6 +133,13 @@ std::size_t SplitLinear::out() const {
   return width_ * (side_ == CutSide::outputs ? shards_.size() : 1);
 }
 
+std::size_t SplitLinear::scales() const {
+  if (!split()) return shards_[0].scales();
+  const auto& kinds = kinds_.empty() ? shards_ : kinds_;
+  const bool any = std::ranges::any_of(kinds, [](const Linear& shard) { return shard.scales() > 0; });
+  return any && side_ == CutSide::outputs ? shards_.size() * width_ : 0;
+}
+
 std::size_t SplitLinear::partial_size() const {
   return rows_ * (side_ == CutSide::outputs ? in_ : width_);
 }
@@ -175,13 +182,14 @@ void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
 void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
                           const device::Dropout& dropout, ConstView squares, const KeptScales& kept) const {
   if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout, {}, kept);
-  STRATA_CHECK(!kept.scales);
   const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::outputs) {
     for (std::size_t v = 0; v < count; ++v)
-      shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output), dropout);
+      shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output), dropout, {},
+                         {of(kept.scales, v, width_), kept.computed});
     return;
   }
+  STRATA_CHECK(!kept.scales);
   const View partials{scratch.data, count * output, device::DType::fp32};
   for (std::size_t v = 0; v < count; ++v)
     shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), after(scratch, partial_bytes()), {},

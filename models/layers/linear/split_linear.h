@@ -64,8 +64,8 @@ class SplitLinear {
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
                device::ConstView squares = {}, const KeptScales& kept = {}) const;
-  // DoRA's scales that forward() can keep: those of a layer that is not cut.
-  std::size_t scales() const { return split() ? 0 : shards_[0].scales(); }
+  // The number of DoRA's scales that forward() can keep. If inputs are cut, they follow from squares() alone.
+  std::size_t scales() const;
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;

@@ -100,7 +100,7 @@ class Keys {
       if (item.get_int64().get(out.emplace_back()) != simdjson::SUCCESS) wrong(key, "a list of whole numbers");
     return out;
   }
-  // The values of a pattern key: ranks, or other numbers above 0.
+  // The values of a pattern key: ranks, or numbers of any sign.
   template <typename T>
   std::vector<std::pair<std::string, T>> patterns(std::string_view key) const {
     constexpr bool kRanks = std::is_same_v<T, std::int64_t>;
@@ -114,9 +114,9 @@ class Keys {
     if (value->get_object().get(object) != simdjson::SUCCESS) wrong(key, expected);
     for (const auto field : object) {
       double number = 0;
-      const bool read = field.value.get_double().get(number) == simdjson::SUCCESS && number > 0;
-      if (!read || (kRanks ? number > models::kMaxAdapterRank || number != std::floor(number) : number > 1e30))
-        wrong(key, expected);
+      const bool read = field.value.get_double().get(number) == simdjson::SUCCESS;
+      const bool is_rank = number >= 1 && number <= models::kMaxAdapterRank && number == std::floor(number);
+      if (!read || (kRanks ? !is_rank : std::abs(number) > 1e30)) wrong(key, expected);
       models::check_pattern(fmt::format("{}: {}", path_.string(), key), std::string(field.key));
       out.emplace_back(std::string(field.key), static_cast<T>(number));
     }
@@ -274,6 +274,12 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
   return init == "gaussian" ? models::AdapterInit::gaussian : models::AdapterInit::kaiming;
 }
 
+// peft accepts every alpha, and merges an adapter whose scale is 0 or negative.
+void require_positive(const Keys& keys, const std::string& name, double alpha) {
+  if (alpha <= 0)
+    fail(Exit::usage, "{}: {} = {} is not supported, because it must be above 0; {}", keys.name(), name, alpha, kMerge);
+}
+
 // Throws Error{usage} for a key that is not known, and adds one note about all keys that change nothing.
 void name_ignored(const Keys& keys, std::vector<std::string>& notes) {
   std::vector<std::string> names;
@@ -309,9 +315,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.rank = keys.whole("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
   if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");
-  if (a.alpha <= 0)
-    fail(Exit::usage, "{}: lora_alpha = {} is not supported, because it must be above 0; {}", keys.name(), a.alpha,
-         kMerge);
+  require_positive(keys, "lora_alpha", a.alpha);
   a.dropout = keys.number("lora_dropout", 0);
   if (!(a.dropout >= 0 && a.dropout < 1)) keys.wrong("lora_dropout", "a number from 0 to below 1");
   a.target_modules = keys.modules("target_modules");
@@ -324,6 +328,8 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.init = init_of(keys, out.notes);
   a.rank_pattern = keys.patterns<std::int64_t>("rank_pattern");
   a.alpha_pattern = keys.patterns<double>("alpha_pattern");
+  for (const auto& [pattern, alpha] : a.alpha_pattern)
+    require_positive(keys, fmt::format("alpha_pattern's {}", json_string(pattern)), alpha);
   if (a.target_modules.empty())
     fail(Exit::usage, "{} names no target_modules, which say where the adapter belongs", path.string());
   out.base = keys.text("base_model_name_or_path");

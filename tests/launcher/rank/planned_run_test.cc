@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "comm/agreement.h"
+#include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/data/files/token_sidecar.h"
 #include "runtime/job/search/micro_batch.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
@@ -172,6 +175,39 @@ TEST_F(PlannedRunTest, ReportsMissingDataFirst) {
   EXPECT_FAILURE(looked({"data.validation=" + path("gone*.bin")}, true), Exit::usage,
                  HasSubstr("data.validation: no file matches"));
   EXPECT_NO_THROW(looked({"data.train=" + path("gone.bin")}, false)) << "an evaluation reads none";
+}
+
+// The ranks agree on this before a run prints anything, for streams, too, which are opened later.
+TEST_F(PlannedRunTest, RefusesTokensOfAnotherTokenizer) {
+  const tests::ScratchFolder model;
+  model.write("config.json", models::preset_config("tiny-gpt2"));
+  model.write("tokenizer.json", R"({"model":{"type":"BPE"}})");
+  const auto plan = [&](const std::string& file, Purpose purpose, const std::vector<std::string>& more = {}) {
+    const runtime::TokenSidecar sidecar{.vocab_size = 97, .tokenizer = "byte", .tokenizer_hash = "0", .count = 30};
+    model.write(file, std::string(60, '\0'));
+    model.write(file + ".json", to_json(sidecar));
+    std::vector<std::string> sets = {"model.path=" + model.path().string(),
+                                     "model.init=random",
+                                     "data.seq_len=8",
+                                     "data.train=" + (model.path() / "t.bin").string(),
+                                     "training.max_steps=1",
+                                     "data.validation=" + (model.path() / "v.bin").string(),
+                                     "memory.device=1GB",
+                                     "memory.host=1GB"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    (void)planned(runtime::load_recipe(std::nullopt, sets), {purpose});
+  };
+  model.write("t.bin", std::string(60, '\0'));
+  const auto refused = [](const std::string& file) {
+    return AllOf(HasSubstr(file + " holds tokens of the tokenizer byte"), HasSubstr("data.any_tokenizer = true"));
+  };
+  EXPECT_FAILURE(plan("v.bin", Purpose::train), Exit::usage, refused("v.bin"));
+  EXPECT_FAILURE(plan("v.bin", Purpose::evaluate), Exit::usage, refused("v.bin"));
+  EXPECT_NO_THROW(plan("v.bin", Purpose::train, {"data.any_tokenizer=true"}));
+  model.write("v.bin", std::string(60, '\0'));
+  std::filesystem::remove(model.path() / "v.bin.json");
+  EXPECT_FAILURE(plan("t.bin", Purpose::train), Exit::usage, refused("t.bin"));
+  EXPECT_NO_THROW(plan("t.bin", Purpose::evaluate)) << "an evaluation reads none";
 }
 
 TEST_F(PlannedRunTest, AdjustsTheResolvedRecipeBeforePlanning) {

@@ -133,7 +133,7 @@ TEST_F(OutputAdapterFiles, ACopyOfTheMatrixMustBeTheModels) {
     std::vector<std::string> adapter;
     std::string name;
     const char* refusal;
-  } cases[] = {{kNamed, "base_model.model.lm_head.base_layer.weight", "was trained on another model"},
+  } cases[] = {{kNamed, "base_model.model.lm_head.base_layer.weight", "give the model that has these values"},
                {{"adapter.kind=lora", R"(adapter.target_modules=["attn.c_proj"])"},
                 "base_model.model.lm_head.weight",
                 "if it was trained, add \"lm_head\" there to read it"}};

@@ -161,6 +161,10 @@ TEST(Freezable, APatternWithoutAMatchNamesTheNearestTensors) {
   EXPECT_THAT(refused("*q_prj*"), HasSubstr(projections));
   EXPECT_THAT(refused("model.layers.[0-2].self_atn.q_proj.*"), HasSubstr(projections));
   EXPECT_THAT(refused("*embed_token.weigh?"), HasSubstr("the nearest are model.embed_tokens.weight, "));
+  EXPECT_THAT(refused("mlp.up_pro.*"), HasSubstr("the nearest are model.layers.*.mlp.up_proj.weight"))
+      << "the name begins with more";
+  EXPECT_THAT(refused("*.q_prj"), HasSubstr("the nearest are model.layers.*.self_attn.q_proj.weight"))
+      << "the name ends with more";
   EXPECT_THAT(refused(R"(["model.*", ""])"), HasSubstr("training.freeze"));
 }
 

@@ -2,6 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/adapter.h"
+#include "models/files/config.h"
+#include "tests/models/families/tiny_model.h"
+#include "tests/models/unit_runner.h"
+
 namespace strata::models {
 namespace {
 
@@ -31,6 +40,40 @@ TEST(BlockOperations, ListsTheProductOfEachPart) {
   const BlockOperations block = operations(32, 2);
   const std::size_t want[] = {2 * 8, 2 * 16, 2 * 32, 2 * 24};
   for (std::size_t part = 0; part < 4; ++part) EXPECT_EQ(block.linears()[part]->out(), want[part]) << part;
+}
+
+// The first call of a sequence leaves DoRA's scales (if outputs are cut) or squared norms (if inputs are) to the
+// others.
+TEST(BlockUnit, KeepsTheNormsOfDoraInVirtualShards) {
+  RunShape run{.batch = 1, .seq = 1, .dtype = DType::fp32, .threads = 1, .training = false, .cache = 8};
+  run.shards = {0, 2, 2};
+  const auto made = [&] { return make_model(Config::parse(testing::tiny("llama"), "config.json"), run); };
+  const std::size_t plain = made()->units[1]->bytes().cache / sizeof(float);
+  for (const char* target : {"q_proj", "v_proj", "up_proj", "o_proj", "down_proj"}) {
+    SCOPED_TRACE(target);
+    run.adapter =
+        std::make_shared<const Adapter>(Adapter{.rank = 2, .alpha = 4, .target_modules = {{target}, {}}, .dora = true});
+    const auto model = made();
+    const Unit& unit = *model->units[1];
+    testing::UnitRunner runner(unit, run, 32, model.get());
+    for (testing::Buffer* pool : {&runner.parameters, &runner.frozen})
+      for (std::size_t i = 0; i < pool->size(); ++i) pool->set(i, runner.uniform(0.3));
+    testing::Buffer cache(unit.bytes().cache / sizeof(float), DType::fp32);
+    const auto row = [&](std::uint32_t first) {
+      runner.cache = {cache.view(), first, 1};
+      runner.positions[0] = first;
+      runner.forward();
+      EXPECT_TRUE(cache.guard_is_whole());
+      return runner.y.bits();
+    };
+    (void)row(0);
+    const std::vector<std::byte> second = row(1);
+    ASSERT_GT(cache.size(), plain);
+    for (std::size_t i = plain; i < cache.size(); ++i) cache.set(i, 2 * cache[i]);
+    EXPECT_NE(row(1), second) << "computed again";
+    (void)row(0);
+    EXPECT_EQ(row(1), second);
+  }
 }
 
 }  // namespace

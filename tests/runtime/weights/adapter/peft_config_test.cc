@@ -128,6 +128,13 @@ TEST(PeftConfig, RankAndAlphaAreNumbers) {
         read_with(fmt::format(R"("lora_alpha": {})", alpha)), Exit::usage,
         AllOf(HasSubstr(fmt::format("lora_alpha = {} is not supported, because it must be above 0; merge it", alpha)),
               HasSubstr("merge_and_unload")));
+  for (const char* alpha : {"0", "-0.5"})
+    EXPECT_FAILURE(read_with(fmt::format(R"("alpha_pattern": {{"k_proj": 2, "q_proj": {}}})", alpha)), Exit::usage,
+                   AllOf(HasSubstr(fmt::format("alpha_pattern's \"q_proj\" = {} is not supported, because", alpha)),
+                         HasSubstr("merge_and_unload")));
+  // peft refuses such ranks, too, so the file is damaged.
+  EXPECT_FAILURE(read_with(R"("rank_pattern": {"q_proj": 0})"), Exit::corrupt, HasSubstr("whole numbers from 1 to"));
+  EXPECT_FAILURE(read_with(R"("alpha_pattern": {"q_proj": "2"})"), Exit::corrupt, HasSubstr("numbers above 0"));
   const tests::ScratchFolder folder;
   folder.write(kPeftConfigName, R"({"peft_type": "LORA", "r": null, "target_modules": ["q_proj"]})");
   EXPECT_FAILURE(read_peft_config(folder.path()), Exit::corrupt, HasSubstr(R"(a rank at "r", found null)"));
