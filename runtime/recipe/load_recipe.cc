@@ -101,7 +101,7 @@ class Loader {
     if (!value || !key->set(recipe_, *value, folder)) {
       if (const std::string mistake = value && name == "data.train" ? mistake_in_sources(*value) : ""; !mistake.empty())
         fail(Exit::usage, "{} ({}): {}", name, assignment.where, mistake);
-      fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
+      fail(Exit::usage, "{} = {} ({}): expected {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
            value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
     if (name == "adapter.path" && earlier && recipe_.adapter.path && *earlier != *recipe_.adapter.path)
