@@ -111,7 +111,7 @@ void cores(Report& report) {
 void memory(Report& report) {
   const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable"), limit = runtime::control_group_limit();
   if (!total || !available) {
-    report.note("memory", "/proc/meminfo cannot be read: give memory.device in the recipe");
+    report.note("memory", "/proc/meminfo cannot be read: set memory.device in the recipe");
     return;
   }
   const std::string text = fmt::format("{} of {} available", gib(*available), gib(*total));
@@ -138,7 +138,7 @@ void huge_pages(Report& report) {
 void topology(Report& report) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0 || hwloc_topology_load(topology) != 0) {
-    report.note("topology", "hwloc cannot read it");
+    report.note("topology", "hwloc cannot read this machine's topology");
     if (topology) hwloc_topology_destroy(topology);
     return;
   }
