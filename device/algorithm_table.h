@@ -18,7 +18,7 @@ namespace strata::device {
 struct AlgorithmKey {
   ProductShape shape;
   int alignment = 16;
-  // One line of words, for example "1024x4096x768 NT 768x768x4096 bf16 bf16 bias gelu_tanh 16".
+  // One line of text, for example "1024x4096x768 NT 768x768x4096 bf16 bf16 bias gelu_tanh 16".
   std::string text() const;
 };
 

@@ -23,11 +23,11 @@ namespace {
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:
-      return "free some space there, or name a place that has more";
+      return "free some space there, or choose a folder on a file system that has more";
     case EDQUOT:
-      return "free some of your quota there, or name another place";
+      return "free some of your quota there, or choose another folder";
     case EFBIG:
-      return "raise the file size limit (ulimit -f), or name a file system that allows longer files";
+      return "raise the file size limit (ulimit -f), or choose a file system that allows longer files";
     default:
       return nullptr;
   }
@@ -110,9 +110,9 @@ void refused_write(const std::string& what, int error) {
     fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);
   if (error == ELOOP)
     fail(Exit::usage, "{}: it is a symbolic link, and files are not written through links: name the file itself", what);
-  const char* may_not = error == EROFS                      ? ": name a place in another file system"
-                        : error == EACCES || error == EPERM ? ": give this user the right to write there, or name "
-                                                              "another place"
+  const char* may_not = error == EROFS                      ? ": choose a folder in another file system"
+                        : error == EACCES || error == EPERM ? ": give this user the right to write there, or "
+                                                              "choose another folder"
                                                             : "";
   fail(Exit::failed, "{}: {} (errno {}){}", what, std::strerror(error), error, may_not);
 }

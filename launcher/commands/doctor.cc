@@ -94,23 +94,24 @@ void cores(Report& report) {
   CPU_ZERO(&set);
   const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
   const unsigned all = std::thread::hardware_concurrency();
-  std::string text = fmt::format("{} usable by this process", counted(usable, "processor"));
+  std::string text = counted(usable, "processor");
+  if (usable > 0 && static_cast<unsigned>(usable) < all) text += fmt::format(" of {}", all);
+  text += " usable by this process";
   if (const auto quota = cpu_quota()) {
-    text += fmt::format(", but the quota of the control group allows the time of {:.4g}", *quota);
+    text += fmt::format(", but the cgroup's CPU quota is {:.4g}", *quota);
     if (threads_within(*quota) < usable) {
       report.note("cores", fmt::format("{}: unless device.threads is set, all ranks together start {}, or one each",
                                        text, counted(threads_within(*quota), "thread")));
       return;
     }
   }
-  if (usable > 0 && static_cast<unsigned>(usable) < all) text += fmt::format(" of {}", all);
   report.ok("cores", text);
 }
 
 void memory(Report& report) {
   const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable"), limit = runtime::control_group_limit();
   if (!total || !available) {
-    report.note("memory", "/proc/meminfo cannot be read: give memory.device in the recipe");
+    report.note("memory", "/proc/meminfo cannot be read: set memory.device in the recipe");
     return;
   }
   const std::string text = fmt::format("{} of {} available", gib(*available), gib(*total));
@@ -137,7 +138,7 @@ void huge_pages(Report& report) {
 void topology(Report& report) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0 || hwloc_topology_load(topology) != 0) {
-    report.note("topology", "hwloc cannot read it");
+    report.note("topology", "hwloc cannot read this machine's topology");
     if (topology) hwloc_topology_destroy(topology);
     return;
   }
@@ -165,9 +166,9 @@ void mpi(Report& report) {
   }
   std::string text = fmt::format("{}: mpirun -n N strata train RECIPE.toml", found);
   if (::geteuid() == 0 && !std::getenv("OMPI_ALLOW_RUN_AS_ROOT")) {
-    text += "; as root with --allow-run-as-root (or OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)";
+    text += "; as root, add --allow-run-as-root (or OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)";
   }
-  text += fmt::format("; more ranks than {} with --oversubscribe", std::thread::hardware_concurrency());
+  text += fmt::format("; for more than {} ranks, add --oversubscribe", std::thread::hardware_concurrency());
   report.ok("mpi", text);
 }
 
@@ -199,7 +200,7 @@ void gpu(Report& report) {
   if (!found.problem.empty()) {
     std::error_code ignored;
     const bool driver = !found.built && fs::exists("/proc/driver/nvidia/version", ignored);
-    report.note("gpu", (driver ? "there is one, but " : "") + found.problem);
+    report.note("gpu", (driver ? "a driver is installed, but " : "") + found.problem);
     return;
   }
   for (device::Gpu& one : found.gpus) {

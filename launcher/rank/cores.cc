@@ -105,7 +105,7 @@ CoreShare bind_share(int node_rank, int node_size) {
 
 CoreShare bind_cores(int node_rank, int node_size) {
   const CoreShare share =
-      within_quota(bind_share(node_rank, node_size), cpu_quota(), node_rank, node_size, "a quota of the control group");
+      within_quota(bind_share(node_rank, node_size), cpu_quota(), node_rank, node_size, "the cgroup's CPU quota");
   const char* const job = std::getenv("SLURM_JOB_CPUS_PER_NODE");
   return within_quota(share, job ? slurm_processors(job) : std::nullopt, node_rank, node_size, "the Slurm job");
 }

@@ -60,7 +60,7 @@ std::string confusion_text(const runtime::ClassReport& report, std::span<const s
     return fmt::format("the confusion matrix of {} classes is wider than {} columns: --json FILE has it\n",
                        names.size(), columns);
   std::string out =
-      fmt::format("{:{}}  taken for{}\n{:{}}", "is", left, numbers ? " the class of this number" : "", "", left);
+      fmt::format("{:{}}  predicted{}\n{:{}}", "actual", left, numbers ? ", by class number" : "", "", left);
   for (const std::string& head : heads) out += fmt::format("  {:>{}}", head, column);
   out += "\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -26,7 +26,7 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
     const std::string name = file.path().string();
     if (!sidecar || !sidecar->special_tokens)
       fail(Exit::usage,
-           "{} does not say which of its tokens is the mask, which masked_lm needs: make it again with strata "
+           "{} does not say which of its tokens is the mask, which masked_lm needs: tokenize it again with strata "
            "tokenize",
            name);
     if (!sidecar->mask_token)
@@ -35,7 +35,9 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
            "[MASK] or <mask>), but masked_lm needs one: use the tokenizer that comes with the encoder",
            name, sidecar->tokenizer);
     if (&file != &files.front() && out.mask != *sidecar->mask_token)
-      fail(Exit::usage, "{} and {} are from tokenizers whose mask tokens differ ({} and {}): make them again with one",
+      fail(Exit::usage,
+           "{} and {} are from tokenizers whose mask tokens differ ({} and {}): tokenize both again with the same "
+           "tokenizer",
            files.front().path().string(), name, out.mask, *sidecar->mask_token);
     out.mask = *sidecar->mask_token;
     const auto words = static_cast<std::uint32_t>(file.limit());

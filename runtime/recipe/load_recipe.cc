@@ -38,7 +38,7 @@ bool is_above(const RecipeValue& value, double most) {
   return number && *number >= most;
 }
 
-// The hint "; the most is ..." for a refused value.
+// The hint "; the maximum is ..." for a refused value that is above it.
 std::string at_most(const RecipeValue& value, const RecipeKey& key) {
   return key.most && is_above(value, key.most->value) ? fmt::format("; the maximum is {}", key.most->text) : "";
 }
@@ -101,7 +101,7 @@ class Loader {
     if (!value || !key->set(recipe_, *value, folder)) {
       if (const std::string mistake = value && name == "data.train" ? mistake_in_sources(*value) : ""; !mistake.empty())
         fail(Exit::usage, "{} ({}): {}", name, assignment.where, mistake);
-      fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
+      fail(Exit::usage, "{} = {} ({}): expected {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
            value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
     if (name == "adapter.path" && earlier && recipe_.adapter.path && *earlier != *recipe_.adapter.path)
@@ -296,12 +296,12 @@ class Loader {
     if (recipe_.training.micro_batch_size != kAutomaticBatch) return;
     if (!recipe_.memory.device)
       fail(Exit::usage,
-           "training.micro_batch_size = auto needs memory.device, the memory that a rank may use: without it, the "
-           "number would depend on the memory that is free now");
+           "training.micro_batch_size = auto needs memory.device, the memory that a rank may use: set it, "
+           "because otherwise the number would depend on the memory that is free now");
     if (recipe_.zero.activations == Tier::host && !recipe_.memory.host)
       fail(Exit::usage,
-           "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: the activations of a "
-           "micro-batch have to fit there");
+           "training.micro_batch_size = auto with zero.activations = host needs memory.host, too: set it, because the "
+           "activations of a micro-batch have to fit there");
   }
 
   Recipe recipe_;

@@ -255,11 +255,11 @@ std::string mistake_in_sources(const RecipeValue& value) {
         has_files = true;
         const auto files = texts_of(entry);
         if (!files || files->empty())
-          return fmt::format("source {} has files = {}: allowed is a path or glob, or a list of them", i + 1,
+          return fmt::format("source {} has files = {}: expected a path or glob, or a list of them", i + 1,
                              entry.shown);
       } else if (name == "weight") {
         if (const double weight = number_of(entry).value_or(0); !(weight > 0 && weight <= kMaxSourceWeight))
-          return fmt::format("source {} has weight = {}: allowed is a number above 0, at most 1e9", i + 1, entry.shown);
+          return fmt::format("source {} has weight = {}: expected a number above 0, at most 1e9", i + 1, entry.shown);
       } else {
         std::string meant = "its keys are files and weight";
         for (const char* known : {"files", "weight"})

@@ -59,8 +59,8 @@ void require_tokens_of_model(const Workload& workload, std::span<const TokenFile
     if (names_tokenizer(file) &&
         std::find(hashes.begin(), hashes.end(), file.sidecar()->tokenizer_hash) == hashes.end())
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, but the model in {} has a different one: make them again with strata "
-           "tokenize --tokenizer {}, or accept them as they are with data.any_tokenizer = true",
+           "{} holds tokens of the tokenizer {}, but the model in {} has a different one: tokenize the texts again "
+           "with strata tokenize --tokenizer {}, or accept the tokens as they are with data.any_tokenizer = true",
            file.path().string(), file.sidecar()->tokenizer, directory->string(), directory->string());
 }
 

@@ -76,7 +76,7 @@ TEST_F(FullDisk, InTheCheckpointFolderEndsTheRunWithoutARestart) {
   EXPECT_THAT(last_line(outcome.errors),
               AllOf(StartsWith("strata: rank 1 on n2: " + file("checkpoints") + "/step-"),
                     HasSubstr("rank-00001-of-00002.safetensors cannot be written at offset "),
-                    HasSubstr("No space left on device (errno 28): free some space there, or name a place")))
+                    HasSubstr("No space left on device (errno 28): free some space there, or choose a folder")))
       << outcome.all();
   EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("exit":3,"cause":"rank 1 on n2: )"), Not(HasSubstr("restart"))));

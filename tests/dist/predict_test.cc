@@ -203,8 +203,10 @@ TEST_F(Predict, TheAdapterMayProvideTheHead) {
   std::string config = folder_.read("adapter/adapter_config.json");
   config.replace(config.find("\"SEQ_CLS\""), 9, "null");
   folder_.write("adapter/adapter_config.json", config);
-  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", with_adapter)), Exit::usage,
-                   AllOf(HasSubstr("classifier.weight"), HasSubstr("task_type")));
+  EXPECT_COMPLAINT(
+      run(asked("model", "texts.jsonl", "out.jsonl", with_adapter)), Exit::usage,
+      AllOf(HasSubstr("does not say whether the adapter's classification head, base_model.model.classifier.weight"),
+            HasSubstr("task_type")));
   auto objective = with_adapter;
   objective.insert(objective.end(),
                    {"--set", "training.objective=sequence_classification", "--set", "model.config.num_labels=3"});

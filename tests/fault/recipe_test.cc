@@ -21,10 +21,10 @@ TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
     std::vector<std::string> sets, words;
   } mistakes[] = {
       {{"training.max_step=3"}, {"training.max_step", "training.max_steps"}},
-      {{"training.max_steps=many"}, {"training.max_steps", "\"many\"", "allowed is"}},
-      {{"training.micro_batch_size=0"}, {"training.micro_batch_size = 0", "allowed is"}},
-      {{"zero.stage=4"}, {"zero.stage = 4", "allowed is"}},
-      {{"training.precision=fp8"}, {"training.precision", "fp8", "allowed is"}},
+      {{"training.max_steps=many"}, {"training.max_steps", "\"many\"", "expected"}},
+      {{"training.micro_batch_size=0"}, {"training.micro_batch_size = 0", "expected"}},
+      {{"zero.stage=4"}, {"zero.stage = 4", "expected"}},
+      {{"training.precision=fp8"}, {"training.precision", "fp8", "expected"}},
       {{"model.path=x"}, {"model.path", "model.preset", "contradict"}},
       {{"training.global_batch_size=8", "training.gradient_accumulation_steps=2"},
        {"training.global_batch_size", "training.gradient_accumulation_steps", "contradict"}},

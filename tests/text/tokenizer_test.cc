@@ -378,5 +378,12 @@ TEST(TokenizerTest, AFolderWithoutATokenizerIsRefused) {
   EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt, HasSubstr("tokenizer.model"));
 }
 
+TEST(TokenizerTest, AFileThatIsNoObjectIsRefused) {
+  const tests::ScratchFolder folder;
+  folder.write("tokenizer.json", "[1]");
+  EXPECT_FAILURE(load_tokenizer(folder.path()), Exit::corrupt,
+                 HasSubstr("tokenizer.json: the top level: expected an object, found [1]"));
+}
+
 }  // namespace
 }  // namespace strata::text

@@ -98,8 +98,8 @@ class LabelWriter {
   std::vector<bool> open_;  // lists of two that may be either: true for [0, 1], false for [1, 0]
   std::vector<std::uint64_t> of_column_;
   bool one_per_word_ = true;
-  std::uint64_t several_words_ = 0;  // documents whose single label has several words, and the first of them
-  std::string several_name_;
+  std::uint64_t several_words_ = 0;  // documents whose single label has several words
+  std::string several_name_;         // the first such label
 };
 
 }  // namespace strata::text

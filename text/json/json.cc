@@ -124,12 +124,12 @@ std::string Json::below(std::string_view key) const {
 
 void Json::wrong(std::string_view expected) const {
   constexpr std::size_t kMaxFound = 64;
-  fail(Exit::corrupt, "{}: {}: expected {}, found {}", *file_, place_.empty() ? "the whole" : shortened(place_),
+  fail(Exit::corrupt, "{}: {}: expected {}, found {}", *file_, place_.empty() ? "the top level" : shortened(place_),
        expected, shortened(simdjson::minify(element_of(node_)), kMaxFound));
 }
 
 void Json::unsupported(std::string_view what) const {
-  fail(Exit::usage, "{}: {}: {} is not supported", *file_, place_.empty() ? "the whole" : shortened(place_), what);
+  fail(Exit::usage, "{}: {}: {} is not supported", *file_, place_.empty() ? "the top level" : shortened(place_), what);
 }
 
 }  // namespace strata::text

@@ -19,10 +19,11 @@ enum class Epilogue : std::uint8_t {
   sums_a,  // out[m] = the sums of op(A) over k, rounded once; A is transposed
   sums_b,  // out[n] = the same for op(B); B is not transposed
 };
-// is_gelu(): it writes gelu(C). is_gelu_gradient(): it reads a gelu's input.
+// Whether the epilogue writes gelu(C).
 constexpr bool is_gelu(Epilogue e) {
   return e == Epilogue::gelu_tanh || e == Epilogue::gelu_erf;
 }
+// Whether it reads a gelu's input.
 constexpr bool is_gelu_gradient(Epilogue e) {
   return e == Epilogue::gelu_tanh_gradient || e == Epilogue::gelu_erf_gradient;
 }

@@ -139,8 +139,7 @@ std::string max_batch_text(const MaxBatch& found) {
   for (const BatchSpeed& speed : found.speeds)
     text += fmt::format("{:>11}{:>12}{:>14}{:>18}{:>12}\n", speed.size, bytes_text(speed.memory[0].peak),
                         step_time_text(speed.step_ms), tokens_rate_text(speed.tokens_per_s), speed.order);
-  text +=
-      fmt::format("fastest per token, as predicted: {}, with {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
+  text += fmt::format("predicted fastest per token: {}, at {:.3g} us", fastest->size, 1e6 / fastest->tokens_per_s);
   const BatchSpeed &smallest = found.speeds.front(), &largest = found.speeds.back();
   if (fastest != &smallest) text += "; " + reason(*fastest, smallest);
   if (fastest != &largest) text += "; " + reason(*fastest, largest);

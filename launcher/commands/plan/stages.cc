@@ -109,7 +109,7 @@ void print_stages(const std::vector<ZeroStage>& stages) {
         "[0] All tiers together; the table above lists them separately.",
         "[1] Gradients are summed in fp32: 4 bytes per parameter that a rank sums, rather than 2, and a micro-batch's "
         "own on top, so that a loss has the same bits on any number of ranks.",
-        "[2] At stage 3 a rank's shard and the units that are gathered at the time (memory.prefetch + 1, and a tied "
+        "[2] At stage 3 a rank's shard and the units that are gathered at that time (memory.prefetch + 1, and a tied "
         "embedding).",
         "[3] Activations, workspace and data in transit, which the paper's figures do not include."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));

@@ -109,7 +109,7 @@ struct Classifier {
            folder.path().string(),
            models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
            models::name_of(objective),
-           options.adapter ? fmt::format(", and {} has no layer of class scores", options.adapter->string()) : "");
+           options.adapter ? fmt::format(", and {} has no classification head", options.adapter->string()) : "");
     classes = models::read_classes(config, objective);
     // Only the number of positions is used, so the other sizes given here do not matter.
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});

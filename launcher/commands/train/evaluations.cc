@@ -35,8 +35,8 @@ std::string metrics_text(const runtime::EvaluationReport& report, std::string_vi
 std::string end_text(const std::optional<runtime::Best>& best, std::int64_t without_improvement) {
   if (!best)
     return without_improvement == 1
-               ? "this evaluation had no value of evaluation.metric"
-               : fmt::format("none of {} evaluations had a value of evaluation.metric", without_improvement);
+               ? "this evaluation produced no value for evaluation.metric"
+               : fmt::format("none of {} evaluations produced a value for evaluation.metric", without_improvement);
   return fmt::format("{} no better than that after step {}",
                      without_improvement == 1 ? "this evaluation was"
                                               : fmt::format("{} evaluations in a row were", without_improvement),

@@ -20,7 +20,7 @@
 
 namespace strata::launcher::control {
 
-// Writes a file atomically (AtomicFile), so that it appears complete or not at all.
+// Writes a file through AtomicFile.
 void write_whole(const std::string& path, const std::string& text);
 
 // Receives the reports of all nodes at rank 0, and decides whether the run must end. Thread-safe: gRPC's threads pass

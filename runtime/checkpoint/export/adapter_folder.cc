@@ -38,12 +38,12 @@ void require_peft_weights(const fs::path& folder) {
                       {pickle.string(), weights.string()}));
 }
 
-// The layer of class scores that an adapter's files hold, for a base model that is not a classifier.
+// The classification head that an adapter's files contain, for a base model that is not a classifier.
 struct AdapterHead {
   models::Objective objective{};
   std::size_t classes = 0;
 };
-// nullopt: the adapter has no such layer. Throws Error{usage} if it is not a peft folder, or does not say what is
+// nullopt: the adapter has no such head. Throws Error{usage} if it is not a peft folder, or does not say what is
 // classified.
 std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
   require_peft(folder);
@@ -58,7 +58,7 @@ std::optional<AdapterHead> head_of_adapter(const fs::path& folder) {
     if (of_text || config.task == "SEQ_CLS") return AdapterHead{models::Objective::sequence_classification, classes};
     if (config.task == "TOKEN_CLS") return AdapterHead{models::Objective::token_classification, classes};
     fail(Exit::usage,
-         "{} has a layer of class scores ({}), but does not say whether it classifies texts or their words: set "
+         "{} does not say whether the adapter's classification head, {}, classifies texts or their words: set "
          "\"task_type\" there to \"SEQ_CLS\" or \"TOKEN_CLS\"",
          (folder / kPeftConfigName).string(), tensor.name);
   }

@@ -168,9 +168,9 @@ void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
   for (std::size_t i = 0; i < curves; ++i) {
     const std::optional<double>& area = all[i % ranks_ * mine.size() + i / ranks_];
     if (!area) {
-      out.notes.push_back(
-          fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
-                      classes_.names[layout_.first_curve + i]));
+      out.notes.push_back(fmt::format(
+          "eval_roc_auc is not computed: data.validation has no text of the class {}, or no text of any other class",
+          classes_.names[layout_.first_curve + i]));
       return;
     }
     sum += *area;
@@ -195,7 +195,7 @@ ClassReport ScoreCollector::report(comm::World& world) {
   if (curves_)
     add_areas(world, out);
   else
-    out.notes.push_back(fmt::format("{} left out: the model has {} classes, but {} made for at most {}",
+    out.notes.push_back(fmt::format("{} left out: the model has {} classes, but {} computed for at most {}",
                                     many() ? "eval_roc_auc is" : "the confusion matrix and eval_roc_auc are",
                                     classes_.names.size(), many() ? "it is" : "they are", kMaxTabled));
   if (entities_) add_entity_metrics(world, out);

@@ -47,8 +47,8 @@ class Trace {
   Trace(const StepPlan& plan, const models::Model& model);
 
   static std::string begin(const TraceHead& head);
-  // spans: when the rank's tasks ran in that step (0: a plan's), in ns; {0, 0} if not in this step. `zero`: where the
-  // trace begins.
+  // `number`: the step's, or 0 for a plan. spans: when the rank's tasks ran in that step, in ns; {0, 0} if a task did
+  // not. zero: the time at which the trace begins.
   std::string step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero);
   // The arrow of a message, from the task that sends it to the task that receives it on another rank.
   std::string message(const Ran& sent, const Ran& received);
@@ -64,8 +64,8 @@ class Trace {
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 
   const StepPlan& plan_;
-  std::vector<JsonObject> tasks_;                       // per task: the parts of a slice that do not depend on when it
-                                                        // ran
+  // Per task: the parts of a slice that do not depend on when it ran.
+  std::vector<JsonObject> tasks_;
   std::array<bool, kLanes> used_{};                     // one per lane
   std::array<std::array<bool, kKinds>, kTiers> has_{};  // kinds that the plan keeps in a tier
   Live lasting_{};                                      // buffers that live from step to step

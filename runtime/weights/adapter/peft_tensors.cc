@@ -75,9 +75,10 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
       const std::string last = module.substr(module.rfind('.') + 1);
       const bool is_shared = tensor.name != kPeftPrefix + p.name;
       fail(Exit::usage,
-           "{} holds all of {}, which modules_to_save in its {} does not name, and which is not a copy of the model's "
-           "{}{}, exact or rounded to bf16 or fp16: if it was trained, add \"{}\" there{} to read it (training that "
-           "continues from this adapter trains it, too); otherwise give the model that the adapter was trained on",
+           "{} contains a full copy of {}, which modules_to_save in its {} does not name, and which is not a copy of "
+           "the model's {}{}, exact or rounded to bf16 or fp16: if it was trained, add \"{}\" there{} to read it "
+           "(training that continues from this adapter trains it, too); otherwise give the model that the adapter was "
+           "trained on",
            folder.string(), tensor.name, kPeftConfigName, p.name,
            is_shared ? ", the table that it shares (tie_word_embeddings)" : "", last,
            is_shared ? ", and \"ensure_weight_tying\": true," : "");
@@ -85,11 +86,11 @@ std::optional<DType> rounding_of(const StoredTensor& tensor, const WeightSource&
   for (const char* head : {".classifier.weight", ".classifier.out_proj.weight", ".score.weight"})
     if (tensor.name.ends_with(head))
       fail(Exit::usage,
-           "{} is an adapter of a classifier: it holds its layer of class scores, {}, but training.objective is "
+           "{} is an adapter of a classifier: it contains the classification head {}, but training.objective is "
            "\"{}\"; set the adapter's objective (strata predict --adapter detects it)",
            folder.string(), tensor.name, models::name_of(model.objective));
   fail(Exit::usage,
-       "{} is an adapter of another model: it has {}, for which this {} model has no place; give its own base model as "
+       "{} is an adapter of another model: it has {}, which this {} model does not have; give its own base model as "
        "model.path",
        folder.string(), tensor.name, model.family);
 }
@@ -109,8 +110,8 @@ bool is_resized_table(const StoredTensor& tensor, const models::Parameter& own, 
 
 void refuse_resized(const StoredTensor& tensor, const std::filesystem::path& folder, const models::Parameter& own) {
   fail(Exit::usage,
-       "{} holds all of {}, as [{}], but the model's is [{}]: the model was resized when the adapter was trained; "
-       "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
+       "{} contains a full copy of {}, as [{}], but the model's is [{}]: the model was resized when the adapter was "
+       "trained; merge the two with peft (merge_and_unload, save_pretrained), and give the result",
        folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(own.shape, ", "));
 }
 
@@ -132,7 +133,7 @@ bool UnnamedTensors::is_copy(const StoredTensor& tensor, std::size_t unit, std::
   return rounding.has_value();
 }
 
-// Whether the tensor is a copy of the own weight of a layer with an adapter.
+// Whether the tensor is a copy of the weight of a layer that has an adapter.
 bool UnnamedTensors::is_copy_of_layer(const StoredTensor& tensor) {
   for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
     for (const auto& layer : model_.units[unit]->linear_layers()) {
@@ -143,7 +144,8 @@ bool UnnamedTensors::is_copy_of_layer(const StoredTensor& tensor) {
       if (tensor.shape != stored_shape_of(*weight)) refuse_resized(tensor, folder_, *weight);
       if (is_copy(tensor, unit, static_cast<std::size_t>(weight - parameters.begin()))) return true;
       fail(Exit::usage,
-           "{} holds all of {}, which is not a copy of the model's {}, exact or rounded to bf16 or fp16, and peft "
+           "{} contains a full copy of {}, which is not a copy of the model's {}, exact or rounded to bf16 or fp16, "
+           "and peft "
            "would compute with it: give the model that has these values as model.path, or merge the two with peft "
            "(merge_and_unload, save_pretrained) and give the result",
            folder_.string(), tensor.name, weight->name);

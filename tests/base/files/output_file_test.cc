@@ -122,7 +122,7 @@ TEST(RefusedWrite, LackOfSpaceExitsAsDoesNotFitWithAdvice) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     EXPECT_FAILURE(
         refused_write("f cannot be written", error), Exit::does_not_fit,
-        testing::AllOf(StartsWith("f cannot be written: "), testing::ContainsRegex(": (free|raise) .* name ")));
+        testing::AllOf(StartsWith("f cannot be written: "), testing::ContainsRegex(": (free|raise) .*, or choose ")));
   }
 }
 
@@ -132,8 +132,9 @@ TEST(RefusedWrite, OtherErrorsExitAsFailed) {
 
 TEST(RefusedWrite, PermissionErrorsGiveAdvice) {
   EXPECT_FAILURE(refused_write("f cannot be written", EACCES), Exit::failed,
-                 EndsWith("(errno 13): give this user the right to write there, or name another place"));
-  EXPECT_FAILURE(refused_write("f cannot be written", EROFS), Exit::failed, EndsWith("in another file system"));
+                 EndsWith("(errno 13): give this user the right to write there, or choose another folder"));
+  EXPECT_FAILURE(refused_write("f cannot be written", EROFS), Exit::failed,
+                 EndsWith("choose a folder in another file system"));
 }
 
 TEST(RefusedWrite, NamesAFolderThatCannotHoldFiles) {

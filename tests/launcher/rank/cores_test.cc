@@ -92,8 +92,8 @@ TEST(WithinQuota, IsSharedByTheRanksOfANode) {
 }
 
 TEST(WithinQuota, IsReportedIfItLimitsThreads) {
-  EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1, "a quota of the control group").note,
-            "all 8 cores; a quota of the control group allows 1.5 on the node");
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1, "the cgroup's CPU quota").note,
+            "all 8 cores; the cgroup's CPU quota allows 1.5 on the node");
   EXPECT_EQ(within_quota({8, "all 8 cores"}, 8, 0, 1, "").note, "all 8 cores");
   EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1, "").cores, 8);
 }

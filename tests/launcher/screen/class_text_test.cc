@@ -36,10 +36,11 @@ TEST(ClassTextTest, ColumnsHaveCompleteNamesOrNumbers) {
   const std::string wide = class_text(report_of(4), names, "texts", 80);
   EXPECT_THAT(wide, HasSubstr("f1  texts\n"));
   EXPECT_THAT(class_text(report_of(4), names, "words", 80), HasSubstr("f1  words\n"));
+  EXPECT_THAT(wide, HasSubstr("\nactual      predicted\n"));
   EXPECT_THAT(wide, HasSubstr("afrikaans   brezhoneg  castellano     deutsch\n"));
   EXPECT_THAT(wide, HasSubstr("\ndeutsch             30          31          32          33\n"));
   const std::string narrow = class_text(report_of(4), names, "texts", 50);
-  EXPECT_THAT(narrow, AllOf(HasSubstr("taken for the class of this number\n"), HasSubstr("   0   1   2   3\n"),
+  EXPECT_THAT(narrow, AllOf(HasSubstr("actual        predicted, by class number\n"), HasSubstr("   0   1   2   3\n"),
                             HasSubstr("\n3 deutsch     30  31  32  33\n")));
   EXPECT_LE(widest(narrow), 50u);
   EXPECT_THAT(class_text(report_of(4), names, "texts", 24),

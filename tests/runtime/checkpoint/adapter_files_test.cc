@@ -237,11 +237,15 @@ TEST_F(AdapterFiles, ExplainsTensorsMissingFromModulesToSave) {
     return refusal();
   };
   const char* table = "base_model.model.transformer.wpe.weight";
-  EXPECT_THAT(refused(table, 24, 48), AllOf(HasSubstr(table), HasSubstr("add \"wpe\" there")));
+  EXPECT_THAT(refused(table, 24, 48),
+              AllOf(HasSubstr(table), HasSubstr("contains a full copy of"), HasSubstr("add \"wpe\" there")));
   EXPECT_THAT(refused(table, 25, 48), AllOf(HasSubstr("as [25, 48], but the model's is [24, 48]"), HasSubstr("merge")));
   EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
-              AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
-  EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
+              AllOf(HasSubstr("an adapter of a classifier"),
+                    HasSubstr("contains the classification head base_model.model.score.weight"),
+                    HasSubstr("training.objective is \"causal_lm\"")));
+  EXPECT_THAT(refused("of.another", 1, 1),
+              AllOf(HasSubstr("is an adapter of another model"), HasSubstr("which this gpt2 model does not have")));
   // The head, which shares the table, is stored under its own name.
   const char* head = "base_model.model.lm_head.weight";
   EXPECT_THAT(refused(head, 40, 48), AllOf(HasSubstr(head), HasSubstr("as [40, 48]"), HasSubstr("merge")));

@@ -158,9 +158,10 @@ TEST_F(OutputAdapterFiles, ACopyOfTheMatrixMustBeTheModels) {
       EXPECT_NO_THROW((void)begin(2));
     }
     add_matrix(fp32, name, fp32, 0x1p-10f);
-    EXPECT_FAILURE((void)begin(), Exit::usage,
-                   AllOf(HasSubstr("holds all of " + name), HasSubstr("is not a copy of the model's lm_head.weight"),
-                         HasSubstr("exact or rounded to bf16 or fp16"), HasSubstr(refusal)));
+    EXPECT_FAILURE(
+        (void)begin(), Exit::usage,
+        AllOf(HasSubstr("contains a full copy of " + name), HasSubstr("is not a copy of the model's lm_head.weight"),
+              HasSubstr("exact or rounded to bf16 or fp16"), HasSubstr(refusal)));
   }
 }
 
@@ -178,7 +179,7 @@ TEST_F(OutputAdapterFiles, ARankMayLeaveTheComparisonToAnother) {
   EXPECT_NO_THROW(read({}));
   EXPECT_FAILURE(read(base), Exit::usage, HasSubstr("is not a copy"));
   add_matrix(device::DType::fp32, "base_model.model.of_another.weight");
-  EXPECT_FAILURE(read({}), Exit::usage, HasSubstr("has no place"));
+  EXPECT_FAILURE(read({}), Exit::usage, HasSubstr("model does not have"));
 }
 
 }  // namespace

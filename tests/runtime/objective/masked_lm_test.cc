@@ -221,14 +221,16 @@ TEST_F(MaskedTokensTest, RefusesTokenizersWithoutAMask) {
   folder_.write("good.bin", {3});
   folder_.mask_token = 5;
   folder_.write("other.bin", {3});
-  refused({"good.bin", "other.bin"}, AllOf(HasSubstr("other.bin"), HasSubstr("mask tokens differ (4 and 5)")));
+  refused({"good.bin", "other.bin"},
+          AllOf(HasSubstr("other.bin"),
+                HasSubstr("mask tokens differ (4 and 5): tokenize both again with the same tokenizer")));
   folder_.mask_token.reset();
   folder_.write("none.bin", {3});
   refused({"none.bin"}, AllOf(HasSubstr("none.bin"), HasSubstr("made"),
                               HasSubstr("mask_token of its tokenizer_config.json, [MASK] or <mask>")));
   folder_.special_tokens.reset();
   folder_.write("old.bin", {3});
-  refused({"old.bin"}, AllOf(HasSubstr("old.bin"), HasSubstr("make it again")));
+  refused({"old.bin"}, AllOf(HasSubstr("old.bin"), HasSubstr("tokenize it again with strata tokenize")));
 }
 
 class MaskedRun : public testing::Test {

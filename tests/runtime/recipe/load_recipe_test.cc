@@ -105,7 +105,7 @@ TEST(LoadRecipeTest, TheLastValueCounts) {
     EXPECT_EQ(tests::failure_of([&] { (void)recipe_with({set}); }).code(), Exit::done) << set;
   }
   EXPECT_EQ(recipe_with({"zero.optimizer=host", "zero.optimizer=device"}).zero.optimizer, Tier::device);
-  EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("allowed is"));
+  EXPECT_FAILURE(recipe_with({"zero.optimizer=disk"}), Exit::usage, HasSubstr("expected"));
 }
 
 TEST(LoadRecipeTest, TiersNeedDrivesOrRecomputation) {
@@ -190,8 +190,8 @@ TEST(LoadRecipeTest, NamesAMistakeInASource) {
   };
   refused("fles = \"b\"\n", "source 2 has the unknown key fles: did you mean files?");
   refused("files = \"b\"\nname = \"web\"\n", "source 2 has the unknown key name: its keys are files and weight");
-  refused("files = \"b\"\nweight = 0\n", "source 2 has weight = 0: allowed is a number above 0, at most 1e9");
-  refused("files = [3]\n", "source 2 has files = [3]: allowed is a path or glob, or a list of them");
+  refused("files = \"b\"\nweight = 0\n", "source 2 has weight = 0: expected a number above 0, at most 1e9");
+  refused("files = [3]\n", "source 2 has files = [3]: expected a path or glob, or a list of them");
   refused("weight = 0.3\n", "source 2 has no files: give files = PATH");
   EXPECT_FAILURE(recipe_with({"data.train=[{files = \"a\", weight = 0.7}, 3]"}), Exit::usage,
                  HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): allowed"));

@@ -87,7 +87,7 @@ TEST(ValuesElsewhere, RefusalsTranslateValues) {
   };
   for (const auto& [set, meant] : kMeant) {
     SCOPED_TRACE(set);
-    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(meant)));
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": expected "), EndsWith(meant)));
   }
   // The example of a range is not what the user means.
   EXPECT_FAILURE(recipe_with({"report.trace_steps=5-3"}), Exit::usage, testing::Not(HasSubstr("; use")));
@@ -104,7 +104,7 @@ TEST(ValuesElsewhere, SomeHaveNoCounterpart) {
            {"training.max_steps=-1", "; strata plan shows how many steps an epoch has"},
        }) {
     SCOPED_TRACE(set);
-    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": allowed is "), EndsWith(note)));
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(": expected "), EndsWith(note)));
   }
 }
 
@@ -114,7 +114,7 @@ TEST(ValuesElsewhere, NeverGuess) {
                           "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
-                   AllOf(HasSubstr(": allowed is "), Not(HasSubstr("; use")), Not(HasSubstr("write"))));
+                   AllOf(HasSubstr(": expected "), Not(HasSubstr("; use")), Not(HasSubstr("write"))));
   }
 }
 

@@ -47,7 +47,8 @@ TEST_F(TokenizerMatchTest, TokensOfAnotherTokenizerAreRefused) {
   const TokenFile byte = tokens("byte", hash_of(kByte));
   EXPECT_FAILURE(compare(byte, {model("model")}), Exit::usage,
                  AllOf(HasSubstr("t.bin holds tokens of the tokenizer byte"), HasSubstr("/model has a different"),
-                       HasSubstr("strata tokenize --tokenizer"), HasSubstr("data.any_tokenizer = true")));
+                       HasSubstr("tokenize the texts again with strata tokenize --tokenizer"),
+                       HasSubstr("data.any_tokenizer = true")));
   EXPECT_FAILURE(compare(byte, {model("model"), "model.init=random"}), Exit::usage, HasSubstr("byte"));
   compare(byte, {model("model"), "data.any_tokenizer=true"});
 }

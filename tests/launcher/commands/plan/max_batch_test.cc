@@ -65,7 +65,7 @@ TEST(MaxBatchTest, ReportsTheFastestAndTheReason) {
   const auto slower = [](const BatchSpeed& a, const BatchSpeed& b) { return a.tokens_per_s < b.tokens_per_s; };
   EXPECT_TRUE(std::is_sorted(free.speeds.begin(), free.speeds.end(), slower));
   EXPECT_THAT(max_batch_text(free),
-              AllOf(HasSubstr("fastest per token, as predicted: 11, with "), HasSubstr("; with 1 it takes "),
+              AllOf(HasSubstr("predicted fastest per token: 11, at "), HasSubstr("; with 1 it takes "),
                     HasSubstr("most of the difference is synchronisation (")));
   EXPECT_THAT(max_batch_json(free), HasSubstr("\"fastest\":11,\"speeds\":[{\"size\":1,\"device_peak_bytes\":"));
   // The parts account for the whole time of a step. A sequence has 16 tokens.

@@ -84,7 +84,7 @@ TEST_F(Plan, PlansTheLargestMicroBatch) {
   EXPECT_EQ(number("micro_batch_size"), size);
   measured_by(1);
   max_batch_ = true;
-  EXPECT_THAT(planned(1, {}, sets), HasSubstr("fastest per token, as predicted: "));
+  EXPECT_THAT(planned(1, {}, sets), HasSubstr("predicted fastest per token: "));
 }
 
 // Text that is too long for a line is wrapped, and columns with many digits move closer together.

@@ -40,9 +40,9 @@ files = ["b.bin", "c.bin"]
     EXPECT_FAILURE(recipe_with({std::string("data.train=") + value}), Exit::usage,
                    AllOf(HasSubstr("data.train "), HasSubstr(why)));
   };
-  refused(R"([{files="a", weight=0}])", "source 1 has weight = 0: allowed is a number above 0");
-  refused(R"([{files="a", weight=-1}])", "source 1 has weight = -1: allowed is a number above 0");
-  refused(R"([{files="a", weight="b"}])", "source 1 has weight = \"b\": allowed is a number above 0");
+  refused(R"([{files="a", weight=0}])", "source 1 has weight = 0: expected a number above 0");
+  refused(R"([{files="a", weight=-1}])", "source 1 has weight = -1: expected a number above 0");
+  refused(R"([{files="a", weight="b"}])", "source 1 has weight = \"b\": expected a number above 0");
   refused(R"([{weight=1}])", "source 1 has no files");
   refused(R"([{files="a", wait=1}])", "source 1 has the unknown key wait");
   refused(R"([{files="a"}, "b"])", "");

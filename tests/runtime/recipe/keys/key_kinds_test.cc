@@ -16,7 +16,7 @@ using testing::HasSubstr;
 TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   const auto refused = [](const std::string& key, const std::string& value, const std::string& allowed) {
     EXPECT_FAILURE(recipe_with({key + "=" + value}), Exit::usage,
-                   AllOf(HasSubstr(key + " = "), HasSubstr(value), HasSubstr("allowed is"), HasSubstr(allowed)));
+                   AllOf(HasSubstr(key + " = "), HasSubstr(value), HasSubstr("expected"), HasSubstr(allowed)));
   };
   refused("training.precision", "fp8", R"("fp32", "bf16" or "fp16")");
   refused("training.precision", "16", "\"bf16\"");
@@ -55,7 +55,7 @@ TEST(KeyKindsTest, AFloatIsShownAsWrittenWithItsInteger) {
   const auto refused = [](const std::string& set, const std::string& shown, const std::string& end) {
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, AllOf(HasSubstr(shown), EndsWith(end)));
   };
-  refused("training.max_steps=5.0", "training.max_steps = 5.0 (--set): allowed is an integer >= 0", "; write 5");
+  refused("training.max_steps=5.0", "training.max_steps = 5.0 (--set): expected an integer >= 0", "; write 5");
   refused("memory.device=2e9", "memory.device = 2000000000.0 (", "; write 2000000000");
   refused("training.max_steps=-5.0", "training.max_steps = -5.0 (", "an integer >= 0");
   refused("training.max_steps=5.5", "training.max_steps = 5.5 (", "an integer >= 0");
@@ -94,9 +94,9 @@ TEST(KeyKindsTest, AnAdaptersScaleHasARange) {
   const auto refused = [](const std::string& set, const std::string& end) {
     EXPECT_FAILURE(recipe_with({"adapter.kind=lora", set}), Exit::usage, EndsWith(end));
   };
-  refused("adapter.alpha=0", "adapter.alpha = 0 (--set): allowed is a number from 1e-30");
-  refused("adapter.alpha=1e-31", "adapter.alpha = 1e-31 (--set): allowed is a number from 1e-30");
-  refused("adapter.alpha=1e39", "allowed is a number from 1e-30; the maximum is 3.4028235e+38");
+  refused("adapter.alpha=0", "adapter.alpha = 0 (--set): expected a number from 1e-30");
+  refused("adapter.alpha=1e-31", "adapter.alpha = 1e-31 (--set): expected a number from 1e-30");
+  refused("adapter.alpha=1e39", "expected a number from 1e-30; the maximum is 3.4028235e+38");
   refused("adapter.alpha_pattern={q_proj=1e-31}", "a table of pattern = alpha, each a number from 1e-30");
   EXPECT_EQ(recipe_with({"adapter.kind=lora", "adapter.alpha=1e-30"}).adapter.lora.alpha, 1e-30);
   EXPECT_EQ(
@@ -106,12 +106,11 @@ TEST(KeyKindsTest, AnAdaptersScaleHasARange) {
 // An adapter on no layer trains nothing, and a trace of no step has nothing. No recomputed block is "none".
 TEST(KeyKindsTest, AnEmptyListIsRefusedUnlessItsMeaningIsClear) {
   EXPECT_FAILURE(recipe_with({"adapter.kind=lora", "adapter.layers_to_transform=[]"}), Exit::usage,
-                 HasSubstr("adapter.layers_to_transform = [] (--set): allowed is a layer's number or a list of at "
+                 HasSubstr("adapter.layers_to_transform = [] (--set): expected a layer's number or a list of at "
                            "least one"));
-  EXPECT_FAILURE(
-      recipe_with({"report.dir=run", "report.trace_steps=[]"}), Exit::usage,
-      HasSubstr("report.trace_steps = [] (--set): allowed is a step from 1, a range \"3-5\", or a list of at "
-                "least one of these"));
+  EXPECT_FAILURE(recipe_with({"report.dir=run", "report.trace_steps=[]"}), Exit::usage,
+                 HasSubstr("report.trace_steps = [] (--set): expected a step from 1, a range \"3-5\", or a list of at "
+                           "least one of these"));
   EXPECT_FAILURE(recipe_with({"training.class_weights=[]"}), Exit::usage, HasSubstr("one for each class"));
   const Recipe none = recipe_with({"training.recompute=[]"});
   EXPECT_EQ(none.training.recompute.kind, Recompute::Kind::none);

@@ -22,15 +22,15 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
 }
 
 TEST(ParallelKeys, ImpossibleValuesSayWhatIsAllowed) {
-  EXPECT_FAILURE(recipe_with({"parallel.tensor=0"}), Exit::usage, HasSubstr("allowed is an integer from 1 to 64"));
+  EXPECT_FAILURE(recipe_with({"parallel.tensor=0"}), Exit::usage, HasSubstr("expected an integer from 1 to 64"));
   for (const char* large : {"128", "2048"})
     EXPECT_FAILURE(recipe_with({std::string("parallel.tensor=") + large}), Exit::usage,
-                   HasSubstr("(--set): allowed is an integer from 1 to 64; set parallel.stages or zero.stage = 3 to "
+                   HasSubstr("(--set): expected an integer from 1 to 64; set parallel.stages or zero.stage = 3 to "
                              "divide the model over more ranks"));
   EXPECT_EQ(recipe_with({"parallel.tensor=64"}).parallel.tensor, 64);
-  EXPECT_FAILURE(recipe_with({"parallel.tensor_shards=3"}), Exit::usage, HasSubstr("allowed is a power of two"));
+  EXPECT_FAILURE(recipe_with({"parallel.tensor_shards=3"}), Exit::usage, HasSubstr("expected a power of two"));
   for (const char* set : {"parallel.split=[]", "parallel.split=[-1]", "parallel.split=[1.5]", "parallel.split=even"})
-    EXPECT_FAILURE(recipe_with({set}), Exit::usage, HasSubstr("allowed is \"auto\" or a list of integers"));
+    EXPECT_FAILURE(recipe_with({set}), Exit::usage, HasSubstr("expected \"auto\" or a list of integers"));
   EXPECT_FAILURE(recipe_with({"parallel.schedule=gpipe"}), Exit::usage, HasSubstr("\"1f1b\", \"interleaved\""));
 }
 
