@@ -145,9 +145,8 @@ bool UnnamedTensors::is_copy_of_layer(const StoredTensor& tensor) {
       if (is_copy(tensor, unit, static_cast<std::size_t>(weight - parameters.begin()))) return true;
       fail(Exit::usage,
            "{} contains a full copy of {}, which is not a copy of the model's {}, exact or rounded to bf16 or fp16, "
-           "and peft "
-           "would compute with it: give the model that has these values as model.path, or merge the two with peft "
-           "(merge_and_unload, save_pretrained) and give the result",
+           "and peft would compute with it: give the model that has these values as model.path, or merge the two with "
+           "peft (merge_and_unload, save_pretrained) and give the result",
            folder_.string(), tensor.name, weight->name);
     }
   return false;
