@@ -136,10 +136,21 @@ END
 
 processes() { ip netns pids "$(namespace "$1")" 2>/dev/null || true; }
 
+# Kills a node's processes until there are none: some have just been started, others take a moment to end.
+end_processes() {
+  local all
+  for _ in $(seq 250); do
+    all=$(processes "$1")
+    [ -n "$all" ] || break
+    xargs kill -9 <<<"$all" 2>/dev/null || true
+    sleep 0.02
+  done
+}
+
 down() {
   [ -e "$dir" ] || exit 0
   for i in $(seq "$(cat "$dir/nodes" 2>/dev/null || echo 0)"); do
-    processes "n$i" | xargs -r kill -9 2>/dev/null || true
+    end_processes "n$i"
     ip link del "$(link "n$i")" 2>/dev/null || true
     ip netns del "$(namespace "n$i")" 2>/dev/null || true
     rm -rf "${TMPDIR:-/tmp}/ompi.n$i.$(id -u)"  # what Open MPI leaves there if it is killed
@@ -156,13 +167,7 @@ case ${1:-} in
   exec) become_in_node "$2" "${@:3}" ;;
   kill) # the link first, so that no process says good-bye
     ip -n "$(namespace "$2")" link set eth0 down
-    # Meanwhile some processes end by themselves, and others have just been started.
-    for _ in $(seq 50); do
-      all=$(processes "$2")
-      [ -n "$all" ] || break
-      xargs kill -9 <<<"$all" 2>/dev/null || true
-      sleep 0.02
-    done
+    end_processes "$2"
     ;;
   revive)
     ip -n "$(namespace "$2")" link set eth0 up
