@@ -129,11 +129,11 @@ HeadNorms::HeadNorms(const Spec& spec, Slots& save, Slots& work)
     : spec_(spec),
       query_(NormKind::root_mean_square, norm_of_heads(spec, spec.heads / spec.shards.of), spec.query_gain),
       key_(NormKind::root_mean_square, norm_of_heads(spec, keys_of_shard(spec)), spec.key_gain) {
-  const std::size_t of_shards = spec.shards.of > 1 ? spec.shards.count * spec.head_dim : 0;
+  const std::size_t shard_gains = spec.shards.of > 1 ? spec.shards.count * spec.head_dim : 0;
   query_rstd_ = save.add(spec.tokens * spec.shards.share(spec.heads), device::DType::fp32);
   key_rstd_ = save.add(spec.tokens * spec.shards.count * keys_of_shard(spec), device::DType::fp32);
-  d_query_gain_ = work.add(of_shards, device::DType::fp32);
-  d_key_gain_ = work.add(of_shards, device::DType::fp32);
+  d_query_gain_ = work.add(shard_gains, device::DType::fp32);
+  d_key_gain_ = work.add(shard_gains, device::DType::fp32);
 }
 
 void HeadNorms::forward(Lane& lane, const AttentionPart& a, const ParameterRange& parameters, ConstView rows, View to,
@@ -169,9 +169,9 @@ void HeadNorms::backward(Lane& lane, const AttentionPart& a, const ParameterRang
 
 void HeadNorms::sum_gains(Lane& lane, View workspace, View partials, const GradientRange& gradients) const {
   const std::size_t dim = spec_.head_dim;
-  const auto sum = [&](std::size_t gain, const Slot& of_shards, std::size_t place) {
+  const auto sum = [&](std::size_t gain, const Slot& shard_gains, std::size_t place) {
     if (is_frozen(gain)) return;
-    tree_sum(lane, spec_.shards.count, of_shards.of(workspace), {},
+    tree_sum(lane, spec_.shards.count, shard_gains.of(workspace), {},
              partials ? partials.sub(place * dim, dim) : gradients.sub(gain, dim));
   };
   sum(spec_.query_gain, d_query_gain_, 0);

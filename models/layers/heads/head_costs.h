@@ -22,7 +22,7 @@ struct HeadCosts {
 
  private:
   // Without norms.
-  Work of_table(std::size_t elements, std::size_t words, bool learns) const;
+  Work table_work(std::size_t elements, std::size_t words, bool learns) const;
   double flops_before_table(bool forward, bool backward) const;
 };
 

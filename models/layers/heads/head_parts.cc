@@ -42,19 +42,19 @@ double HeadInput::flops(bool forward, bool backward) const {
   return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
 }
 
-ConstView HeadInput::taken(const Context& c, const HeadPlaces& p, ConstView x) const {
+ConstView HeadInput::taken(const Context& c, const HeadWorkspace& p, ConstView x) const {
   return picks() ? ConstView(p.picked.of(c.workspace)) : x;
 }
 
-ConstView HeadInput::entered(const Context& c, const HeadPlaces& p, ConstView x) const {
+ConstView HeadInput::entered(const Context& c, const HeadWorkspace& p, ConstView x) const {
   return entry_norm_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
 }
 
-ConstView HeadInput::unnormed(const Context& c, const HeadPlaces& p, ConstView x) const {
+ConstView HeadInput::unnormed(const Context& c, const HeadWorkspace& p, ConstView x) const {
   return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
 }
 
-void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x,
+void HeadInput::forward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x,
                         const device::Dropout& adapter_dropout) const {
   const View no_bias = p.no_bias.of(c.workspace);
   const ConstView taken = taken_.pick(lane, c, x, p.picked.of(c.workspace));
@@ -68,7 +68,7 @@ void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, Const
                  p.rstd.of(c.workspace), no_bias);
 }
 
-void HeadInput::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, ConstView d_norm, View dx,
+void HeadInput::backward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x, ConstView d_norm, View dx,
                          const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
   const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
   // Nothing reads the norm's output again nor, after the norm's backward, its input: gradients take their memory.
@@ -216,14 +216,14 @@ device::LogitTile HeadTable::logit_tile(std::size_t rows, std::size_t tile, devi
   return {rows, tiles_.first(tile), columns, logit_stride(columns), logits, tiles_.row_in_shard(tile) == 0};
 }
 
-void HeadTable::add_to_bias(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at,
+void HeadTable::add_to_bias(Lane& lane, const Context& c, const HeadWorkspace& p, const HeadTile& at,
                             ConstView d_logits) const {
   const std::size_t columns = tiles_.rows(at.tile);
   const View sum = words_in(p.d_logit_bias.of(c.workspace), at.tile);
-  const View of_chunk = at.row == 0 ? sum : p.of_chunk.of(c.workspace).sub(0, columns);
-  column_sum(lane, at.rows, columns, gradient_stride(columns, d_logits.dtype), d_logits, of_chunk,
+  const View chunk_gradient = at.row == 0 ? sum : p.chunk_gradient.of(c.workspace).sub(0, columns);
+  column_sum(lane, at.rows, columns, gradient_stride(columns, d_logits.dtype), d_logits, chunk_gradient,
              p.scratch.of(c.workspace));
-  if (at.row > 0) add(lane, of_chunk, sum);
+  if (at.row > 0) add(lane, chunk_gradient, sum);
 }
 
 void HeadTable::zero_gaps(device::Lane& lane, const GradientRange& gradients) const {
@@ -260,7 +260,7 @@ void LossRows::put_back(Lane& lane, const Context& c, ConstView d, View dx, View
 using device::DType;
 using device::RowStatistics;
 
-HeadPlaces::HeadPlaces(const Shape& s) {
+HeadWorkspace::HeadWorkspace(const Shape& s) {
   const std::size_t size = s.rows * s.hidden;
   const bool fp32 = s.dtype == DType::fp32;
   Slots work;
@@ -280,17 +280,17 @@ HeadPlaces::HeadPlaces(const Shape& s) {
   // Sums over tiles; the sums of several shards are added by a tree and rounded, unless other ranks add theirs.
   d_normed = work.add(s.learns && (s.shards == 0 || s.shared || fp32) ? size : 0, DType::fp32);
   d_normed_rounded = work.add(s.learns && !fp32 && !s.shared ? size : 0, s.dtype);
-  d_normed_of_shards = work.add(s.learns ? s.shards * s.chunk_rows * s.hidden : 0, DType::fp32);
-  of_shards = work.add_bytes(s.shared ? 0 : s.shards * s.chunk_rows * sizeof(RowStatistics));
+  shard_d_normed = work.add(s.learns ? s.shards * s.chunk_rows * s.hidden : 0, DType::fp32);
+  shard_statistics = work.add_bytes(s.shared ? 0 : s.shards * s.chunk_rows * sizeof(RowStatistics));
   logits = work.add(s.chunk_rows * s.logit_stride, DType::fp32);
   // In fp32 the gradient buffer itself is the sum over chunks.
   d_weight = work.add(s.learns && s.learns_table && !fp32 ? s.table_rows * s.hidden : 0, DType::fp32);
   logit_bias = work.add(s.biased ? s.words : 0, s.dora ? DType::fp32 : s.dtype);  // as what it is added to
   d_logit_bias = work.add(s.learns && s.learns_words ? s.words : 0, DType::fp32);
-  of_chunk = work.add(s.learns && (s.learns_words || s.dora) ? s.most_words : 0, DType::fp32);
+  chunk_gradient = work.add(s.learns && (s.learns_words || s.dora) ? s.most_words : 0, DType::fp32);
   const std::size_t thin = s.rows * s.rank;
   down = work.add(thin, s.dtype);
-  d_down_of_shards = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
+  shard_d_down = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
   d_down = work.add(s.learns ? thin : 0, s.dtype);
   dropped = work.add(s.drops ? size : 0, s.dtype);
   d_b = work.add(s.learns && !fp32 ? s.table_rows * s.rank : 0, DType::fp32);

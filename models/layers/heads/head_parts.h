@@ -52,7 +52,7 @@ struct TileLogits {
 };
 
 // The places of a head's values in the workspace of its call.
-struct HeadPlaces {
+struct HeadWorkspace {
   struct Shape {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
@@ -74,8 +74,8 @@ struct HeadPlaces {
     std::size_t scaled_stride = 0;
     bool one_tile = false;
   };
-  HeadPlaces() = default;
-  explicit HeadPlaces(const Shape& s);
+  HeadWorkspace() = default;
+  explicit HeadWorkspace(const Shape& s);
 
   // The memory for the first tile's logits.
   TileLogits first_logits(device::View workspace) const {
@@ -91,12 +91,12 @@ struct HeadPlaces {
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
   Slot logit_bias, d_logit_bias;
-  Slot of_chunk;  // a chunk's contribution to a gradient of one element per word, for the words of a tile
+  Slot chunk_gradient;  // a chunk's contribution to a gradient of one element per word, for the words of a tile
   // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
-  Slot d_normed_of_shards, of_shards;
+  Slot shard_d_normed, shard_statistics;
   // The buffers of the table's adapter: s x A^T; the gradient of that, by virtual shard and complete; x after dropout,
   // later the gradient through it; the sum of B's gradient.
-  Slot down, d_down_of_shards, d_down, dropped, d_b;
+  Slot down, shard_d_down, d_down, dropped, d_b;
   // For DoRA: copies of A and of the magnitudes; for each word, |W + s B A|, what its logits are multiplied by, and the
   // sum of its magnitude's gradient; the scaled logits, later their gradients; the gradient of a chunk of x after
   // dropout.
@@ -126,18 +126,18 @@ class HeadInput {
   double flops(bool forward, bool backward) const;  // operations of the transform
 
   // Computes `normed` in the workspace from x, [tokens, hidden].
-  void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,
+  void forward(device::Lane&, const Context&, const HeadWorkspace&, device::ConstView x,
                const device::Dropout& adapter_dropout) const;
   // d_norm: the gradient of `normed`, whose memory is used. Writes dx and the gradients of the tensors.
-  void backward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x, device::ConstView d_norm,
+  void backward(device::Lane&, const Context&, const HeadWorkspace&, device::ConstView x, device::ConstView d_norm,
                 device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
 
  private:
   // taken(): the input of the first step. entered(): the input of the transform. unnormed(): the input of the final
   // norm.
-  device::ConstView taken(const Context&, const HeadPlaces&, device::ConstView x) const;
-  device::ConstView entered(const Context&, const HeadPlaces&, device::ConstView x) const;
-  device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;
+  device::ConstView taken(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView entered(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView unnormed(const Context&, const HeadWorkspace&, device::ConstView x) const;
 
   LossRows taken_;
   std::size_t hidden_;
@@ -247,12 +247,12 @@ class HeadTable {
   // The tile's logits or their gradients, in memory of their own, for the losses.
   device::LogitTile logit_tile(std::size_t rows, std::size_t tile, device::View logits) const;
   // Adds the contribution of a chunk's logits to the gradient of the bias.
-  void add_to_bias(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at,
+  void add_to_bias(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at,
                    device::ConstView d_logits) const;
   // Calls f(tile, logits) with the place of each tile's logits for a chunk of `rows` rows. The places follow one
   // another; those of scaled logits may be the same.
   template <typename F>
-  void for_logits(const Context& c, const HeadPlaces& p, std::size_t rows, F&& f) const {
+  void for_logits(const Context& c, const HeadWorkspace& p, std::size_t rows, F&& f) const {
     const TileLogits first = p.first_logits(c.workspace);
     const bool together = p.scaled.size < p.logits.size && first.unscaled;
     std::size_t next = 0;
