@@ -71,9 +71,9 @@ class Launch {
       code = stopped_between();
     }
     // If the terminal accepts no output, its user may have paused it. Another stop request ends this wait.
-    const int asked = stop_.times();
+    const int asked = stop_.count();
     const auto end = SteadyClock::now();
-    while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
+    while (!screen_.drain(0.1) && stop_.count() == asked && seconds_since(end) < kForScreen) {
     }
     return code;
   }
@@ -85,7 +85,7 @@ class Launch {
   struct StoppedBetween {};
   // Throws if a stop was requested while there are no ranks to end first.
   void look_for_stop() const {
-    if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
+    if (!ranks_run_ && stop_.count() > 0) throw StoppedBetween();
   }
 
   int start_and_restart() {
@@ -136,7 +136,7 @@ class Launch {
                        ended.code == static_cast<int>(Exit::does_not_fit));
         return ended.code;
       }
-      if (!ended.printed && stop_.times() < 2) screen_.note(ended.cause);
+      if (!ended.printed && stop_.count() < 2) screen_.note(ended.cause);
       ended_ = ended;
       ranks_run_ = false;
       look_for_stop();
@@ -280,7 +280,7 @@ class Launch {
 
   std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
-    if (restarts < most_restarts() || stop_.times() > 0) return {};
+    if (restarts < most_restarts() || stop_.count() > 0) return {};
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", most_restarts());
   }
 
@@ -349,14 +349,14 @@ class Launch {
   }
   int stopped_between() {
     const BetweenStarts end = stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(),
-                                                     ended_.has_value(), stop_.times(), recipe_.checkpoint.resume);
+                                                     ended_.has_value(), stop_.count(), recipe_.checkpoint.resume);
     events_.write({"end", {}, {}, static_cast<int>(end.code), end.text});
     screen_.note(end.text);
     return static_cast<int>(end.code);
   }
 
-  AskedToStop stop_;     // declared first, so that a stop counts from here on
-  LaunchScreen screen_;  // also takes launch's own messages, because the terminal may hang
+  StopSignalCounter stop_;  // declared first, so that a stop counts from here on
+  LaunchScreen screen_;     // also takes launch's own messages, because the terminal may hang
   LaunchOptions options_;
   Events& events_;
   TrainCommand command_;

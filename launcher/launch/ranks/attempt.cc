@@ -27,18 +27,18 @@ constexpr double kRanksToEnd = 20;    // for the kernel to free a killed rank's 
 
 // A closed terminal sends SIGHUP twice (from the kernel and the shell), and one key press may reach launch in two ways.
 // A second stop ends the run immediately, so it counts only if it comes later than this.
-constexpr int kMeant = 200;  // ms after the first one
-volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
-void ask_to_stop(int signal) {
+constexpr int kDebounce = 200;  // ms after the first one
+volatile std::sig_atomic_t stop_signals = 0, first_stop_ms = 0;
+void count_stop_signal(int signal) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const auto ms = static_cast<std::sig_atomic_t>(now.tv_sec % 1'000'000 * 1000 + now.tv_nsec / 1'000'000);
-  if (stops_asked == 0) {
-    first_asked = ms;
-  } else if (signal == SIGHUP || (ms >= first_asked && ms - first_asked <= kMeant)) {
+  if (stop_signals == 0) {
+    first_stop_ms = ms;
+  } else if (signal == SIGHUP || (ms >= first_stop_ms && ms - first_stop_ms <= kDebounce)) {
     return;
   }
-  stops_asked = stops_asked + 1;
+  stop_signals = stop_signals + 1;
 }
 
 // mpirun adds its own exit codes, and a shell adds 128 + signal.
@@ -121,12 +121,12 @@ class Termination {
 
 }  // namespace
 
-AskedToStop::AskedToStop() {
-  stops_asked = 0;
+StopSignalCounter::StopSignalCounter() {
+  stop_signals = 0;
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP})
     if (std::signal(signal, SIG_IGN) != SIG_IGN || signal == SIGTERM || signal == SIGUSR1) {
       struct sigaction action {};
-      action.sa_handler = ask_to_stop;
+      action.sa_handler = count_stop_signal;
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
@@ -134,11 +134,11 @@ AskedToStop::AskedToStop() {
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
-int AskedToStop::times() const {
-  return stops_asked;
+int StopSignalCounter::count() const {
+  return stop_signals;
 }
 
-Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const StopSignalCounter& stop,
                   LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
   RankOutput output(allocation.starter, screen, logs, total(start.shares),
                     start.again ? LogFile::Open::later : LogFile::Open::now);
@@ -155,7 +155,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
   bool cut_short = false;  // launch itself ends the ranks for some other cause
   std::optional<Clock::time_point> failed_at;
   const auto cut = [&] {
-    cut_short = cut_short || (!ending.begun() && stop.times() == 0 && !output.end_reason().is_stop());
+    cut_short = cut_short || (!ending.begun() && stop.count() == 0 && !output.end_reason().is_stop());
     ending.begin();
   };
   const auto has_ranks = [&](const std::string& host) {
@@ -169,7 +169,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     read_lines(readers, 100);
     agents.ping();
     // Send only SIGINT: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
-    if (stop.times() > 0 && !passed_on) {
+    if (stop.count() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
       if (too_early) {
@@ -178,7 +178,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
         screen.say("stopping on request: the run ends after this step; a second signal ends it immediately");
         child.send(SIGUSR1);
       }
-    } else if (stop.times() > 1) {
+    } else if (stop.count() > 1) {
       ending.begin();
     }
     for (const Agents::Lost& lost : agents.lost()) {

@@ -116,7 +116,7 @@ class Runs {
 
   const fs::path& folder_;
   MemoryOf of_;
-  AskedToStop stop_;
+  StopSignalCounter stop_;
 };
 
 // The labels that documents need for this objective.
