@@ -287,8 +287,8 @@ std::uint64_t Control::requests() {
 std::uint64_t Control::take_stop() {
   return impl_->board().take_stop();
 }
-std::uint64_t Control::stop_asked() const {
-  return impl_->board().stop_asked();
+std::uint64_t Control::stop_requested() const {
+  return impl_->board().stop_requested();
 }
 void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
   impl_->stepped();

@@ -95,7 +95,7 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
   if (done % kRoundsPerCheck != 0 || done == all) return true;
-  const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
+  const std::uint64_t own = stop_source_() | (stop_.requested() ? runtime::kStop : 0);
   std::uint64_t any = 0;
   for (const std::uint64_t asked : comm::exchange_value(world_, own)) any |= asked;
   at_once_ = (any & runtime::kStopAtOnce) != 0;

@@ -168,7 +168,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
     });
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.on_round([&control] { control.evaluated_round(); });
-  evaluations.ask_stop([&control] { return control.take_stop(); });
+  evaluations.set_stop_source([&control] { return control.take_stop(); });
   std::optional<runtime::RunReports> reports;  // opened last, so that a refused run changes no report
   agree(world, [&] {
     if (!prints) return;

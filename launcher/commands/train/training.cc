@@ -149,7 +149,7 @@ void Training::stop_here(bool at_once) {
   const runtime::Recipe::Checkpoint& recipe = p_.job.recipe.checkpoint;
   const std::int64_t step = p_.trainer.steps_done();
   // Only rank 0 knows the reason, and rank 0 prints it.
-  const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
+  const bool asked = p_.control.stop_requested() != 0 || recipe.stop_after == step;
   const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
   const std::string again = resume_command(recipe.resume);
   if (!p_.checkpoints.can_save()) {

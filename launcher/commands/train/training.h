@@ -77,7 +77,7 @@ class Evaluations {
   void on_round(std::function<void()> round) { round_ = std::move(round); }
   // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is called repeatedly during an
   // evaluation, and a request on any rank counts.
-  void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
+  void set_stop_source(std::function<std::uint64_t()> asked) { stop_source_ = std::move(asked); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }
   // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
@@ -103,7 +103,7 @@ class Evaluations {
   std::int64_t patience_;
   bool stopped_ = false, at_once_ = false;
   std::function<void()> round_ = [] {};
-  std::function<std::uint64_t()> asked_ = [] { return std::uint64_t{0}; };
+  std::function<std::uint64_t()> stop_source_ = [] { return std::uint64_t{0}; };
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
   std::set<std::string> noted_;  // each note is printed once per run
