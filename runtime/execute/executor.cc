@@ -177,8 +177,8 @@ void Executor::issue(std::size_t t) {
   issued_[t] = true;
 }
 
-// A GPU lane cannot write places itself, and host work in its order would delay it. So its tasks are reported when they
-// are issued.
+// A GPU lane cannot write its progress itself, and host work in its order would delay it. So its tasks are reported
+// when they are issued.
 void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
   if (!publisher_ || recording_ || on_gpu(plan_.tasks[t])) {

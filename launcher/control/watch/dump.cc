@@ -180,7 +180,7 @@ std::string backtraces() {
   return out;
 }
 
-pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
+pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankProgress& progress, const TaskNames& names,
                      const std::string& traces) {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   const auto seconds = [&](std::int64_t since) { return since == 0 ? 0 : static_cast<double>(now - since) * 1e-9; };
@@ -189,9 +189,9 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
   out.set_rank(rank);
   out.set_node(node);
   out.set_coordinates(names.mesh.coordinates_text({&rank, 1}));
-  const int pid = places.pid.load(kRelaxed);
+  const int pid = progress.pid.load(kRelaxed);
   out.set_pid(pid);
-  const RankView view = view_of(report_of(rank, places, now));
+  const RankView view = view_of(report_of(rank, progress, now));
   out.set_phase(fmt::format("in {}, {} steps done, its process was seen to run {:.1f} s ago", view.text(names),
                             view.step, view.beat_age));
   for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
@@ -204,9 +204,9 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     entry.set_running(at.place.running);
     entry.set_seconds(at.age);
   }
-  const std::uint64_t done = places.done_count.load(kRelaxed);
-  for (std::uint64_t i = done > runtime::RankPlaces::kDone ? done - runtime::RankPlaces::kDone : 0; i < done; ++i) {
-    const auto& run = places.done[i % runtime::RankPlaces::kDone];
+  const std::uint64_t done = progress.done_count.load(kRelaxed);
+  for (std::uint64_t i = done > runtime::RankProgress::kDone ? done - runtime::RankProgress::kDone : 0; i < done; ++i) {
+    const auto& run = progress.done[i % runtime::RankProgress::kDone];
     const runtime::LanePlace place = runtime::unpacked(run.place.load(kRelaxed));
     const std::uint32_t lane = run.lane.load(kRelaxed);
     if (place.task < 0 || lane >= runtime::kLanes) continue;
