@@ -77,7 +77,7 @@ class Evaluations {
   void on_round(std::function<void()> round) { round_ = std::move(round); }
   // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is called repeatedly during an
   // evaluation, and a request on any rank counts.
-  void set_stop_source(std::function<std::uint64_t()> asked) { stop_source_ = std::move(asked); }
+  void set_stop_source(std::function<std::uint64_t()> source) { stop_source_ = std::move(source); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }
   // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
