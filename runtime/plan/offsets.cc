@@ -75,7 +75,7 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
       life.last = std::max(life.last, t);
     }
   for (std::size_t b = 0; b < lives.size(); ++b)
-    if (plan.buffers[b].whole_cycle) lives[b] = {0, last};
+    if (plan.buffers[b].persistent) lives[b] = {0, last};
   return lives;
 }
 
@@ -109,7 +109,7 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
   std::vector<bool> shared(plan.buffers.size());
   if (memory_of) {
     for (const Buffer& buffer : memory_of->buffers)
-      if (buffer.whole_cycle) {
+      if (buffer.persistent) {
         std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
         end = std::max(end, buffer.offset + buffer.bytes);
       }
@@ -132,7 +132,7 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     Buffer& buffer = plan.buffers[b];
     if (shared[b]) continue;
-    if (!buffer.whole_cycle) {
+    if (!buffer.persistent) {
       order.push_back(static_cast<int>(b));
       continue;
     }

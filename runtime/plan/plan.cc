@@ -124,7 +124,7 @@ std::uint64_t hash_of(const StepPlan& plan) {
   hash << placement.activations;
   add(hash, plan.layout);
   hash << plan.buffers.size();
-  for (const Buffer& b : plan.buffers) hash << b.kind << b.tier << b.bytes << b.whole_cycle << b.offset;
+  for (const Buffer& b : plan.buffers) hash << b.kind << b.tier << b.bytes << b.persistent << b.offset;
   hash << plan.tasks.size();
   for (const Task& task : plan.tasks) add(hash, task);
   for (const TierMemory& memory : plan.memory) hash << memory.peak;

@@ -115,7 +115,7 @@ struct Buffer {
   Kind kind;
   Tier tier;
   std::size_t bytes;       // a multiple of device::kBufferAlignment
-  bool whole_cycle;        // lives from step to step
+  bool persistent;         // lives from step to step
   bool filled = false;     // has contents before step 1: state, constants, an empty cache
   std::size_t offset = 0;  // bytes, in the tier's arena
 };

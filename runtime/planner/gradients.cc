@@ -80,10 +80,10 @@ std::string Gradients::name_of(const Owner& owner) const {
 
 int Gradients::add_stored(const Owner& owner) {
   Sum& sum = sum_of(owner);
-  const bool whole_cycle =
+  const bool persistent =
       d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum is added to the holder's in the same step
   sum.stored =
-      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
+      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), persistent);
   if (!away()) sum.on_device = sum.stored;
   return sum.stored;
 }

@@ -69,7 +69,7 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
   for (const Buffer& buffer : plan.buffers) {
     const auto tier = static_cast<std::size_t>(buffer.tier), kind = static_cast<std::size_t>(buffer.kind);
     has_[tier][kind] = true;
-    if (buffer.whole_cycle) lasting_[tier][kind] += buffer.bytes;
+    if (buffer.persistent) lasting_[tier][kind] += buffer.bytes;
   }
 }
 
@@ -196,7 +196,7 @@ void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans)
   };
   std::vector<Change> changes;
   for (std::size_t b = 0; b < lives.size(); ++b) {
-    if (plan_.buffers[b].whole_cycle || !ran(lives[b])) continue;
+    if (plan_.buffers[b].persistent || !ran(lives[b])) continue;
     changes.push_back({lives[b].begin, b, true});
     changes.push_back({lives[b].end, b, false});
   }
