@@ -35,7 +35,7 @@ class LowRankProducts {
     device::DType output = dtype;  // dtype of the y to which forward() adds
     // The factor that is not cut, if the layer is computed in virtual shards. Its gradient is a sum over shards;
     // backward_parameters() leaves this shard's part in fp32.
-    enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
+    enum class Full : std::uint8_t { none, a, b } full = Full::none;
     bool input_gradient = true;  // false: backward_input() is not called
   };
   // Targets of rank 0 have no adapter.

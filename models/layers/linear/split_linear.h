@@ -44,7 +44,7 @@ class SplitLinear {
     std::size_t sharers = 1, everywhere = 0;
     std::vector<Linear::Tensor> complete = {};
   };
-  SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
+  SplitLinear(Linear full);  // NOLINT(google-explicit-constructor): one shard
   // `spec` describes the whole layer, without its tensors. With several shards, an adapter's factor on the cut side is
   // cut too, and the other factor is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut with the outputs. If
@@ -115,10 +115,10 @@ class SplitLinear {
   bool adapted_ = false;
   // The places of the gradients of adapters' whole tensors, in the order of the shards' output: factors, then
   // magnitudes. own_sums_: the number of these elements in each shard.
-  struct Whole {
+  struct FullTensor {
     std::size_t offset, size;
   };
-  std::vector<Whole> wholes_;
+  std::vector<FullTensor> full_tensors_;
   std::vector<std::size_t> own_sums_;
   std::optional<std::size_t> bias_;
 };

@@ -97,15 +97,15 @@ TEST(SplitLinear, MatchesTheCompleteLayer) {
   for (const CutSide side : {CutSide::outputs, CutSide::inputs})
     for (const bool input_major : {false, true})
       for (const DType dtype : {DType::fp32, DType::bf16}) {
-        const Results whole = run(side, input_major, 1, dtype);
+        const Results full = run(side, input_major, 1, dtype);
         for (const std::size_t shards : {2u, 4u}) {
           const Results split = run(side, input_major, shards, dtype);
           const auto what = ::testing::Message() << (side == CutSide::outputs ? "outputs" : "inputs") << " in "
                                                  << shards << (input_major ? ", [in, out]" : ", [out, in]");
-          EXPECT_TRUE(split.y == whole.y) << what;
-          EXPECT_TRUE(split.dx == whole.dx) << what;
-          EXPECT_TRUE(split.dw == whole.dw) << what;
-          EXPECT_TRUE(split.db == whole.db) << what;
+          EXPECT_TRUE(split.y == full.y) << what;
+          EXPECT_TRUE(split.dx == full.dx) << what;
+          EXPECT_TRUE(split.dw == full.dw) << what;
+          EXPECT_TRUE(split.db == full.db) << what;
         }
       }
 }
