@@ -41,7 +41,7 @@ struct Piece {
   std::size_t shard = 0, shards = 1, length = 1;
 
   // The index in the whole tensor of element `i` of the piece.
-  std::size_t in_whole(std::size_t i) const {
+  std::size_t full_index(std::size_t i) const {
     return shards == 1 ? i : (i / length * shards + shard) * length + i % length;
   }
   // The number of the piece's elements that lie before element `i` of the whole tensor.
@@ -56,7 +56,7 @@ struct Piece {
   void for_contiguous(std::size_t begin, std::size_t end, F&& f) const {
     for (std::size_t at = begin; at < end;) {
       const std::size_t count = shards == 1 ? end - at : std::min(end - at, length - at % length);
-      f(at, in_whole(at), count);
+      f(at, full_index(at), count);
       at += count;
     }
   }

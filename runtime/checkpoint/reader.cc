@@ -250,8 +250,8 @@ void Checkpoint::read_elements(std::string_view kind, std::string_view tensor, s
     const Box whole = Box::whole(e.box.shape);
     std::span<const std::byte> block;
     std::uint64_t block_begin = 0;  // in bytes of the extent
-    const auto copy = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
-      std::uint64_t from = (at - e.begin) * size, to = (in_whole - begin) * size;
+    const auto copy = [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
+      std::uint64_t from = (at - e.begin) * size, to = (full_index - begin) * size;
       for (const std::uint64_t end = from + count * size; from < end;) {
         if (block.empty() || from - block_begin >= block.size() || from < block_begin) {
           block = read_block(e, from / kBlockBytes, buffer);
@@ -290,9 +290,9 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
     const std::uint64_t from = (first - e.begin) / device::kNf4Block * device::kNf4Block;
     const std::vector<float> values =
         floats_of(format, read_bytes(e, stored_bytes(format, from), stored_bytes(format, last - e.begin)));
-    for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+    for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(at - e.begin - from), count,
-                  out.begin() + static_cast<std::ptrdiff_t>(in_whole - begin));
+                  out.begin() + static_cast<std::ptrdiff_t>(full_index - begin));
       done += count;
     });
   }

@@ -301,11 +301,12 @@ class Hasher {
           from += sizeof sent;
           const Tensor& tensor = tensors[sent.parameter];
           tensor.of_shard(sent.shard)
-              .for_contiguous(
-                  sent.begin, sent.begin + sent.count, [&](std::size_t first, std::size_t in_whole, std::size_t count) {
-                    std::memcpy(&values[tensor.begin + in_whole - at],
-                                part.data() + from + (first - sent.begin) * sizeof(float), count * sizeof(float));
-                  });
+              .for_contiguous(sent.begin, sent.begin + sent.count,
+                              [&](std::size_t first, std::size_t full_index, std::size_t count) {
+                                std::memcpy(&values[tensor.begin + full_index - at],
+                                            part.data() + from + (first - sent.begin) * sizeof(float),
+                                            count * sizeof(float));
+                              });
           from += sent.count * sizeof(float);
         }
       for (std::size_t block = 0; block < n / kShardAlignment; ++block)

@@ -34,9 +34,9 @@ inline void make_checkpoint(const std::filesystem::path& folder, const std::vect
     manifest.boxes |= !box.is_whole();
     std::vector<float> values(end - begin);
     const Box whole = Box::whole(shape);
-    const auto fill = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+    const auto fill = [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
       std::iota(values.begin() + static_cast<std::ptrdiff_t>(at - begin),
-                values.begin() + static_cast<std::ptrdiff_t>(at - begin + count), static_cast<float>(in_whole));
+                values.begin() + static_cast<std::ptrdiff_t>(at - begin + count), static_cast<float>(full_index));
     };
     for_common(range, {whole, 0, whole.elements()}, fill);
     std::string data(values.size() * sizeof(float), '\0');

@@ -53,10 +53,10 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
   Array parameters = Array::random(dtype, 2 * shards * kStride, 9), gradients(dtype, 2 * shards * kStride);
   SplitLinear::Offsets offsets;
   const auto spread = [&](const Parameter& p, const Array& values, std::size_t v, std::size_t at) {
-    for (std::size_t i = 0; i < p.piece_size(v); ++i) parameters.set(at + i, values[p.piece(v).in_whole(i)]);
+    for (std::size_t i = 0; i < p.piece_size(v); ++i) parameters.set(at + i, values[p.piece(v).full_index(i)]);
   };
   const auto gather = [&](const Parameter& p, Array& values, std::size_t v, std::size_t at) {
-    for (std::size_t i = 0; i < p.piece_size(v); ++i) values.set(p.piece(v).in_whole(i), gradients[at + i]);
+    for (std::size_t i = 0; i < p.piece_size(v); ++i) values.set(p.piece(v).full_index(i), gradients[at + i]);
   };
   const auto bias_at = [&](std::size_t v) { return (2 * (outputs ? v : 0) + 1) * kStride; };
   for (std::size_t v = 0; v < shards; ++v) {
