@@ -169,7 +169,7 @@ class Unit {
   // evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
   // The FLOPs of a pass of one micro-batch over the complete unit, even if this rank computes only some virtual shards.
-  virtual Work whole_work(Pass pass) const;
+  virtual Work full_work(Pass pass) const;
   // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }

@@ -142,7 +142,7 @@ class ChunkedHead final : public LossUnit {
   Work loss_work(bool learns) const override {
     return costs().of_words(shards_.count * table_.tiles().shard_words(), learns);
   }
-  Work whole_work(Pass pass) const override {
+  Work full_work(Pass pass) const override {
     const double forward = costs().of_words(spec_.vocabulary, false).flops;
     return {pass == Pass::forward ? forward : costs().of_words(spec_.vocabulary, true).flops - forward};
   }
