@@ -160,11 +160,11 @@ class SplitBlock : public Unit {
   bool divides_rows() const { return divides_rows_; }
   const ShardRange& shards() const { return shards_; }
   // The input of a half of the block, or in backward the gradient of its output: `own`, or all rows if the ranks have
-  // gathered them. whole_input(): the input in backward.
-  device::ConstView whole_rows(const Context& c, device::ConstView own) const {
+  // gathered them. gathered_input(): the input in backward.
+  device::ConstView gathered_rows(const Context& c, device::ConstView own) const {
     return divides_rows_ ? c.total.sub(0, own.size / shards_.count * shards_.of) : own;
   }
-  device::ConstView whole_input(const Context& c, device::ConstView own) const {
+  device::ConstView gathered_input(const Context& c, device::ConstView own) const {
     const std::size_t size = own.size / shards_.count * shards_.of;
     return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }
