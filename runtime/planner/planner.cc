@@ -129,7 +129,7 @@ class Builder {
       one.part = back ? first + end - 1 - i : i;
       one.starts = i == first;
       one.ends = i + 1 == end;
-      one.of_whole = true;
+      one.unit_gathered = true;
       unpack(one.part, visit);
       run(one);
     }
@@ -201,7 +201,7 @@ class Builder {
         if (call.starts || call.stretch < 0) gradients_.before_call(call.unit);
         return loss(call);
       default:
-        if (call.starts || !(call.of_whole || call.stretch >= 0)) gradients_.before_call(call.unit);
+        if (call.starts || !(call.unit_gathered || call.stretch >= 0)) gradients_.before_call(call.unit);
         return backward(call);
     }
   }
@@ -248,7 +248,7 @@ class Builder {
   UnitCall unit_call(const Call& call, std::size_t workspace) {
     const models::Ports ports = d_.unit(call.unit).ports();
     UnitCall c{{call.unit, call.part}, call.micro_batch};
-    c.of_whole = call.of_whole;
+    c.unit_gathered = call.unit_gathered;
     c.stretch = call.stretch;
     c.stretches = call.stretches;
     c.share = call.share;
@@ -257,7 +257,7 @@ class Builder {
     c.partial = partial_;
     c.total = total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
-      const int gathered = call.of_whole ? -1 : call.part;
+      const int gathered = call.unit_gathered ? -1 : call.part;
       c.parameters = fetches_.buffer({call.unit, gathered});
       c.frozen = fetches_.buffer({call.unit, gathered, PoolKind::frozen});
       c.unpacked = unpacked_;
@@ -352,7 +352,7 @@ class Builder {
     if (bytes.saved) b.saved = activations_.saved_of(call.unit, call.micro_batch);
     if (call.starts) residual_ = activations_.residual_for(call.unit, call.micro_batch);
     b.residual = residual_;
-    if (call.of_whole || call.stretch >= 0) {
+    if (call.unit_gathered || call.stretch >= 0) {
       if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
       const bool writes = call.stretch >= 0 ? written_ >= 0 : d_.range_of({call.unit, call.part}).size() > 0;
       if (writes) b.gradients = {written_, call.starts};
