@@ -30,8 +30,8 @@ std::size_t Activations::at(int unit, int g) const {
 int Activations::add(std::string name) {
   return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::rows_bytes(d_), false);
 }
-int Activations::add_whole(std::string name) {
-  return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::whole_bytes(d_), false);
+int Activations::add_full(std::string name) {
+  return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::full_bytes(d_), false);
 }
 int Activations::add_residual(int g) {
   return residual_of(g) = add(kResidual);
@@ -42,9 +42,9 @@ bool Activations::takes_all_rows(int unit) const {
 }
 
 int Activations::gather(int unit, int g, bool backward, int rows, const std::string& name) {
-  const int whole = add_whole(name);
-  GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .whole = whole}.add(d_);
-  return whole;
+  const int full = add_full(name);
+  GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .full = full}.add(d_);
+  return full;
 }
 
 int Activations::input_for(int unit, int g) {
@@ -59,22 +59,22 @@ int Activations::residual_for(int unit, int g) {
 
 int Activations::output_for(int unit, int g) {
   const std::string name = "output of " + d_.unit(unit).name();
-  return input_of(unit + 1, g) = takes_all_rows(unit) ? add_whole(name) : add(name);
+  return input_of(unit + 1, g) = takes_all_rows(unit) ? add_full(name) : add(name);
 }
 
 int Activations::new_residual_for(int unit, int g) {
-  return takes_all_rows(unit) ? add_whole(kResidual) : add_residual(g);
+  return takes_all_rows(unit) ? add_full(kResidual) : add_residual(g);
 }
 
 void Activations::take_output(int unit, int g) {
   if (!takes_all_rows(unit)) return;
-  const int whole = input_of(unit + 1, g);
+  const int full = input_of(unit + 1, g);
   input_of(unit + 1, g) = add("rows of the output of " + d_.unit(unit).name());
-  TakeRows{unit, g, whole, input_of(unit + 1, g)}.add(d_);
+  TakeRows{unit, g, full, input_of(unit + 1, g)}.add(d_);
 }
 
-void Activations::take_residual(int unit, int g, int whole) {
-  if (takes_all_rows(unit)) TakeRows{unit, g, whole, add_residual(g)}.add(d_);
+void Activations::take_residual(int unit, int g, int full) {
+  if (takes_all_rows(unit)) TakeRows{unit, g, full, add_residual(g)}.add(d_);
 }
 
 KeptInputs::KeptInputs(Draft& draft)
@@ -136,7 +136,7 @@ int add_total(Draft& draft, const Call& call, const models::Seam& seam, int part
   const bool backward = call.kind == TaskKind::backward, gathers = seam.row_matrices > 0;
   const int total = draft.add_buffer(
       (gathers ? "rows of " : "sums of ") + draft.unit(call.unit).name(), Kind::activations, Tier::device,
-      gathers ? GatherRows::whole_bytes(draft, seam.row_matrices) : Exchange::total_bytes(draft, seam), false);
+      gathers ? GatherRows::full_bytes(draft, seam.row_matrices) : Exchange::total_bytes(draft, seam), false);
   if (gathers)
     GatherRows{.unit = call.unit,
                .micro_batch = call.micro_batch,
@@ -144,7 +144,7 @@ int add_total(Draft& draft, const Call& call, const models::Seam& seam, int part
                .backward = backward,
                .matrices = seam.row_matrices,
                .rows = partial,
-               .whole = total}
+               .full = total}
         .add(draft);
   else
     Exchange{.unit = call.unit,

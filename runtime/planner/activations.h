@@ -31,11 +31,11 @@ class Activations {
   int new_residual_for(int unit, int g);
   // Call after the unit's call: takes this rank's rows of the call's output (`whole`).
   void take_output(int unit, int g);
-  void take_residual(int unit, int g, int whole);
+  void take_residual(int unit, int g, int full);
 
  private:
   std::size_t at(int unit, int g) const;
-  int add_whole(std::string name);
+  int add_full(std::string name);
   int gather(int unit, int g, bool backward, int rows, const std::string& name);
 
   Draft& d_;
