@@ -50,7 +50,7 @@ class StateReader {
   std::span<const Extent> extents() const { return extents_; }
   // The next bytes; empty at the end.
   std::span<const std::byte> next() {
-    if (there() && !extents_[0].box.is_whole() && !in_blocks(format())) return next_elements();
+    if (there() && !extents_[0].box.is_full() && !in_blocks(format())) return next_elements();
     while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
       ++extent_;
       block_ = 0;
