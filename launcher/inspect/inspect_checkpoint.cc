@@ -263,7 +263,7 @@ std::string best_text(const Checkpoint& checkpoint) {
 std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
   if (runtime::is_checkpoint(path)) return Checkpoint(path);
   Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
-  return runtime::newest_whole(path, bind_cores(0, 1).cores, note, verifying.advance());
+  return runtime::newest_undamaged(path, bind_cores(0, 1).cores, note, verifying.advance());
 }
 
 void list_folder(const fs::path& folder, std::ostream& out) {

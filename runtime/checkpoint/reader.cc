@@ -198,7 +198,7 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
   ProgressCounter progress(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
-    // No advice: newest_whole() looks for an older checkpoint itself.
+    // No advice: newest_undamaged() looks for an older checkpoint itself.
     progress.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }

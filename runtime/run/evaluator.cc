@@ -112,9 +112,9 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
     if (recipe.resume != "auto" && !is_model(recipe.resume))
       (void)checkpoints_to_resume(recipe);  // refuses what train would refuse
     if (recipe.resume != "auto")
-      path = named.emplace(ModelFolder::whole(recipe.resume, threads, note)).path().string();
+      path = named.emplace(ModelFolder::newest_undamaged(recipe.resume, threads, note)).path().string();
     else if (recipe.dir && type_at(*recipe.dir) == std::filesystem::file_type::directory)
-      if (auto found = newest_whole(*recipe.dir, threads, note))
+      if (auto found = newest_undamaged(*recipe.dir, threads, note))
         path = newest.emplace(std::move(*found)).path().string();
     if (!path.empty()) note("weights of " + path);
     if (path.empty() && recipe.dir)
