@@ -77,7 +77,7 @@ PoolKind Unit::pool_for(const std::string& name, const std::vector<std::int64_t>
   const bool matrix = quantises_ && shape.size() >= 2;
   const bool stored = matrix && not_quantised_ && !lies_in(*not_quantised_, name);
   const bool quantised = stored || (matrix && !not_quantised_);
-  const bool frozen = stored || (adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name));
+  const bool frozen = stored || (adapter_ ? !is_fully_trained(*adapter_, name) : is_frozen_by(freeze_, name));
   return !frozen ? PoolKind::trained : quantised ? PoolKind::quantised : PoolKind::frozen;
 }
 
