@@ -179,7 +179,7 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
         }
         window.clear();
       });
-  for (const TokenFile& file : files_) file.require_whole();
+  for (const TokenFile& file : files_) file.require_untruncated();
   if (figures_.pieces == 0) refuse_nothing();
   STRATA_CHECK_LE(size(), most_sequences(figures_, seq_len_));
   if (!labelling_->exact() && !counts_here) count_labels();

@@ -48,7 +48,7 @@ void StreamSequences::keep_in(std::pmr::memory_resource* memory) {
   labels_.emplace(memory).reserve(std::min(most_, size()));
   for (std::uint64_t sequence = 0; sequence < std::min(most_, size()); ++sequence)
     labels_->push_back(labelling_->count(piece_of(sequence)));
-  for (const TokenFile& file : files_) file.require_whole();
+  for (const TokenFile& file : files_) file.require_untruncated();
 }
 
 std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
