@@ -93,7 +93,7 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                                              data.long_documents, std::move(labelling), options.pack, options.most);
   refuse_masks(files);
   return options.every_label ? every_label(std::move(files), data.seq_len, std::move(labelling), options.most)
-                             : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
+                             : full_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
 // Moves the sequences into the memory that the run reserved for them. If they were opened before, their files are
@@ -197,7 +197,7 @@ std::optional<std::uint64_t> training_sequences(const Recipe& recipe, Packing pa
       std::vector<TokenFile> files;
       for (const fs::path& path : expand_patterns(recipe.data.train[i].files, "data.train"))
         files.emplace_back(path, vocabulary);
-      all += whole_sequences(std::move(files), recipe.data.seq_len)->size();
+      all += full_sequences(std::move(files), recipe.data.seq_len)->size();
     }
   } catch (const Error&) {
     return std::nullopt;

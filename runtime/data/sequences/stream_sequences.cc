@@ -77,8 +77,8 @@ void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
   std::fill(own.types.begin(), own.types.end(), 0u);
 }
 
-std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<Labelling> labelling) {
+std::unique_ptr<Sequences> full_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
+                                          std::shared_ptr<Labelling> labelling) {
   std::uint64_t most = 0;
   for (const TokenFile& file : files) most = std::max(most, file.count());
   const std::size_t count = files.size();

@@ -39,8 +39,8 @@ class StreamSequences final : public Sequences {
 
 // A stream for training: full sequences. Throws Error{usage} if there is none. The labels are the next tokens, unless
 // another labelling is given.
-std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<Labelling> labelling = {});
+std::unique_ptr<Sequences> full_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
+                                          std::shared_ptr<Labelling> labelling = {});
 // A stream for evaluation: every label once, for the first `most` sequences. Throws Error{usage} if there is none.
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
                                        std::shared_ptr<Labelling> labelling = {}, std::uint64_t most = kAllSequences);
