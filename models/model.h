@@ -361,7 +361,7 @@ class Model {
   };
   std::optional<Copy> copy_in_files;
   // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
-  std::vector<std::string> drawn_if_missing;
+  std::vector<std::string> random_if_missing;
   // Class weights, stored as fp32 in the constants, starting at byte class_weights_at; empty: 1 each.
   std::vector<float> class_weights;
   std::size_t class_weights_at = 0;

@@ -69,7 +69,7 @@ struct Init {
   float deviation = 0;  // > 0: normal, and the constant is unused
   float bound = 0;      // > 0: uniform, and the others are unused
 
-  bool drawn() const { return deviation > 0 || bound > 0; }
+  bool is_random() const { return deviation > 0 || bound > 0; }
 };
 
 // One tensor of a unit, with its Hugging Face name and layout.

@@ -67,7 +67,7 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
   const Names stored(names);
   const std::string head_prefix = new_head ? model.loss_unit().score_layer() + "." : "";
   const std::string& prefix = model.optional_prefix;
-  const auto& may_lack = model.drawn_if_missing;
+  const auto& may_lack = model.random_if_missing;
   const auto find_name = [&](const std::string& name) {
     const auto found = stored.find(name);
     return found || !name.starts_with(prefix) ? found : stored.find(name.substr(prefix.size()));

@@ -17,7 +17,7 @@ namespace strata::runtime {
 struct TensorMatch {
   // Per unit and parameter, the index into the given names; nullopt: initialised at random, or missing.
   std::vector<std::vector<std::optional<std::size_t>>> places;
-  // Parameters that are initialised at random: a head that is absent (Model::drawn_if_missing) or to be replaced.
+  // Parameters that are initialised at random: a head that is absent (Model::random_if_missing) or to be replaced.
   std::vector<std::string> initialised;
   std::vector<std::string> missing;   // required parameters that are absent
   std::vector<std::size_t> left_out;  // names that the objective does not use (Model::ignored_suffixes)

@@ -43,7 +43,7 @@ class RandomWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::Init init = model_.units[unit]->parameters()[parameter].init;
-    if (!init.drawn()) {
+    if (!init.is_random()) {
       std::fill(out.begin(), out.end(), init.constant);
       return;
     }
