@@ -62,7 +62,7 @@ void ignore_what_does_not_compute(const Config& config) {
       "tf_legacy_loss pretraining_tp reorder_and_upcast_attn attn_implementation initializer_range "
       "max_position_embeddings n_positions vocab_size temperature top_k top_p max_length min_length do_sample "
       "num_beams repetition_penalty length_penalty max_new_tokens auto_map is_llama_config";
-  for (const std::string_view key : words_of(kKeys)) config.ignore({key});
+  for (const std::string_view key : split_list(kKeys)) config.ignore({key});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
         key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params."))

@@ -278,7 +278,7 @@ constexpr std::string_view kSpaces = " \t\r\n";
 
 std::vector<std::string> parts_of(std::string_view name, char separator) {
   std::vector<std::string> out;
-  for (std::string_view part : words_of(name, separator)) {
+  for (std::string_view part : split_list(name, separator)) {
     part.remove_prefix(std::min(part.find_first_not_of(kSpaces), part.size()));
     part = part.substr(0, part.find_last_not_of(kSpaces) + 1);
     if (!part.empty()) out.emplace_back(part);

@@ -228,7 +228,7 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankProgr
     if (const std::string where = line_of(folder / "wchan"); !where.empty() && where != "0") state += ", " + where;
     entry.set_state(state);
     const std::string prefix = fmt::format("{} ", thread);
-    for (const std::string_view line : words_of(traces, '\n'))
+    for (const std::string_view line : split_list(traces, '\n'))
       if (line.starts_with(prefix)) entry.add_frames(std::string(line.substr(prefix.size())));
   }
   return out;

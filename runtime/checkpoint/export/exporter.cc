@@ -276,7 +276,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     made.close();
   };
   if (tokenizer) {
-    for (const std::string_view name : words_of(kTokenizerFiles)) copy(name);
+    for (const std::string_view name : split_list(kTokenizerFiles)) copy(name);
     // Named chat templates.
     const fs::path more = "additional_chat_templates";
     if (fs::is_directory(*tokenizer / more, ignored)) {
