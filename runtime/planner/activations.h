@@ -29,7 +29,7 @@ class Activations {
   int residual_for(int unit, int g);
   int output_for(int unit, int g);
   int new_residual_for(int unit, int g);
-  // Call after the unit's call: takes this rank's rows of the call's output (`whole`).
+  // Call after the unit's call: takes this rank's rows of the call's output (`full`).
   void take_output(int unit, int g);
   void take_residual(int unit, int g, int full);
 

@@ -59,7 +59,7 @@ class BlockSum {
   std::uint64_t low_ = 0, high_ = 0;
 };
 
-// The place of a tensor in its unit if nothing were frozen: it would begin at `whole`.
+// Where a tensor lies in its pool, and where it would begin in its unit if nothing were frozen.
 struct Place {
   PoolKind pool;
   std::size_t begin;

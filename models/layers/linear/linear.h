@@ -56,7 +56,7 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB, and leaves s dy B in `kept`. The gradients of whole factors go to `sums`, in the order of the
+  // Computes dA and dB, and leaves s dy B in `kept`. The gradients of full factors go to `sums`, in the order of the
   // targets.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,

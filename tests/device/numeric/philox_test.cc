@@ -10,16 +10,16 @@ namespace strata::device {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
-Words split_list(const PhiloxBlock& b) {
+Words words_of(const PhiloxBlock& b) {
   return {b.word[0], b.word[1], b.word[2], b.word[3]};
 }
 
 // Random123's kat_vectors for philox4x32, 10 rounds.
 TEST(Philox, KnownAnswers) {
-  EXPECT_EQ(split_list(philox4x32({{0, 0, 0, 0}}, 0, 0)), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(words_of(philox4x32({{0, 0, 0, 0}}, 0, 0)), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint32_t f = 0xffffffff;
-  EXPECT_EQ(split_list(philox4x32({{f, f, f, f}}, f, f)), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(split_list(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0)),
+  EXPECT_EQ(words_of(philox4x32({{f, f, f, f}}, f, f)), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(words_of(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0)),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
@@ -27,10 +27,10 @@ TEST(Philox, KnownAnswers) {
 // counter is the documented one: it is part of the numerics.
 TEST(Philox, StreamsAndCounter) {
   const RandomStream base{.seed = 1, .micro_batch = 2, .site = 3};
-  EXPECT_EQ(split_list(random_counter(base, (5ull << 32) + 7)), (Words{7, 5, 3, 2}));
+  EXPECT_EQ(words_of(random_counter(base, (5ull << 32) + 7)), (Words{7, 5, 3, 2}));
   RandomStream later = base;
   later.micro_batch += 9ull << 32;
-  EXPECT_EQ(split_list(random_counter(later, (5ull << 32) + 7)), (Words{7, (9u << 16) + 5, 3, 2}));
+  EXPECT_EQ(words_of(random_counter(later, (5ull << 32) + 7)), (Words{7, (9u << 16) + 5, 3, 2}));
   std::vector<std::uint32_t> first;
   for (const RandomStream& s : {base, later, RandomStream{1ull << 40 | 1, 2, 3}, RandomStream{1, 3, 3},
                                 RandomStream{1, 2, 4}, RandomStream{2, 2, 3}})
