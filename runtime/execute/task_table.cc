@@ -65,7 +65,7 @@ RunTask run_of(TaskKind kind) {
       return Save::run;
     case TaskKind::publish:
       return Publish::run;
-    case TaskKind::carry:
+    case TaskKind::copy_scalars:
     case TaskKind::host_write:
     case TaskKind::host_read:
       break;
