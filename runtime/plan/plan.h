@@ -274,7 +274,7 @@ struct StepPlan {
   bool sharded_parameters() const { return placement.parameters.pieces(mesh()) > 1; }
   bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
   // True if a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
-  bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
+  bool gathers_updated() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
   // True if a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
