@@ -189,7 +189,7 @@ class Launch {
            "(sbatch --ntasks-per-node={})",
            allocation_.origin, counted(*allocation_.ranks, "rank"), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
-    return spread(allocation_.hosts, ranks, 1);
+    return distribute_ranks(allocation_.hosts, ranks, 1);
   }
 
   // Resolves the batch once, for all starts and any number of ranks.
