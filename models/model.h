@@ -59,7 +59,7 @@ struct Context {
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
-  bool meanwhile = false;  // run the work that the stretch left for the exchange, not the stretch
+  bool overlaps_exchange = false;  // run the work that the stretch left for the exchange, not the stretch
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -130,8 +130,9 @@ struct Seam {
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
-  bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
-  bool own_rows = false;   // the total has only this rank's rows of the sum
+  bool overlaps_exchange =
+      false;  // while ranks exchange, the call has work that does not need the total (Context::overlaps_exchange)
+  bool own_rows = false;     // the total has only this rank's rows of the sum
   bool has_products = true;  // the stretch before the seam has products; otherwise it is short
   // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.
   std::size_t row_matrices = 0;

@@ -90,7 +90,7 @@ void add(Hash& hash, const Layout& layout) {
 void add(Hash& hash, const Task& task) {
   hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.pool << task.first
        << task.when;
-  if (task.stretch >= 0) hash << task.stretch << task.backward << task.meanwhile;
+  if (task.stretch >= 0) hash << task.stretch << task.backward << task.overlaps_exchange;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.frozen_begin
        << task.quantised_begin << task.at_once;
   hash << task.uses.size();

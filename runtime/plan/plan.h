@@ -166,10 +166,10 @@ struct Task {
   // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
   int stretch = -1;  // a call with seams: its stretch; exchange: the stretch before it; -1: the call is one stretch
-  bool meanwhile = false;  // a call with seams: the work that does not wait for the exchange after the stretch
-  bool backward = false;   // exchange, gather rows: of a backward
-  bool own_rows = false;   // exchange: the total has only this rank's rows of the sum
-  bool shared = false;     // reduce, accumulate, round: the gradient of what the unit shares with another
+  bool overlaps_exchange = false;  // a call with seams: the work that does not wait for the exchange after the stretch
+  bool backward = false;           // exchange, gather rows: of a backward
+  bool own_rows = false;           // exchange: the total has only this rank's rows of the sum
+  bool shared = false;             // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage

@@ -143,8 +143,8 @@ class Builder {
       one.share = share_of_products(seams, i);
       one.starts = i == 0;
       one.ends = i == seams.size();
-      one.leaves_work = !one.ends && seams[i].meanwhile;
-      one.meanwhile = false;
+      one.leaves_work = !one.ends && seams[i].overlaps_exchange;
+      one.overlaps_exchange = false;
       partial_ = one.ends ? -1 : add_partial(d_, call.unit, seams[i]);
       run(one);
       if (one.ends) continue;
@@ -156,7 +156,7 @@ class Builder {
       const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
       partial_ = -1;
       one.starts = false;
-      one.meanwhile = true;
+      one.overlaps_exchange = true;
       run(one);
       total_ = after;
     }
@@ -253,7 +253,7 @@ class Builder {
     c.stretches = call.stretches;
     c.share = call.share;
     c.leaves_work = call.leaves_work;
-    c.meanwhile = call.meanwhile;
+    c.overlaps_exchange = call.overlaps_exchange;
     c.partial = partial_;
     c.total = total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {

@@ -21,7 +21,7 @@ struct UnitCall {
   // that work; its partial sums, and the total of the partial sums that the previous stretch left.
   int stretch = -1, stretches = 1;
   double share = 1;  // the stretch's share of the call's products
-  bool leaves_work = false, meanwhile = false;
+  bool leaves_work = false, overlaps_exchange = false;
   int partial = -1, total = -1;
 
   // Adds the task and its uses of these operands.

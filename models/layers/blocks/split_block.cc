@@ -58,7 +58,7 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
 
 void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
                           View dx, const GradientRange& gradients) const {
-  if (c.meanwhile) {
+  if (c.overlaps_exchange) {
     const bool of_mlp = c.stretch <= (divides_rows_ ? 1 : 0);
     return backward_parameters_of(lane, c, of_mlp ? kUp : kAttention, x, saved, gradients);
   }
@@ -114,7 +114,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
     if (sum.elements == 0) continue;
     all.push_back(sum);
     all.back().own_rows = divides_rows_;
-    all.back().meanwhile = backward && trains() && !adapted_[product] && passes(step_of(product));
+    all.back().overlaps_exchange = backward && trains() && !adapted_[product] && passes(step_of(product));
   }
   if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients(), .has_products = false});
   return all;
