@@ -78,7 +78,7 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
             : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
-    if (evaluation_->out_of_patience())
+    if (evaluation_->patience_exhausted())
       say("ends after step {}: {} (evaluation.patience)", report->step,
           end_text(best, evaluation_->without_improvement()));
   }

@@ -86,7 +86,7 @@ class Evaluations {
   // stopped without a checkpoint.
   bool stopped() const { return stopped_; }
   bool stopped_at_once() const { return at_once_; }
-  bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
+  bool patience_exhausted() const { return evaluation_ && evaluation_->patience_exhausted(); }
 
   // measured_with() adds the evaluations to the memory measured in training, so that the peak is that of the whole run.
   // without() subtracts their bytes from those of the whole run, which leaves the bytes of the steps.
@@ -141,7 +141,7 @@ class Training {
  private:
   void begin();
   void step();
-  bool is_over() const { return p_.trainer.done() || ended_ || out_of_patience_; }
+  bool is_over() const { return p_.trainer.done() || ended_ || patience_exhausted_; }
   void finish();
 
   runtime::StepReport train_step();
@@ -159,7 +159,7 @@ class Training {
   std::optional<Progress> progress_;  // only on rank 0
   std::optional<comm::AgreedError> ended_;
   std::optional<RunEnd> end_;
-  bool out_of_patience_ = false;
+  bool patience_exhausted_ = false;
   std::int64_t steps_ = 0;     // steps of this process
   std::vector<double> rates_;  // tokens/s of each step
   double tokens_per_s_ = 0;
