@@ -224,13 +224,13 @@ void RowGather::add(std::span<const std::uint32_t> label, std::span<const float>
   ++rows_of_round_;
 }
 
-void RowGather::end_round(const Take& take) {
+void RowGather::end_round(const RowHandler& take) {
   const auto count = static_cast<std::uint32_t>(std::exchange(rows_of_round_, 0));
   std::memcpy(exchange_.own.data() + round_ * sizeof count, &count, sizeof count);
   if (++round_ == rounds_) flush(take);
 }
 
-void RowGather::flush(const Take& take) {
+void RowGather::flush(const RowHandler& take) {
   if (round_ == 0) return;
   const std::span<const std::byte> all = exchange_.gather();
   const std::size_t bytes = exchange_.own.size(), ranks = all.size() / bytes;

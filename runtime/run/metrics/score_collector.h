@@ -32,13 +32,13 @@ class RowGather {
   RowGather(RowExchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round, std::size_t rounds);
 
   // Receives each row of every rank, in order.
-  using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> predictions)>;
+  using RowHandler = std::function<void(std::span<const std::uint32_t> label, std::span<const float> predictions)>;
   // Adds a row of this rank's round; `predictions` has words - label_words floats.
   void add(std::span<const std::uint32_t> label, std::span<const float> predictions);
   // Ends a round. If there is no room for another round, sends all pending rows, which `take` receives. Collective.
-  void end_round(const Take& take);
+  void end_round(const RowHandler& take);
   // Sends the remaining rounds in the same way, if there are any (the same on all ranks). Collective.
-  void flush(const Take& take);
+  void flush(const RowHandler& take);
   // Discards rows that were added but not sent.
   void clear();
 
