@@ -153,7 +153,7 @@ void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::sp
   if (before) *before = {number, {spans.begin(), spans.end()}};
 }
 
-std::string Trace::message(const Ran& sent, const Ran& received) {
+std::string Trace::message(const ExecutedTask& sent, const ExecutedTask& received) {
   std::string text;
   // A receive begins when it is posted and ends with the message. Clocks of two nodes may differ by more than this
   // duration.
@@ -163,10 +163,11 @@ std::string Trace::message(const Ran& sent, const Ran& received) {
   return text;
 }
 
-void Trace::add_arrow(std::string& text, const Ran& from, std::int64_t begin, const Ran& to, std::int64_t end) {
+void Trace::add_arrow(std::string& text, const ExecutedTask& from, std::int64_t begin, const ExecutedTask& to,
+                      std::int64_t end) {
   // Unique in the text of all stages.
   const std::uint64_t id = ++arrows_ * static_cast<std::uint64_t>(plan_.mesh().stages) + index(plan_.stage);
-  const auto add = [&](const JsonObject& phase, const Ran& ran, std::int64_t at) {
+  const auto add = [&](const JsonObject& phase, const ExecutedTask& ran, std::int64_t at) {
     add_event(text, JsonObject(phase)
                         .add("ts", JsonText{microseconds(at - zero_)})
                         .add("pid", ran.rank)
