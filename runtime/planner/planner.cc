@@ -213,18 +213,18 @@ class Builder {
     const int g = step.micro_batch, stages = r_.mesh.stages;
     const int before = (r_.stage + stages - 1) % stages, next = (r_.stage + 1) % stages;
     const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
-    switch (step.what) {
-      case StageStep::What::receive_input: {
+    switch (step.action) {
+      case StageStep::Action::receive_input: {
         const int input = activations_.add("input of " + d_.unit(first).name());
         activations_.input_of(first, g) = input;
         return ReceiveFromStage{{first, g, before, false, input}}.add(d_);
       }
-      case StageStep::What::send_output:
+      case StageStep::Action::send_output:
         return SendToStage{{last, g, next, false, activations_.input_of(last + 1, g)}}.add(d_);
-      case StageStep::What::receive_gradient:
+      case StageStep::Action::receive_gradient:
         if (!goes_back(last + 1)) return;
         return ReceiveFromStage{{last, g, next, true, activations_.add_residual(g)}}.add(d_);
-      case StageStep::What::send_gradient:
+      case StageStep::Action::send_gradient:
         if (!goes_back(first)) return;
         return SendToStage{{first, g, before, true, activations_.residual_of(g)}}.add(d_);
       default:
