@@ -246,9 +246,9 @@ StageTraces::StageTraces(std::span<const StepPlan* const> stages, const models::
     : stages_(stages.begin(), stages.end()), mesh_(stages[0]->mesh()) {
   for (const StepPlan* const plan : stages_) traces_.emplace_back(*plan, model);
   // The n-th message from one stage to another in a lane is the n-th that the other receives there (find_mismatch).
-  using Way = std::tuple<std::size_t, std::size_t, LaneId>;  // from, to
-  std::map<Way, std::vector<std::size_t>> received;
-  std::map<Way, std::size_t> sent;
+  using Channel = std::tuple<std::size_t, std::size_t, LaneId>;  // from, to
+  std::map<Channel, std::vector<std::size_t>> received;
+  std::map<Channel, std::size_t> sent;
   const auto for_messages = [&](MessageEnd end, auto&& f) {
     for (std::size_t s = 0; s < stages_.size() && stages_.size() > 1; ++s)
       for (std::size_t t = 0; t < stages_[s]->tasks.size(); ++t)
@@ -259,7 +259,7 @@ StageTraces::StageTraces(std::span<const StepPlan* const> stages, const models::
     received[{peer, stage, lane}].push_back(task);
   });
   for_messages(MessageEnd::sender, [&](std::size_t stage, std::size_t peer, LaneId lane, std::size_t task) {
-    const Way way{stage, peer, lane};
+    const Channel way{stage, peer, lane};
     messages_.push_back({stage, task, peer, received[way].at(sent[way]++)});
   });
 }
