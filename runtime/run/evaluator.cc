@@ -214,10 +214,10 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
                     scores_ ? scores_->report(world_) : ClassReport{}};
 }
 
-std::span<RowPlace> Evaluator::places() {
+std::span<RowLocation> Evaluator::places() {
   const ScoreMemory layout = score_memory(job_, classes_of(job_));
   const auto bytes = bytes_of(*executor_, job_.plan.score_buffer, layout.bytes);
-  return {reinterpret_cast<RowPlace*>(bytes.data()), layout.rows};
+  return {reinterpret_cast<RowLocation*>(bytes.data()), layout.rows};
 }
 
 void Evaluator::predict(std::uint64_t first, const TakeScores& take) {

@@ -63,7 +63,7 @@ fs::path PredictPart::path_of(const fs::path& out) {
 }
 
 PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
-                         std::span<runtime::RowPlace> places)
+                         std::span<runtime::RowLocation> places)
     : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes), places_(places) {
   STRATA_CHECK(of_what_.starts_with(kBegins));
 }
@@ -139,10 +139,10 @@ void PredictPart::add(std::uint64_t done, std::span<const std::int32_t> rows, st
 }
 
 void PredictPart::each_row(const std::function<void(std::int64_t row, std::span<const float> scores)>& f) {
-  const std::span<runtime::RowPlace> places = places_.first(rows_);
-  std::ranges::sort(places, {}, &runtime::RowPlace::row);
+  const std::span<runtime::RowLocation> places = places_.first(rows_);
+  std::ranges::sort(places, {}, &runtime::RowLocation::row);
   std::vector<float> scores(classes_);
-  for (const runtime::RowPlace& place : places) {
+  for (const runtime::RowLocation& place : places) {
     if (!read(place.offset, std::as_writable_bytes(std::span(scores))))
       fail(Exit::failed, "{} was truncated while it was read: run the same command again", path_.string());
     f(place.row, scores);
