@@ -93,7 +93,7 @@ class PartTokenizer {
   const Tokenizer& tokenizer_;
   const RecordRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  TokenPlaces places_;
+  TokenAligner places_;
   std::optional<WrittenContents> written_;     // empty without a template
   std::vector<std::uint32_t> before_, after_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
