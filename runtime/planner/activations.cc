@@ -77,19 +77,19 @@ void Activations::take_residual(int unit, int g, int full) {
   if (takes_all_rows(unit)) TakeRows{unit, g, full, add_residual(g)}.add(d_);
 }
 
-KeptInputs::KeptInputs(Draft& draft)
+OffloadedInputs::OffloadedInputs(Draft& draft)
     : d_(draft), stored_(index(draft.units()) * index(draft.request.accumulation), -1) {}
 
-bool KeptInputs::has(int unit) const {
+bool OffloadedInputs::has(int unit) const {
   if (d_.plan.placement.activations == Tier::device) return false;
   return std::ranges::any_of(d_.request.segments, [&](const Segment& s) { return s.recompute && s.first == unit; });
 }
 
-int& KeptInputs::stored_buffer(int unit, int micro_batch) {
+int& OffloadedInputs::stored_buffer(int unit, int micro_batch) {
   return stored_[index(micro_batch * d_.units() + unit)];
 }
 
-void KeptInputs::find_returns(const std::vector<Visit>& visits) {
+void OffloadedInputs::find_returns(const std::vector<Visit>& visits) {
   returns_before_.resize(visits.size());
   std::vector<int> forward(stored_.size(), -1);
   std::vector<bool> returned(stored_.size());
@@ -104,7 +104,7 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
     }
 }
 
-void KeptInputs::offload(int unit, int micro_batch, int x) {
+void OffloadedInputs::offload(int unit, int micro_batch, int x) {
   const std::string what = fmt::format("input of {}", d_.unit(unit).name());
   const int stored = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
                                    d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
@@ -112,7 +112,7 @@ void KeptInputs::offload(int unit, int micro_batch, int x) {
   copy_slices(d_, {d_.whole(x)}, {d_.whole(stored)}, unit, what);
 }
 
-int KeptInputs::reload(int unit, int micro_batch) {
+int OffloadedInputs::reload(int unit, int micro_batch) {
   return copy_to_tier(d_, {d_.whole(stored_buffer(unit, micro_batch))}, Tier::device, unit,
                       fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
       .buffer;

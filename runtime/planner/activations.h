@@ -43,9 +43,9 @@ class Activations {
 };
 
 // The inputs of segments that are recomputed in backward, which zero.activations keeps in another tier until then.
-class KeptInputs {
+class OffloadedInputs {
  public:
-  explicit KeptInputs(Draft& draft);
+  explicit OffloadedInputs(Draft& draft);
 
   struct Input {
     int unit, micro_batch;

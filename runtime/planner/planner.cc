@@ -369,7 +369,7 @@ class Builder {
   Gradients gradients_;
   Updates updates_;
   Fetches fetches_;
-  KeptInputs kept_;
+  OffloadedInputs kept_;
   Activations activations_;
   const int lowest_;  // the lowest unit that trains something: backward ends in it
   std::optional<BoundaryTasks> boundary_;
