@@ -52,7 +52,7 @@ const Family& family_of(const Config& config) {
 }
 
 // Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
-void ignore_what_does_not_compute(const Config& config) {
+void ignore_neutral_keys(const Config& config) {
   (void)config.integers("eos_token_id");  // generate reads it; this refuses a malformed value in every command
   constexpr std::string_view kKeys =
       "architectures torch_dtype dtype transformers_version use_cache bos_token_id eos_token_id pad_token_id "
@@ -288,7 +288,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);
   }
-  ignore_what_does_not_compute(config);
+  ignore_neutral_keys(config);
   name_unread(config, family.name);
   if (run.cache > model->max_positions)
     fail(Exit::usage, "the prompt and the new tokens take {} positions, but the model has only {}", run.cache,

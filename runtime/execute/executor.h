@@ -143,7 +143,7 @@ class Executor {
   // Calls f(). An exception sets the abort token before it unwinds, because lanes may wait for tasks that will no
   // longer be issued.
   template <typename F>
-  void or_abort(const F& f);
+  void abort_on_exception(const F& f);
   void collect(bool early);
   // Runs the step as one launch; returns false if it has to be issued task by task.
   bool launch_graph();

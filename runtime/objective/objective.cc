@@ -31,7 +31,7 @@ const ObjectiveRules& rules_of(models::Objective objective) {
 }
 
 // A recipe with one of these keys is meant for another objective.
-void refuse_what_has_no_effect(const Recipe::Training& training, models::Objective objective) {
+void refuse_ineffective_keys(const Recipe::Training& training, models::Objective objective) {
   using models::Objective;
   if (training.mlm_probability && objective != Objective::masked_lm)
     fail(Exit::usage,
@@ -166,7 +166,7 @@ void resolve_objective(Workload& workload) {
     require_labels_learned(recipe, *workload.resolved.objective);
   }
   const models::Objective objective = *workload.objective();
-  refuse_what_has_no_effect(recipe.training, objective);
+  refuse_ineffective_keys(recipe.training, objective);
   resolve_classes(workload);  // reads the model's own architecture, so it comes first
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);

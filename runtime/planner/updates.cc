@@ -76,7 +76,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
 }
 
 void Updates::advance(int unit) {
-  if (!std::exchange(begun_, true)) update_what_was_read_ahead();
+  if (!std::exchange(begun_, true)) update_read_ahead();
   for (;;) {
     // Chunks fetched ahead may belong to a later unit.
     const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
@@ -96,7 +96,7 @@ void Updates::advance(int unit) {
 }
 
 // The following chunks are fetched first, so that the drive is busy while those that were read ahead are updated.
-void Updates::update_what_was_read_ahead() {
+void Updates::update_read_ahead() {
   if (ahead_.empty()) return;
   while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
   std::deque<Fetched> fetched;

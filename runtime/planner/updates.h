@@ -53,7 +53,7 @@ class Updates {
   Slice assembled(const Chunk& chunk);
   // Where a chunk's master and moments are stored.
   std::vector<Slice> stored_slices(const Chunk& chunk) const;
-  void update_what_was_read_ahead();
+  void update_read_ahead();
   Fetched fetch(std::size_t index);
   void update(Fetched f);
   void write_late(std::vector<Slice>& from, std::vector<Slice>& to);

@@ -113,7 +113,7 @@ const StoredTensor* find(const models::Safetensors& file, const std::string& nam
 
 }  // namespace
 
-void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
+void untie_if_different(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective) {
   try {
     const models::Config asked = config;  // a copy, because a Config records which of its keys a model reads

@@ -39,7 +39,7 @@ std::string prefix_of_wrapper(std::span<const std::string> names, std::string_vi
 // so, sets tie_word_embeddings = false in `config`, with a note, because transformers 5 leaves such layers untied
 // (tie_weights). Does nothing if a file is missing or invalid: the code that reads it reports that. Without an
 // objective, the model's own is assumed.
-void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
+void untie_if_different(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
 
 // The command that saves a copy of a model's folder, tokenizer included, with an output layer of its own, which

@@ -22,7 +22,7 @@ using jinja::Value;
 namespace {
 
 // Most templates accept only text as content, and do not name the turn in their own errors.
-std::string content_that_is_no_text(const Conversation& conversation) {
+std::string non_text_content(const Conversation& conversation) {
   std::size_t turn = 0;
   for (const Value& message : conversation.messages.items()) {
     ++turn;
@@ -189,7 +189,7 @@ void PartTokenizer::record(const Value& record, const RecordLocation& place, Par
         labelled(document, place, out);
         written_->find_left_out(conversation, document.text, out.seen.roles_left_out);
       } catch (const Error& error) {
-        fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
+        fail(error.code(), "{}{}", error.what(), non_text_content(conversation));
       }
       if (rules_.made->leaves_out_tools(conversation)) ++out.seen.tools_left_out;
       find_unread_in_turns(conversation, out.seen.unread_in_turns);

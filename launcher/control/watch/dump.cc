@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxFrames = 32;
 constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // the time for a thread to begin
 constexpr auto kToWrite = std::chrono::milliseconds(2000);    // the time for it to end: unwinding may wait for a drive
-int the_signal() {
+int dump_signal() {
   return SIGRTMIN + 7;
 }
 
@@ -137,7 +137,7 @@ void prepare_backtraces() {
   action.sa_handler = &answer;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  (void)sigaction(the_signal(), &action, nullptr);
+  (void)sigaction(dump_signal(), &action, nullptr);
 }
 
 std::string backtraces() {
@@ -153,7 +153,7 @@ std::string backtraces() {
     std::uint64_t blocked = 0;
     for (std::string line; std::getline(status, line);)
       if (line.starts_with("SigBlk:")) blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
-    if ((blocked >> (the_signal() - 1) & 1) != 0) continue;
+    if ((blocked >> (dump_signal() - 1) & 1) != 0) continue;
     const auto wait = [](int while_it_is, std::chrono::milliseconds time) {
       const auto until = std::chrono::steady_clock::now() + time;
       while (asked.load() == while_it_is && std::chrono::steady_clock::now() < until)
@@ -161,7 +161,7 @@ std::string backtraces() {
     };
     int none = 0;
     if (!asked.compare_exchange_strong(none, thread)) return out;  // an earlier thread is still writing
-    if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) {
+    if (syscall(SYS_tgkill, getpid(), thread, dump_signal()) != 0) {
       asked.store(0);
       continue;
     }

@@ -298,7 +298,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
 std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
   models::Config config = folder.config();
   if (!folder.is_checkpoint()) {
-    untie_what_differs(config, folder.path(), std::nullopt);
+    untie_if_different(config, folder.path(), std::nullopt);
     add_adapter_note(config, folder.path());
   }
   if (folder.has_adapter()) {

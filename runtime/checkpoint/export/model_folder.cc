@@ -178,7 +178,7 @@ Workload open_workload(Recipe recipe) {
   const bool pretrained = path && recipe.model.init == Init::pretrained;
   // This comes before an adapter's layers are compared, because only an untied output layer is one of them.
   if (pretrained && !ModelFolder(*path).is_checkpoint())
-    untie_what_differs(description, *path, recipe.training.objective);
+    untie_if_different(description, *path, recipe.training.objective);
   if (peft) {
     PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
     if (pretrained) found.notes.push_back(note_of_other_base(*peft, *path, ModelFolder(*path).path(), description));
