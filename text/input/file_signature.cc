@@ -237,7 +237,7 @@ Mark byte_order_mark(std::string_view head) {
   return {};
 }
 
-Encoding encoding_by_zeros(std::string_view head) {
+Encoding encoding_from_zero_bytes(std::string_view head) {
   std::array<std::size_t, 4> zeros{};
   const std::size_t quarters = head.size() / 4;
   for (std::size_t i = 0; i < 4 * quarters; ++i) zeros[i % 4] += head[i] == '\0';
