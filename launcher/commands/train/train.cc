@@ -121,9 +121,9 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  const std::string crowding = crowding_text(share, recipe.device.threads, world);
+  const std::string oversubscription = oversubscription_text(share, recipe.device.threads, world);
   if (prints) describe_run(job, loaded.notes, planned.rank_device, world, ranks_threads);
-  if (prints && !crowding.empty()) note(crowding);
+  if (prints && !oversubscription.empty()) note(oversubscription);
   if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
