@@ -85,9 +85,9 @@ class PredictPart {
   static constexpr const char* kBegins = "strata predict by ";
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
-  // of_what: one line, beginning with kBegins, that identifies model, texts and batches; a file with another line is
+  // header: one line, beginning with kBegins, that identifies model, texts and batches; a file with another line is
   // not resumed. places: room for all rows; must outlive this object.
-  PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
+  PredictPart(std::filesystem::path path, std::string header, std::size_t classes,
               std::span<runtime::RowLocation> places);
 
   // Opens the file and keeps the rounds of an earlier run with the same line. Returns the number of finished
@@ -111,7 +111,7 @@ class PredictPart {
   std::uint64_t read_round(std::uint64_t& at, std::uint64_t size);
 
   std::filesystem::path path_;
-  std::string of_what_;
+  std::string header_;
   std::size_t classes_;
   std::span<runtime::RowLocation> places_;
   std::size_t rows_ = 0;

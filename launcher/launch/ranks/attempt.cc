@@ -64,7 +64,7 @@ std::string with_ranks(const std::string& host, const RankStart& start) {
 
 // The cause if neither the ranks nor the nodes report one: the output of mpirun or srun, with a rank's last line.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
-  std::vector<std::string> words = output.of_starter();
+  std::vector<std::string> words = output.starter_output();
   std::erase_if(words, [](const std::string& line) {
     // srun prints this at each start if Slurm does not bind processes. The ranks bind themselves.
     return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
@@ -93,7 +93,7 @@ void find_cause(Outcome& out, const std::string& failure, const RankOutput& outp
     }
   }
   if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not respond", node);
-  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares, start.mesh);
+  if (out.cause.empty()) out.cause = cause_in(output.starter_output(), start.shares, start.mesh);
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
 
