@@ -108,7 +108,7 @@ class Termination {
     since_ = Clock::now();
     child_.send(signal_);
   }
-  void go_on() {
+  void escalate() {
     if (begun_ && seconds_since(since_) > 8) child_.send_to_group(SIGKILL);
   }
 
@@ -192,7 +192,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     }
     if (!output.failure().empty() && !failed_at) failed_at = Clock::now();
     if (failed_at && seconds_since(*failed_at) > kAfterFailure) cut();
-    ending.go_on();
+    ending.escalate();
   }
   output.finish();
   out.code = documented(child.exit_code().value_or(1));
