@@ -143,7 +143,7 @@ class Launch {
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
-      screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
+      screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, max_restarts(),
                   counted(total(shares), "rank"), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
       wait(seconds);
@@ -154,7 +154,7 @@ class Launch {
     return {total(shares), {}, 0, recipe_.parallel.tensor, recipe_.parallel.stages};
   }
 
-  int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
+  int max_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
   // Counts a node's slots by its own GPUs, because nodes may differ.
   void count_slots() {
@@ -232,9 +232,9 @@ class Launch {
     screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
     std::istringstream lines(printable(changed_keys(recipe_), true));
     for (std::string line; std::getline(lines, line);) screen_.write(true, "  " + line + "\n");
-    if (most_restarts() > 0 && !recipe_.checkpoint.dir)
+    if (max_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
-    if (most_restarts() > 0 && allocation_.hosts.size() > 1)
+    if (max_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : control_sets(recipe_))
         screen_.say(
             "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
@@ -280,8 +280,8 @@ class Launch {
 
   std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
-    if (restarts < most_restarts() || stop_.count() > 0) return {};
-    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", most_restarts());
+    if (restarts < max_restarts() || stop_.count() > 0) return {};
+    return max_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", max_restarts());
   }
 
   // The ranks with which to continue. If there are none, the reason has been printed and the result is empty.
@@ -322,7 +322,7 @@ class Launch {
       return {};
     }
     std::vector<Share> shares =
-        most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
+        max_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
       screen_.say("launch ends with exit code {}: {}", ended.code, why_no_ranks(hosts, 1, recipe_, batch));
     else if (const std::string idle = idle_text(hosts, 1, shares, recipe_, batch); !idle.empty())

@@ -110,8 +110,8 @@ std::vector<std::string> control_sets(const runtime::Recipe& recipe) {
   return out;
 }
 
-std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
-                              std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
+std::vector<Share> max_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
+                             std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
   const int replica = recipe.parallel.replica();
   for (int replicas = slots_on(hosts, default_slots) / replica; replicas > 0; --replicas) {
     const std::int64_t at_once = replicas * recipe.training.micro_batch_size;

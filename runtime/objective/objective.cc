@@ -66,7 +66,7 @@ std::uint64_t scored_rows(const Workload& workload, const Sequences* validation)
   const std::uint64_t of_sequence = workload.data.validation_loss_rows > 0
                                         ? workload.data.validation_loss_rows
                                         : static_cast<std::uint64_t>(recipe.data.seq_len);
-  const std::uint64_t sequences = most_validation_sequences(recipe);
+  const std::uint64_t sequences = max_validation_sequences(recipe);
   return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 

@@ -30,7 +30,7 @@ using comm::AgreedError;
 // The sequences that an evaluation covers, the same on every rank.
 DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& recipe) {
   DisjointSequences out(std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
-                        most_validation_sequences(recipe));
+                        max_validation_sequences(recipe));
   if (out.labels() == 0)
     throw AgreedError(Exit::usage,
                       "no token or text of data.validation enters the loss: all are masked out or special tokens");

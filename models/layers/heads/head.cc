@@ -110,7 +110,7 @@ class ChunkedHead final : public LossUnit {
                                .logit_stride = tiles.sum_over_full_shards(logit_stride),
                                .table_rows = shards_.count * tiles.shard_words(),
                                .words = shards_.count * table_.padded_words(),
-                               .most_words = tiles.widths()[0],
+                               .max_words = tiles.widths()[0],
                                .biased = biased(),
                                .learns = training_,
                                .learns_table = table_.learns_rows(),
@@ -124,7 +124,7 @@ class ChunkedHead final : public LossUnit {
                                .rank = low_rank.rank,
                                .drops = adapter_ && drops,
                                .dora = low_rank.dora};
-    const auto scaled_stride = [&] { return drops ? shape.logit_stride : logit_stride(shape.most_words); };
+    const auto scaled_stride = [&] { return drops ? shape.logit_stride : logit_stride(shape.max_words); };
     if (shape.dora) shape.scaled_stride = scaled_stride();
     untiled_ = HeadWorkspace(shape);
     if (split()) return;

@@ -13,7 +13,7 @@ using device::Lane;
 using device::View;
 
 std::size_t HeadDora::workspace() const {
-  return std::max(device::dora_workspace(shape(most_words())), table_.column_workspace());
+  return std::max(device::dora_workspace(shape(max_words())), table_.column_workspace());
 }
 
 double HeadDora::flops_of_norms(double words) const {
@@ -75,12 +75,12 @@ void HeadDora::round_gradient(Lane& lane, const Context& c, const HeadWorkspace&
 }
 
 std::size_t HeadDora::row_bytes() const {
-  return aligned(most_words() * sizeof(float)) + device::dora_workspace(shape(most_words()));
+  return aligned(max_words() * sizeof(float)) + device::dora_workspace(shape(max_words()));
 }
 
 void HeadDora::measure_row(Lane& lane, const ParameterRange& parameters, std::size_t tile, ConstView w, ConstView a,
                            ConstView b, View scales, View memory) const {
-  const std::size_t count = table_.rows(tile), bytes = aligned(most_words() * sizeof(float));
+  const std::size_t count = table_.rows(tile), bytes = aligned(max_words() * sizeof(float));
   const View norms{memory.data, count, DType::fp32};
   dora_squares(lane, shape(count), w, a, b, norms,
                View{memory.data + bytes, (memory.bytes() - bytes) / sizeof(float), DType::fp32});

@@ -56,7 +56,7 @@ class HeadDora {
   device::View words(const Slot& slot, const Context& c, std::size_t tile) const {
     return table_.words_in(slot.of(c.workspace), tile);
   }
-  std::size_t most_words() const { return table_.tiles().widths()[0]; }
+  std::size_t max_words() const { return table_.tiles().widths()[0]; }
   device::DoraShape shape(std::size_t words) const { return {words, hidden_, at_.rank, false, at_.scale}; }
 
   LowRank at_;

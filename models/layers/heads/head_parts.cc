@@ -287,7 +287,7 @@ HeadWorkspace::HeadWorkspace(const Shape& s) {
   d_weight = work.add(s.learns && s.learns_table && !fp32 ? s.table_rows * s.hidden : 0, DType::fp32);
   logit_bias = work.add(s.biased ? s.words : 0, s.dora ? DType::fp32 : s.dtype);  // as what it is added to
   d_logit_bias = work.add(s.learns && s.learns_words ? s.words : 0, DType::fp32);
-  chunk_gradient = work.add(s.learns && (s.learns_words || s.dora) ? s.most_words : 0, DType::fp32);
+  chunk_gradient = work.add(s.learns && (s.learns_words || s.dora) ? s.max_words : 0, DType::fp32);
   const std::size_t thin = s.rows * s.rank;
   down = work.add(thin, s.dtype);
   shard_d_down = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);

@@ -60,7 +60,7 @@ struct HeadWorkspace {
     // The sum of the strides of the tiles whose logits exist at the same time, and the rows of the tiles whose gradient
     // sums do.
     std::size_t logit_stride, table_rows;
-    std::size_t words, most_words;  // all words of this rank's shards, and the maximum of a tile
+    std::size_t words, max_words;  // all words of this rank's shards, and the maximum of a tile
     bool biased, learns, learns_table, learns_words;
     // The head selects rows; has a transform; has a norm before the transform; has a LayerNorm, perhaps without a bias.
     bool picks, transforms, enters, centred;

@@ -58,7 +58,7 @@ std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
 }
 
 // A file's first sequence is the longest.
-std::uint64_t StreamSequences::most_labels() const {
+std::uint64_t StreamSequences::max_labels() const {
   std::uint64_t most = 0;
   for (std::size_t f = 0; f < files_.size(); ++f)
     if (first_sequence_[f] < first_sequence_[f + 1])

@@ -26,7 +26,7 @@ class StreamSequences final : public Sequences {
   void keep_in(std::pmr::memory_resource* memory) override;
   std::uint64_t size() const override { return first_sequence_.back(); }
   std::uint64_t labels(std::uint64_t sequence) const override;
-  std::uint64_t most_labels() const override;
+  std::uint64_t max_labels() const override;
   void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const override;
 
  private:
