@@ -91,7 +91,7 @@ class ChunkedHead final : public LossUnit {
     if (low_rank.dora && drops) chunk_rows_ = std::min(rows_, (chunk_rows_ + 3) / 4 * 4);
 
     if (generates_) {
-      STRATA_CHECK(!biased() && !input_.transforms() && !input_.picks());
+      STRATA_CHECK(!biased() && !input_.transforms() && !input_.selects());
       row_.emplace(table_, shards_.count, spec.hidden, centred(), adapter_ ? &*adapter_ : nullptr, run.dtype);
       untiled_.bytes = row_->bytes();
       return;
@@ -115,7 +115,7 @@ class ChunkedHead final : public LossUnit {
                                .learns = training_,
                                .learns_table = table_.learns_rows(),
                                .learns_words = table_.learns_words(),
-                               .picks = input_.picks(),
+                               .selects = input_.selects(),
                                .transforms = input_.transforms(),
                                .enters = input_.has_entry_norm(),
                                .centred = centred(),

@@ -43,7 +43,7 @@ double HeadInput::flops(bool forward, bool backward) const {
 }
 
 ConstView HeadInput::taken(const Context& c, const HeadWorkspace& p, ConstView x) const {
-  return picks() ? ConstView(p.picked.of(c.workspace)) : x;
+  return selects() ? ConstView(p.selected.of(c.workspace)) : x;
 }
 
 ConstView HeadInput::entered(const Context& c, const HeadWorkspace& p, ConstView x) const {
@@ -57,7 +57,7 @@ ConstView HeadInput::unnormed(const Context& c, const HeadWorkspace& p, ConstVie
 void HeadInput::forward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x,
                         const device::Dropout& adapter_dropout) const {
   const View no_bias = p.no_bias.of(c.workspace);
-  const ConstView taken = taken_.pick(lane, c, x, p.picked.of(c.workspace));
+  const ConstView taken = taken_.select(lane, c, x, p.selected.of(c.workspace));
   if (entry_norm_)
     entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
                          p.entry_rstd.of(c.workspace), no_bias);
@@ -72,8 +72,8 @@ void HeadInput::backward(Lane& lane, const Context& c, const HeadWorkspace& p, C
                          const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
   const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
   // Nothing reads the norm's output again nor, after the norm's backward, its input: gradients take their memory.
-  const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
-  const View d_taken = !picks()      ? dx
+  const View d_unnormed = transform_ || selects() ? p.normed.of(c.workspace) : dx;
+  const View d_taken = !selects()    ? dx
                        : entry_norm_ ? p.entered.of(c.workspace)
                        : transform_  ? p.active.of(c.workspace)
                                      : d_unnormed;
@@ -88,7 +88,7 @@ void HeadInput::backward(Lane& lane, const Context& c, const HeadWorkspace& p, C
   if (entry_norm_)
     entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
                           p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
-  if (picks()) taken_.put_back(lane, c, d_taken, dx, scratch);
+  if (selects()) taken_.put_back(lane, c, d_taken, dx, scratch);
 }
 
 namespace {
@@ -243,17 +243,17 @@ using device::Lane;
 using device::View;
 
 std::size_t LossRows::scratch_bytes() const {
-  return picks_ ? device::embedding_backward_workspace(count_, tokens_) : 0;
+  return selects_ ? device::embedding_backward_workspace(count_, tokens_) : 0;
 }
 
-ConstView LossRows::pick(Lane& lane, const Context& c, ConstView x, View picked) const {
-  if (!picks_) return x;
-  embedding_forward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, x, picked);
-  return picked;
+ConstView LossRows::select(Lane& lane, const Context& c, ConstView x, View selected) const {
+  if (!selects_) return x;
+  embedding_forward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, x, selected);
+  return selected;
 }
 
 void LossRows::put_back(Lane& lane, const Context& c, ConstView d, View dx, View scratch) const {
-  STRATA_CHECK(picks_);
+  STRATA_CHECK(selects_);
   embedding_backward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, d, dx, scratch);
 }
 
@@ -269,7 +269,7 @@ HeadWorkspace::HeadWorkspace(const Shape& s) {
   rstd = work.add(s.rows, DType::fp32);
   losses = work.add(s.rows, DType::fp32);
   statistics = work.add_bytes(s.rows * sizeof(RowStatistics));
-  picked = work.add(s.picks ? size : 0, s.dtype);
+  selected = work.add(s.selects ? size : 0, s.dtype);
   inner = work.add(s.transforms ? size : 0, s.dtype);
   active = work.add(s.transforms ? size : 0, s.dtype);
   entered = work.add(s.enters ? size : 0, s.dtype);

@@ -23,21 +23,21 @@ namespace strata::models {
 class LossRows {
  public:
   LossRows(const RunShape& run, std::size_t width)
-      : tokens_(run.tokens()), width_(width), picks_(run.loss_rows > 0), count_(picks_ ? run.loss_rows : tokens_) {}
+      : tokens_(run.tokens()), width_(width), selects_(run.loss_rows > 0), count_(selects_ ? run.loss_rows : tokens_) {}
 
-  bool picks() const { return picks_; }  // otherwise it takes all rows in place
+  bool selects() const { return selects_; }  // otherwise it takes all rows in place
   std::size_t count() const { return count_; }
   // Bytes of scratch that put_back() needs.
   std::size_t scratch_bytes() const;
 
-  // The selected rows of x, [tokens, width], without gaps: in `picked`, or x itself.
-  device::ConstView pick(device::Lane&, const Context&, device::ConstView x, device::View picked) const;
-  // If picks(): writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
+  // The selected rows of x, [tokens, width], without gaps: in `selected`, or x itself.
+  device::ConstView select(device::Lane&, const Context&, device::ConstView x, device::View selected) const;
+  // If selects(): writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
   void put_back(device::Lane&, const Context&, device::ConstView d, device::View dx, device::View scratch) const;
 
  private:
   std::size_t tokens_, width_;
-  bool picks_;
+  bool selects_;
   std::size_t count_;
 };
 
@@ -63,7 +63,7 @@ struct HeadWorkspace {
     std::size_t words, max_words;  // all words of this rank's shards, and the maximum of a tile
     bool biased, learns, learns_table, learns_words;
     // The head selects rows; has a transform; has a norm before the transform; has a LayerNorm, perhaps without a bias.
-    bool picks, transforms, enters, centred;
+    bool selects, transforms, enters, centred;
     std::size_t shards;    // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
@@ -84,7 +84,7 @@ struct HeadWorkspace {
   }
 
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
-  Slot picked, entered, inner, active;
+  Slot selected, entered, inner, active;
   Slot entry_mean, entry_rstd;
   Slot no_bias;  // stands in for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
@@ -117,7 +117,7 @@ class HeadInput {
   void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
 
   std::size_t rows() const { return taken_.count(); }
-  bool picks() const { return taken_.picks(); }
+  bool selects() const { return taken_.selects(); }
   bool transforms() const { return transform_.has_value(); }
   bool has_entry_norm() const { return entry_norm_.has_value(); }
   const NormPart& norm() const { return *norm_; }
