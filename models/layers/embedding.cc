@@ -229,7 +229,7 @@ class EmbeddingNorm final : public Unit {
     dropout(lane, dropout_of(c), dy, {}, d_normed);  // copies if nothing is dropped, because dx may be dy
     norm_->backward(lane, c.parameters, d_normed, x, mean_.of(saved), rstd_.of(saved), {}, dx, gradients,
                     scratch_.of(c.workspace), no_bias_.of(c.workspace), sums_.of(c.workspace));
-    if (c.partial) norm_->leave_gradients(lane, sums_.of(c.workspace), c.partial);
+    if (c.partial) norm_->write_partial_gradients(lane, sums_.of(c.workspace), c.partial);
   }
 
  private:

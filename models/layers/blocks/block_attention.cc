@@ -72,7 +72,7 @@ void BlockAttention::attend_backward(Lane& lane, const Context& c, const device:
     attention_.backward(lane, c, shard(rows_.of(saved), v), shard(mixed_.of(saved), v), shard(lse_.of(saved), v),
                         shard(d_mixed, v), shard(d_rows, v), dropout, scratch, v, keys(saved, v),
                         shared_->any() ? shared_->gradients(work, v) : View{});
-  shared_->leave_gradients(lane, work, d_rows, c.partial);
+  shared_->write_partial_gradients(lane, work, d_rows, c.partial);
 }
 
 void BlockAttention::finish_backward(Lane& lane, const Context& c, ConstView saved, View d_rows,
@@ -223,7 +223,7 @@ void SharedKeys::take(Lane& lane, ConstView total, const ActivationViews& saved)
   if (crosses()) cast(lane, total.sub(head(0) * size(), size()), keys_.of(saved));
 }
 
-void SharedKeys::leave_gradients(Lane& lane, View workspace, View d_heads, View partial) const {
+void SharedKeys::write_partial_gradients(Lane& lane, View workspace, View d_heads, View partial) const {
   if (!any()) return;
   const View sums = sums_.of(workspace);
   if (crosses()) {

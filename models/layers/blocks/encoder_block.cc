@@ -192,8 +192,8 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
                               gradients, scratch, {}, adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }
   }
-  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
-                      View dx, View to, View input) const override {
+  void write_partial_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              ConstView dy, View dx, View to, View input) const override {
     const EncoderPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (of_mlp)
@@ -208,13 +208,13 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
   std::size_t crossing_gradients() const override {
     return plan_->attention_norm.crossing() + plan_->norm.crossing() + plan_->crossing();
   }
-  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+  void write_partial_gradients(Lane& lane, const Context& c, View to) const override {
     const EncoderPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
-    b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
-    b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.norm.crossing()));
-    b.leave_gradients(lane, c.workspace, next(b.crossing()));
+    b.attention_norm.write_partial_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.norm.write_partial_gradients(lane, b.norm_sums2.of(c.workspace), next(b.norm.crossing()));
+    b.write_partial_gradients(lane, c.workspace, next(b.crossing()));
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const EncoderPlan& b = *plan_;

@@ -273,8 +273,8 @@ class Block final : public BlockUnit<BlockPlan> {
       return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
     return {summed_rows(product) + (product == kAttention && !divides_rows() ? gains() : 0)};
   }
-  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
-                      View dx, View to, View input) const override {
+  void write_partial_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              ConstView dy, View dx, View to, View input) const override {
     const BlockPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (!of_mlp && !b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, c.total.sub(0, dx.size), saved, dy, dx, {});
@@ -289,15 +289,15 @@ class Block final : public BlockUnit<BlockPlan> {
     if (!divides_rows()) return b.crossing();
     return (b.layer.has_norm ? b.attention_norm.crossing() : 0) + b.mlp_norm.crossing() + gains() + b.crossing();
   }
-  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+  void write_partial_gradients(Lane& lane, const Context& c, View to) const override {
     const BlockPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
-    b.leave_gradients(lane, c.workspace, next(b.crossing()));
+    b.write_partial_gradients(lane, c.workspace, next(b.crossing()));
     if (!divides_rows()) return;
     if (b.layer.has_norm)
-      b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
-    b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
+      b.attention_norm.write_partial_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.mlp_norm.write_partial_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
     if (gains() > 0) b.attention.sum_gains(lane, c, next(gains()), {});
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {

@@ -194,7 +194,7 @@ class ChunkedHead final : public LossUnit {
       if (!learn) return;
       for (std::size_t tile = 0; tile < table_.count(); ++tile) round_gradients(lane, c, untiled_, tile, table);
       if (tied() && table_.learns_rows()) table_.zero_gaps(lane, table);
-      if (!all) return leave_gradients(lane, c);
+      if (!all) return write_partial_gradients(lane, c);
     }
     finish(lane, c, untiled_, x, dx, GradientRange{gradients});
   }
@@ -337,10 +337,10 @@ class ChunkedHead final : public LossUnit {
       cast(lane, sum_of(c, p, tile, gradients), table_.rows_in(gradients, tile));
   }
   // For the sum over the ranks that share the head.
-  void leave_gradients(Lane& lane, const Context& c) const {
+  void write_partial_gradients(Lane& lane, const Context& c) const {
     const std::size_t size = rows_ * spec_.hidden;
     cast(lane, d_normed(c, untiled_), c.partial.sub(0, size));
-    if (adapter_) adapter_->leave_gradient(lane, c, untiled_, c.partial.sub(size, adapter_->crossing()));
+    if (adapter_) adapter_->write_partial_gradient(lane, c, untiled_, c.partial.sub(size, adapter_->crossing()));
   }
   void add_loss(Lane& lane, const Context& c, const HeadWorkspace& p, device::ExactSum* loss) const {
     const View losses = p.losses.of(c.workspace);

@@ -134,7 +134,7 @@ void HeadAdapter::round_gradient(Lane& lane, const Context& c, const HeadWorkspa
 }
 
 // Scaled here, so that neither B's gradient nor A's has to be scaled.
-void HeadAdapter::leave_gradient(Lane& lane, const Context& c, const HeadWorkspace& p, View to) const {
+void HeadAdapter::write_partial_gradient(Lane& lane, const Context& c, const HeadWorkspace& p, View to) const {
   const View shard_gradients = p.shard_d_down.of(c.workspace);
   if (at_.scale != 1) scale(lane, shard_gradients, at_.scale, shard_gradients);
   tree_sum(lane, shard_gradients.size / crossing(), shard_gradients, {}, to);
@@ -148,7 +148,7 @@ void HeadAdapter::backward(Lane& lane, const Context& c, const HeadWorkspace& p,
     cast(lane, total.sub(0, d_norm.size), d_norm);
     cast(lane, total.sub(d_norm.size, crossing()), d_down);
   } else {
-    leave_gradient(lane, c, p, d_down);
+    write_partial_gradient(lane, c, p, d_down);
   }
   const bool drops = dropout.probability > 0;
   products_->d_a.run(lane, d_down, (drops ? p.dropped : p.normed).of(c.workspace), {},

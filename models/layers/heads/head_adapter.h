@@ -49,10 +49,10 @@ class HeadAdapter {
   // adds that of x through w to d_input; DoRA replaces d_logits by the gradient of what it scales, and uses the memory
   // `unscaled`. For DoRA, measure() precedes a tile's first logits, and scale_again() writes a tile's logits again if
   // they share memory with those of other tiles. After the last chunk of a tile, round_gradient() writes dB. If ranks
-  // share the head, leave_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward() writes
-  // dA and the gradient of the magnitudes, and adds the gradient of x through A to d_norm. If `total` is not empty, it
-  // holds sums over ranks: of d_norm, and then of the results of leave_gradient(). `dropout` applies to x, and is the
-  // same in all calls.
+  // share the head, write_partial_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward()
+  // writes dA and the gradient of the magnitudes, and adds the gradient of x through A to d_norm. If `total` is not
+  // empty, it holds sums over ranks: of d_norm, and then of the results of write_partial_gradient(). `dropout` applies
+  // to x, and is the same in all calls.
   void project(device::Lane&, const Context&, const HeadWorkspace& p, const device::Dropout& dropout) const;
   void measure(device::Lane&, const Context&, const HeadWorkspace& p, std::size_t tile, device::ConstView w) const;
   void logits(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at, device::ConstView w,
@@ -64,7 +64,7 @@ class HeadAdapter {
                      const device::Dropout& dropout) const;
   void round_gradient(device::Lane&, const Context&, const HeadWorkspace& p, std::size_t tile,
                       const GradientRange& gradients) const;
-  void leave_gradient(device::Lane&, const Context&, const HeadWorkspace& p, device::View to) const;
+  void write_partial_gradient(device::Lane&, const Context&, const HeadWorkspace& p, device::View to) const;
   void backward(device::Lane&, const Context&, const HeadWorkspace& p, device::ConstView total, device::View d_norm,
                 const GradientRange& gradients, const device::Dropout& dropout) const;
 

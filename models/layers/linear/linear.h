@@ -163,10 +163,12 @@ class Linear {
 
   // The number of DoRA's scales; 0: no adapter has them.
   std::size_t scales() const { return dora_ ? out_ : 0; }
-  // If the output is partial, DoRA's squared norms are sums over shards: leave_squares() leaves this shard's part of |W
+  // If the output is partial, DoRA's squared norms are sums over shards: write_partial_squares() leaves this shard's
+  // part of |W
   // + s B A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
   std::size_t squares() const { return dora_ && spec_.partial_output ? out_ : 0; }
-  void leave_squares(device::Lane&, const ParameterRange& parameters, device::View to, device::View scratch) const;
+  void write_partial_squares(device::Lane&, const ParameterRange& parameters, device::View to,
+                             device::View scratch) const;
 
  private:
   // Tensors whose weights are adjacent, and either all trained or all frozen: one product.

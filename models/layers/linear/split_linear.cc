@@ -112,12 +112,12 @@ device::Dropout SplitLinear::of_shard(device::Dropout dropout, std::size_t v) co
   return dropout;
 }
 
-void SplitLinear::leave_squares(Lane& lane, std::size_t v, const ParameterRange& parameters, View to,
-                                View scratch) const {
-  shards_[v].leave_squares(lane, parameters, to, after(scratch, partial_bytes()));
+void SplitLinear::write_partial_squares(Lane& lane, std::size_t v, const ParameterRange& parameters, View to,
+                                        View scratch) const {
+  shards_[v].write_partial_squares(lane, parameters, to, after(scratch, partial_bytes()));
 }
 
-void SplitLinear::leave_gradients(Lane& lane, ConstView sums, View to) const {
+void SplitLinear::write_partial_gradients(Lane& lane, ConstView sums, View to) const {
   tree_sum(lane, shards_.size(), sums, {}, to.sub(0, sums_of_shard()));
 }
 

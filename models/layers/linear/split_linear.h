@@ -69,17 +69,18 @@ class SplitLinear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
-  // If inputs are cut: the number of DoRA's squared norms that are sums over shards (Linear::squares). leave_squares()
-  // leaves the part of this rank's shard `v`; forward() and backward() take the sums over all ranks' shards.
+  // If inputs are cut: the number of DoRA's squared norms that are sums over shards (Linear::squares).
+  // write_partial_squares() leaves the part of this rank's shard `v`; forward() and backward() take the sums over all
+  // ranks' shards.
   std::size_t squares() const { return shards_[0].squares(); }
-  void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
-                     device::View scratch) const;
+  void write_partial_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
+                             device::View scratch) const;
   // With several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements.
   // If ranks share the layer, the gradients stay there, and crossing() elements are sent to other ranks:
-  // leave_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
+  // write_partial_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
-  void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
+  void write_partial_gradients(device::Lane&, device::ConstView sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
   // Computes the gradients of the layer's tensors, which backward() leaves out if ranks share cut outputs and exchange
   // dx, unless the layer has an adapter.
