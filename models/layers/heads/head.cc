@@ -117,7 +117,7 @@ class ChunkedHead final : public LossUnit {
                                .learns_words = table_.learns_words(),
                                .selects = input_.selects(),
                                .transforms = input_.transforms(),
-                               .enters = input_.has_entry_norm(),
+                               .has_entry_norm = input_.has_entry_norm(),
                                .centred = centred(),
                                .shards = split() ? shards_.count : 0,
                                .shared = shared_over_ranks(),

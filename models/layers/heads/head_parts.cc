@@ -29,7 +29,7 @@ void HeadInput::set_transform(const Linear::Tensor& tensor, bool biased, const R
 }
 
 std::size_t HeadInput::scratch_bytes(int threads) const {
-  const std::size_t most = std::max(norm_->scratch_bytes(), taken_.scratch_bytes());
+  const std::size_t most = std::max(norm_->scratch_bytes(), loss_rows_.scratch_bytes());
   return transform_ ? std::max(most, transform_->scratch_bytes(threads)) : most;
 }
 
@@ -42,29 +42,29 @@ double HeadInput::flops(bool forward, bool backward) const {
   return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
 }
 
-ConstView HeadInput::taken(const Context& c, const HeadWorkspace& p, ConstView x) const {
+ConstView HeadInput::selected_rows(const Context& c, const HeadWorkspace& p, ConstView x) const {
   return selects() ? ConstView(p.selected.of(c.workspace)) : x;
 }
 
-ConstView HeadInput::entered(const Context& c, const HeadWorkspace& p, ConstView x) const {
-  return entry_norm_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
+ConstView HeadInput::transform_input(const Context& c, const HeadWorkspace& p, ConstView x) const {
+  return entry_norm_ ? ConstView(p.entry_normed.of(c.workspace)) : selected_rows(c, p, x);
 }
 
-ConstView HeadInput::unnormed(const Context& c, const HeadWorkspace& p, ConstView x) const {
-  return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
+ConstView HeadInput::norm_input(const Context& c, const HeadWorkspace& p, ConstView x) const {
+  return transform_ ? ConstView(p.active.of(c.workspace)) : selected_rows(c, p, x);
 }
 
 void HeadInput::forward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x,
                         const device::Dropout& adapter_dropout) const {
   const View no_bias = p.no_bias.of(c.workspace);
-  const ConstView taken = taken_.select(lane, c, x, p.selected.of(c.workspace));
+  const ConstView selected = loss_rows_.select(lane, c, x, p.selected.of(c.workspace));
   if (entry_norm_)
-    entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
+    entry_norm_->forward(lane, c.parameters, selected, p.entry_normed.of(c.workspace), p.entry_mean.of(c.workspace),
                          p.entry_rstd.of(c.workspace), no_bias);
   if (transform_)
-    transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.scratch.of(c.workspace),
-                        p.active.of(c.workspace), adapter_dropout);
-  norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
+    transform_->forward(lane, c.parameters, transform_input(c, p, x), p.inner.of(c.workspace),
+                        p.scratch.of(c.workspace), p.active.of(c.workspace), adapter_dropout);
+  norm_->forward(lane, c.parameters, norm_input(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
                  p.rstd.of(c.workspace), no_bias);
 }
 
@@ -72,23 +72,23 @@ void HeadInput::backward(Lane& lane, const Context& c, const HeadWorkspace& p, C
                          const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
   const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
   // Nothing reads the norm's output again nor, after the norm's backward, its input: gradients take their memory.
-  const View d_unnormed = transform_ || selects() ? p.normed.of(c.workspace) : dx;
-  const View d_taken = !selects()    ? dx
-                       : entry_norm_ ? p.entered.of(c.workspace)
-                       : transform_  ? p.active.of(c.workspace)
-                                     : d_unnormed;
-  norm_->backward(lane, c.parameters, d_norm, unnormed(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
-                  d_unnormed, gradients, scratch, no_bias);
-  const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
+  const View d_norm_input = transform_ || selects() ? p.normed.of(c.workspace) : dx;
+  const View d_selected = !selects()    ? dx
+                          : entry_norm_ ? p.entry_normed.of(c.workspace)
+                          : transform_  ? p.active.of(c.workspace)
+                                        : d_norm_input;
+  norm_->backward(lane, c.parameters, d_norm, norm_input(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
+                  d_norm_input, gradients, scratch, no_bias);
+  const View d_transform_input = entry_norm_ ? p.active.of(c.workspace) : d_selected;
   if (transform_) {
-    activation_backward(lane, device::Activation::gelu_erf, d_unnormed, p.inner.of(c.workspace), d_unnormed);
-    transform_->backward(lane, c.parameters, entered(c, p, x), d_unnormed, d_entered, gradients, scratch, {},
-                         adapter_dropout);
+    activation_backward(lane, device::Activation::gelu_erf, d_norm_input, p.inner.of(c.workspace), d_norm_input);
+    transform_->backward(lane, c.parameters, transform_input(c, p, x), d_norm_input, d_transform_input, gradients,
+                         scratch, {}, adapter_dropout);
   }
   if (entry_norm_)
-    entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
-                          p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
-  if (selects()) taken_.put_back(lane, c, d_taken, dx, scratch);
+    entry_norm_->backward(lane, c.parameters, d_transform_input, selected_rows(c, p, x), p.entry_mean.of(c.workspace),
+                          p.entry_rstd.of(c.workspace), {}, d_selected, gradients, scratch, no_bias);
+  if (selects()) loss_rows_.put_back(lane, c, d_selected, dx, scratch);
 }
 
 namespace {
@@ -272,9 +272,9 @@ HeadWorkspace::HeadWorkspace(const Shape& s) {
   selected = work.add(s.selects ? size : 0, s.dtype);
   inner = work.add(s.transforms ? size : 0, s.dtype);
   active = work.add(s.transforms ? size : 0, s.dtype);
-  entered = work.add(s.enters ? size : 0, s.dtype);
-  entry_mean = work.add(s.enters ? s.rows : 0, DType::fp32);
-  entry_rstd = work.add(s.enters ? s.rows : 0, DType::fp32);
+  entry_normed = work.add(s.has_entry_norm ? size : 0, s.dtype);
+  entry_mean = work.add(s.has_entry_norm ? s.rows : 0, DType::fp32);
+  entry_rstd = work.add(s.has_entry_norm ? s.rows : 0, DType::fp32);
   no_bias = work.add(s.centred ? s.hidden : 0, s.dtype);
   normed = work.add(size, s.dtype);
   // Sums over tiles; the sums of several shards are added by a tree and rounded, unless other ranks add theirs.

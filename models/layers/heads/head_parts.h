@@ -63,7 +63,7 @@ struct HeadWorkspace {
     std::size_t words, max_words;  // all words of this rank's shards, and the maximum of a tile
     bool biased, learns, learns_table, learns_words;
     // The head selects rows; has a transform; has a norm before the transform; has a LayerNorm, perhaps without a bias.
-    bool selects, transforms, enters, centred;
+    bool selects, transforms, has_entry_norm, centred;
     std::size_t shards;    // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
@@ -84,7 +84,7 @@ struct HeadWorkspace {
   }
 
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
-  Slot selected, entered, inner, active;
+  Slot selected, entry_normed, inner, active;
   Slot entry_mean, entry_rstd;
   Slot no_bias;  // stands in for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
@@ -110,14 +110,14 @@ struct HeadWorkspace {
 // head. Its tensors lie in the head's flat buffer.
 class HeadInput {
  public:
-  HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
+  HeadInput(const RunShape& run, std::size_t hidden) : loss_rows_(run, hidden), hidden_(hidden) {}
   void set_norm(NormPart norm) { norm_.emplace(std::move(norm)); }
   void set_entry_norm(NormPart norm) { entry_norm_.emplace(std::move(norm)); }
   // `tensor`: the place of the transform's dense layer.
   void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
 
-  std::size_t rows() const { return taken_.count(); }
-  bool selects() const { return taken_.selects(); }
+  std::size_t rows() const { return loss_rows_.count(); }
+  bool selects() const { return loss_rows_.selects(); }
   bool transforms() const { return transform_.has_value(); }
   bool has_entry_norm() const { return entry_norm_.has_value(); }
   const NormPart& norm() const { return *norm_; }
@@ -133,13 +133,13 @@ class HeadInput {
                 device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
 
  private:
-  // taken(): the input of the first step. entered(): the input of the transform. unnormed(): the input of the final
-  // norm.
-  device::ConstView taken(const Context&, const HeadWorkspace&, device::ConstView x) const;
-  device::ConstView entered(const Context&, const HeadWorkspace&, device::ConstView x) const;
-  device::ConstView unnormed(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  // selected_rows(): the input of the first step. transform_input(): the input of the transform. norm_input(): the
+  // input of the final norm.
+  device::ConstView selected_rows(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView transform_input(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView norm_input(const Context&, const HeadWorkspace&, device::ConstView x) const;
 
-  LossRows taken_;
+  LossRows loss_rows_;
   std::size_t hidden_;
   std::optional<Linear> transform_;
   std::optional<NormPart> norm_, entry_norm_;
