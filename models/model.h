@@ -130,8 +130,8 @@ struct Seam {
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
-  bool overlaps_exchange =
-      false;  // while ranks exchange, the call has work that does not need the total (Context::overlaps_exchange)
+  // While ranks exchange, the call has work that does not need the total (Context::overlaps_exchange).
+  bool overlaps_exchange = false;
   bool own_rows = false;     // the total has only this rank's rows of the sum
   bool has_products = true;  // the stretch before the seam has products; otherwise it is short
   // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.

@@ -20,8 +20,8 @@ struct Call {
   bool unit_gathered = false;                 // a part of a unit that is gathered as a whole
   int stretch = -1, stretches = 1;            // the stretch of a call with seams, and their number
   double share = 1;                           // the stretch's share of the call's products
-  bool leaves_work = false,
-       overlaps_exchange = false;  // the stretch leaves work to run during the exchange; this is that work
+  bool leaves_work = false;                   // the stretch leaves work to run during the exchange
+  bool overlaps_exchange = false;             // this is that work
 };
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.
