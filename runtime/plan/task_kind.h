@@ -68,7 +68,7 @@ enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 // runtime/tasks.
 struct TaskTraits {
   TaskKind kind;
-  std::string_view name;
+  std::string_view name;  // in traces and messages, where gather_updated is "spread" and copy_scalars is "carry"
   Traffic traffic = Traffic::blocks;
   Collective collective = Collective::none;
   std::optional<Peers> peers = {};  // the group of its collective or message; nullopt: it needs no other rank

@@ -154,7 +154,7 @@ ModelFolder ModelFolder::newest_undamaged(fs::path path, int threads, const Note
     if (out.checkpoint_) out.open_ = std::make_shared<const Checkpoint>(out.path_);
     return out;
   }
-  auto newest = newest_undamaged(out.path_, threads, note, advance);
+  auto newest = runtime::newest_undamaged(out.path_, threads, note, advance);
   if (!newest) no_model(out.path_);
   out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
   out.path_ = out.open_->path();

@@ -21,7 +21,7 @@ class ModelFolder {
  public:
   // Takes the newest of a run's checkpoints whose files exist, which is enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
-  // Takes the newest undamaged checkpoint of a run (newest_undamaged()). It stays open, and so is not removed, during
+  // Takes the newest undamaged checkpoint of a run (choice.h). It stays open, and so is not removed, during
   // the lifetime of this object and its weights.
   static ModelFolder newest_undamaged(std::filesystem::path path, int threads, const Note& note,
                                       const Advance& advance = {});
