@@ -53,8 +53,8 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   const ElementRange quantised = draft.range_of({which.unit, which.part, PoolKind::quantised});
   task.frozen_begin = kept.begin;
   task.quantised_begin = quantised.begin;
-  use_pool(parameters, range, Role::parameters, of_whole);
-  use_pool(frozen, kept, Role::frozen, of_whole);
+  use_pool(parameters, range, Role::parameters, unit_gathered);
+  use_pool(frozen, kept, Role::frozen, unit_gathered);
   use_pool(unpacked, quantised, Role::unpacked, false);
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
@@ -187,7 +187,7 @@ void Backward::add(Draft& draft) const {
   Draft::use_if_any(task, saved, Role::saved, Access::read);
   check_rows(draft, call.which.unit, residual);
   Draft::use(task, residual, Role::residual, Access::update);
-  if (gradients.buffer >= 0 && call.of_whole)
+  if (gradients.buffer >= 0 && call.unit_gathered)
     Draft::use(task, Slice{gradients.buffer, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
                Role::gradients, Access::write);
   else
