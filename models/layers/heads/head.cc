@@ -140,13 +140,13 @@ class ChunkedHead final : public LossUnit {
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Costs assume full shards, so that all ranks make the same decisions from them.
   Work loss_work(bool learns) const override {
-    return costs().of_words(shards_.count * table_.tiles().shard_words(), learns);
+    return costs().loss_work(shards_.count * table_.tiles().shard_words(), learns);
   }
   Work full_work(Pass pass) const override {
-    const double forward = costs().of_words(spec_.vocabulary, false).flops;
-    return {pass == Pass::forward ? forward : costs().of_words(spec_.vocabulary, true).flops - forward};
+    const double forward = costs().loss_work(spec_.vocabulary, false).flops;
+    return {pass == Pass::forward ? forward : costs().loss_work(spec_.vocabulary, true).flops - forward};
   }
-  Work step_work(LossStep step, std::size_t elements) const override { return costs().of_step(step, elements); }
+  Work step_work(LossStep step, std::size_t elements) const override { return costs().step_work(step, elements); }
   std::size_t table_tiles() const override { return split() ? 0 : table_.count(); }
   void list_products(std::vector<ProductShape>& out) const override {
     input_.list_products(out);

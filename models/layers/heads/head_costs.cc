@@ -2,7 +2,7 @@
 
 namespace strata::models {
 
-Work HeadCosts::of_words(std::size_t words, bool learns) const {
+Work HeadCosts::loss_work(std::size_t words, bool learns) const {
   const Work of_tiles = table_work(words * hidden, words, learns);
   const double of_norms = adapter ? adapter->flops_of_norms(static_cast<double>(words)) : 0;
   return {.flops = of_tiles.flops + of_norms + flops_before_table(true, learns), .bytes = of_tiles.bytes};
@@ -17,7 +17,7 @@ Work HeadCosts::table_work(std::size_t elements, std::size_t words, bool learns)
   return {.flops = products * of_product + of_b, .bytes = 4 * static_cast<double>(rows * words) * passes};
 }
 
-Work HeadCosts::of_step(LossStep step, std::size_t elements) const {
+Work HeadCosts::step_work(LossStep step, std::size_t elements) const {
   const bool first = step == LossStep::norm;
   if (first || step == LossStep::finish)
     return {.flops = flops_before_table(first, !first),
