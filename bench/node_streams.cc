@@ -34,7 +34,7 @@ constexpr int kRanks = 8;  // per node
 
 [[noreturn]] void play(int nodes, const std::string& target, const Credentials& credentials) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto places = std::make_unique<runtime::RankPlaces>();
+  auto progress = std::make_unique<runtime::RankProgress>();
   std::vector<std::unique_ptr<NodeStream>> streams;
   for (int node = 0; node < nodes; ++node)
     streams.push_back(std::make_unique<NodeStream>(target, credentials, [](const pb::NodeOrder&) {}));
@@ -44,11 +44,11 @@ constexpr int kRanks = 8;  // per node
       pb::NodeReport report;
       report.set_node(node);
       const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-      for (auto& lane : places->lanes) {
+      for (auto& lane : progress->lanes) {
         lane.place.store(runtime::packed({second, node, true}));
         lane.since.store(now - 1'000'000);
       }
-      for (int rank = 0; rank < kRanks; ++rank) *report.add_ranks() = report_of(node * kRanks + rank, *places, now);
+      for (int rank = 0; rank < kRanks; ++rank) *report.add_ranks() = report_of(node * kRanks + rank, *progress, now);
       streams[static_cast<std::size_t>(node)]->send(report);
       std::this_thread::sleep_for(1s / (2 * nodes));  // nodes do not report at the same moment
     }

@@ -204,10 +204,10 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
   return f;
 }
 
-Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-            const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
-            int ranks_per_node) {
-  Gains out;
+Speedups find_speedups(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+                       const runtime::Job& job, double now, const runtime::Capacity& capacity,
+                       const runtime::Machine& machine, int ranks_per_node) {
+  Speedups out;
   const std::size_t tasks = job.plan.tasks.size() * static_cast<std::size_t>(job.plan.mesh().stages);
   std::size_t planned = 0;
   // False if the setting does not fit.
@@ -239,7 +239,7 @@ Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vecto
     }
   }
   std::stable_sort(out.faster.begin(), out.faster.end(),
-                   [](const Gain& a, const Gain& b) { return a.tokens_per_s > b.tokens_per_s; });
+                   [](const Speedup& a, const Speedup& b) { return a.tokens_per_s > b.tokens_per_s; });
   return out;
 }
 

@@ -30,23 +30,23 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
                   std::span<const runtime::SimulatedStage> stages = {});
 
 // A setting that is predicted to make the step faster: a change of a key, and of those that must change with it.
-struct Gain {
+struct Speedup {
   runtime::Changes changes;
   double tokens_per_s;
   bool same_numbers;       // losses keep the same bits
   bool needs_more_memory;  // than is available: `memory`
   runtime::Memory memory;  // the most that a rank needs in each tier
 };
-struct Gains {
-  std::vector<Gain> faster;          // the largest gain first
+struct Speedups {
+  std::vector<Speedup> faster;       // the largest gain first
   std::vector<std::string> untried;  // keys of settings that were left out because planning them takes long
 };
 // Settings that gain at least 3% on `now`, the job's tokens per second. Each was planned and simulated, with all
 // pipeline stages, and fits into `capacity`; a move of state towards the device is also tried with more memory. `job`:
 // any stage of the recipe's job.
-Gains gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
-            const runtime::Job& job, double now, const runtime::Capacity& capacity, const runtime::Machine& machine,
-            int ranks_per_node);
+Speedups find_speedups(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+                       const runtime::Job& job, double now, const runtime::Capacity& capacity,
+                       const runtime::Machine& machine, int ranks_per_node);
 
 // Advice, apart from settings, that would speed up a step of this plan, for example "another drive in memory.nvme".
 std::string advice(runtime::Bound bound, const runtime::StepPlan& plan, bool on_gpu = false);

@@ -42,7 +42,7 @@ std::vector<std::string> sharded(std::vector<std::string> sets) {
 }
 
 // Sharded weights are gathered again for every token, so they are sharded only if they do not all fit on the device.
-bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world) {
+bool fits_unsharded(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world) {
   bool fit = false;
   agree(world, [&] {
     fit = workload.recipe.zero.parameters == runtime::Tier::device &&
@@ -64,7 +64,7 @@ void ReplyGenerator::plan(std::size_t positions, const std::vector<std::uint32_t
   read_.clear();
   const std::vector<std::string> sets = recipe_of(options_, folder_, positions);
   const auto shard_if_large = [&](runtime::Workload& workload, const runtime::Capacity& capacity) {
-    if (world_.size() > 1 && !fits_whole(workload, capacity, world_))
+    if (world_.size() > 1 && !fits_unsharded(workload, capacity, world_))
       workload = workload.with(read_recipe(std::nullopt, sharded(sets), world_, false).recipe);
   };
   const RunPlanning planning = {

@@ -87,7 +87,7 @@ std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter) {
   return std::make_shared<const Adapter>(std::move(adapter));
 }
 
-bool is_saved_whole(const Adapter& adapter, std::string_view tensor) {
+bool is_fully_trained(const Adapter& adapter, std::string_view tensor) {
   return std::ranges::any_of(adapter.modules_to_save, [&](const std::string& saved) {
     for (std::size_t dot = tensor.find('.'); dot != std::string_view::npos; dot = tensor.find('.', dot + 1))
       if (tensor.substr(0, dot).ends_with(saved)) return true;

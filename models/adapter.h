@@ -67,7 +67,7 @@ bool matches_end(const std::string& pattern, std::string_view module);
 // The number in a module's name that peft interprets as the layer: the last one that follows two names.
 std::optional<std::int64_t> layer_of(std::string_view module);
 // True if the tensor is fully trained: it lies in a module that modules_to_save names.
-bool is_saved_whole(const Adapter& adapter, std::string_view tensor);
+bool is_fully_trained(const Adapter& adapter, std::string_view tensor);
 // Throws Error{usage} naming `key` if the pattern is not a Python regular expression, or its syntax is not supported.
 void check_pattern(std::string_view key, const std::string& pattern);
 

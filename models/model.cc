@@ -77,7 +77,7 @@ PoolKind Unit::pool_for(const std::string& name, const std::vector<std::int64_t>
   const bool matrix = quantises_ && shape.size() >= 2;
   const bool stored = matrix && not_quantised_ && !lies_in(*not_quantised_, name);
   const bool quantised = stored || (matrix && !not_quantised_);
-  const bool frozen = stored || (adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name));
+  const bool frozen = stored || (adapter_ ? !is_fully_trained(*adapter_, name) : is_frozen_by(freeze_, name));
   return !frozen ? PoolKind::trained : quantised ? PoolKind::quantised : PoolKind::frozen;
 }
 
@@ -183,7 +183,7 @@ double Unit::share_of(double amount, const PartRange& parts) const {
   return amount * static_cast<double>(parts.last - parts.first) / static_cast<double>(parts_.size());
 }
 
-Work Unit::whole_work(Pass pass) const {
+Work Unit::full_work(Pass pass) const {
   double share = 1;  // the share of the layers that this rank computes
   for (const Parameter& p : parameters_)
     if (p.slice.shards > 1) share = static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
@@ -259,8 +259,8 @@ double Model::flops_per_token(std::size_t tokens) const {
   const std::size_t lowest = lowest_trained();
   for (std::size_t u = 0; u < units.size(); ++u) {
     const auto& unit = units[u];
-    const Work forward = unit->whole_work(Pass::forward);
-    const Work backward = u < lowest ? Work{} : unit->whole_work(Pass::backward);
+    const Work forward = unit->full_work(Pass::forward);
+    const Work backward = u < lowest ? Work{} : unit->full_work(Pass::backward);
     // Unmasked attention is twice the part below the diagonal; backward is counted as twice forward.
     const double attention = (backward.attention_flops > 0 ? 3 : 1) * (bidirectional ? 1 : 2) * forward.attention_flops;
     flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);

@@ -59,7 +59,7 @@ struct Context {
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
-  bool meanwhile = false;  // run the work that the stretch left for the exchange, not the stretch
+  bool overlaps_exchange = false;  // run the work that the stretch left for the exchange, not the stretch
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -130,8 +130,9 @@ struct Seam {
   std::size_t elements;
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
-  bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
-  bool own_rows = false;   // the total has only this rank's rows of the sum
+  // While ranks exchange, the call has work that does not need the total (Context::overlaps_exchange).
+  bool overlaps_exchange = false;
+  bool own_rows = false;     // the total has only this rank's rows of the sum
   bool has_products = true;  // the stretch before the seam has products; otherwise it is short
   // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.
   std::size_t row_matrices = 0;
@@ -169,7 +170,7 @@ class Unit {
   // evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
   // The FLOPs of a pass of one micro-batch over the complete unit, even if this rank computes only some virtual shards.
-  virtual Work whole_work(Pass pass) const;
+  virtual Work full_work(Pass pass) const;
   // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }
@@ -361,7 +362,7 @@ class Model {
   };
   std::optional<Copy> copy_in_files;
   // Names of a head's parameters that are initialised from the seed if the files of the weights contain none of them.
-  std::vector<std::string> drawn_if_missing;
+  std::vector<std::string> random_if_missing;
   // Class weights, stored as fp32 in the constants, starting at byte class_weights_at; empty: 1 each.
   std::vector<float> class_weights;
   std::size_t class_weights_at = 0;

@@ -35,28 +35,28 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// The elements of the whole tensor that one shard's piece has: every `shards`-th block of `length` elements, starting
+// The elements of the full tensor that one shard's piece has: every `shards`-th block of `length` elements, starting
 // with block `shard`.
 struct Piece {
   std::size_t shard = 0, shards = 1, length = 1;
 
-  // The index in the whole tensor of element `i` of the piece.
-  std::size_t in_whole(std::size_t i) const {
+  // The index in the full tensor of element `i` of the piece.
+  std::size_t full_index(std::size_t i) const {
     return shards == 1 ? i : (i / length * shards + shard) * length + i % length;
   }
-  // The number of the piece's elements that lie before element `i` of the whole tensor.
+  // The number of the piece's elements that lie before element `i` of the full tensor.
   std::size_t before(std::size_t i) const {
     if (shards == 1) return i;
     const std::size_t block = i / length, own = (block + shards - 1 - shard) / shards;
     return own * length + (block % shards == shard ? i % length : 0);
   }
-  // Calls f(at, whole, count) for each contiguous range of elements [begin, end) of the piece. It begins at element
-  // `at` of the piece, and at element `whole` of the tensor.
+  // Calls f(at, full, count) for each contiguous range of elements [begin, end) of the piece. It begins at element
+  // `at` of the piece, and at element `full` of the tensor.
   template <typename F>
   void for_contiguous(std::size_t begin, std::size_t end, F&& f) const {
     for (std::size_t at = begin; at < end;) {
       const std::size_t count = shards == 1 ? end - at : std::min(end - at, length - at % length);
-      f(at, in_whole(at), count);
+      f(at, full_index(at), count);
       at += count;
     }
   }
@@ -69,7 +69,7 @@ struct Init {
   float deviation = 0;  // > 0: normal, and the constant is unused
   float bound = 0;      // > 0: uniform, and the others are unused
 
-  bool drawn() const { return deviation > 0 || bound > 0; }
+  bool is_random() const { return deviation > 0 || bound > 0; }
 };
 
 // One tensor of a unit, with its Hugging Face name and layout.

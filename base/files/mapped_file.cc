@@ -71,7 +71,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void MappedFile::require_whole() const {
+void MappedFile::require_untruncated() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) fail(Exit::failed, "{}: {}", path_.string(), std::strerror(errno));
   if (static_cast<std::size_t>(status.st_size) < size_)

@@ -21,7 +21,7 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   // Throws Error{corrupt} if the file has shrunk since it was mapped. Reading past its end would raise SIGBUS.
-  void require_whole() const;
+  void require_untruncated() const;
   // will_need() starts reading part of a mapping from the disk. release() frees the memory of a part, and the next
   // access reads it again. Both are advice.
   static void will_need(std::span<const std::byte> part);

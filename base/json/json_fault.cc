@@ -38,9 +38,9 @@ std::size_t character_size(std::string_view text) {
 }
 
 // Checks a text against the grammar of RFC 8259, up to its first fault. Each step returns true if it found no fault.
-class Walk {
+class JsonWalker {
  public:
-  Walk(std::string_view text, std::size_t levels) : text_(text), levels_(levels) {}
+  JsonWalker(std::string_view text, std::size_t levels) : text_(text), levels_(levels) {}
 
   std::optional<JsonFault> run() {
     constexpr std::string_view kMark = "\xef\xbb\xbf";  // some parsers skip it
@@ -233,11 +233,11 @@ class Walk {
 }  // namespace
 
 std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t levels) {
-  return Walk(text, levels).run();
+  return JsonWalker(text, levels).run();
 }
 
 std::string found_in_json(std::string_view text, std::size_t levels) {
-  Walk walk(text, levels);
+  JsonWalker walk(text, levels);
   auto fault = walk.run();
   if (!fault) fault = walk.doubtful();
   return fault ? fmt::format("{} on line {}", fault->found, fault->line) : "another value";

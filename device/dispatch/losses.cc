@@ -20,12 +20,12 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
   lane.operations().softmax_statistics(lane, tile, labels, statistics);
 }
 
-void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
-                        const std::int32_t* labels, RowStatistics* statistics) {
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows,
+                        const RowStatistics* shard_statistics, const std::int32_t* labels, RowStatistics* statistics) {
   STRATA_CHECK(std::has_single_bit(shards.count));
   STRATA_CHECK_LE(shards.count, kMaxPartials);
   STRATA_CHECK_LE(shards.vocabulary, shards.count * shards.words);
-  lane.operations().combine_statistics(lane, shards, rows, of_shards, labels, statistics);
+  lane.operations().combine_statistics(lane, shards, rows, shard_statistics, labels, statistics);
 }
 
 void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,

@@ -11,7 +11,7 @@ namespace strata::launcher {
 
 namespace {
 
-bool has_zeros_in_front(std::string_view integer) {
+bool has_leading_zeros(std::string_view integer) {
   if (integer.starts_with('-')) integer.remove_prefix(1);
   return integer.size() > 1 && integer.front() == '0';
 }
@@ -23,7 +23,7 @@ CLI::Validator integer(std::int64_t least, std::int64_t most) {
     const auto x = parse_number<std::int64_t>(text);
     if (!x || *x < least || *x > most) return fmt::format("{} is not an integer from {} to {}", text, least, most);
     // Refused because other programs read numbers with leading zeros as octal.
-    if (has_zeros_in_front(text)) return fmt::format("{} begins with a zero: write {}", text, *x);
+    if (has_leading_zeros(text)) return fmt::format("{} begins with a zero: write {}", text, *x);
     text = std::to_string(*x);
     return {};
   };

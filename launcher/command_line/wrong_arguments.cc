@@ -81,7 +81,7 @@ std::string value_of_list(std::string_view text) {
   const std::string_view value = text.substr(begin == text.npos ? 0 : begin + 1, at - begin - 1);
   std::string_view nearest;
   std::size_t fewest = value.size();
-  for (const std::string_view known : words_of(text.substr(at + kNotIn.size(), close - at - kNotIn.size()), ',')) {
+  for (const std::string_view known : split_list(text.substr(at + kNotIn.size(), close - at - kNotIn.size()), ',')) {
     const std::size_t edits = runtime::edits(value, known);
     if (edits >= fewest || !runtime::is_typo(edits, value.size(), 4)) continue;
     nearest = known;

@@ -101,7 +101,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   }
   const runtime::Job& job = planned.job;
   const std::string ranks_threads = threads_text(share, threads, world);
-  const std::string crowding = crowding_text(share, asked.device.threads, world);
+  const std::string oversubscription = oversubscription_text(share, asked.device.threads, world);
   if (prints) {
     std::vector<std::string> model = {
         fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
@@ -110,7 +110,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    if (!crowding.empty()) note(crowding);
+    if (!oversubscription.empty()) note(oversubscription);
     print_notes(job.notes);  // the recipe's own notes concern training
   }
 

@@ -73,7 +73,7 @@ int export_model(const ExportOptions& options) {
   }
   const auto folder = [&] {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
-    return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
+    return runtime::ModelFolder::newest_undamaged(options.from, bind_cores(0, 1).cores, note, verifying.advance());
   }();
   if (const std::string text = folder.base_note(); !text.empty()) note(text);
   if (options.merge && !folder.has_adapter())

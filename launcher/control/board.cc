@@ -24,7 +24,7 @@ void Board::post_saved(std::int64_t step, std::string_view path) {
 // Marks a requested stop as seen by the run, and adds `takes` to the word in any case.
 std::uint64_t Board::see(std::uint64_t takes) {
   std::uint64_t word = stop_.load();
-  while (!stop_.compare_exchange_weak(word, (word + takes) | ((word & kAsked) != 0 ? kSeen : 0))) {
+  while (!stop_.compare_exchange_weak(word, (word + takes) | ((word & kRequested) != 0 ? kSeen : 0))) {
   }
   return bits_of(word);
 }
@@ -33,12 +33,12 @@ std::uint64_t Board::take_stop() {
   return see(0);
 }
 
-Board::Stop Board::ask_stop(bool at_once) {
+Board::Stop Board::request_stop(bool at_once) {
   const std::lock_guard lock(mutex_);
   std::uint64_t word = stop_.load();
-  while ((word & kSeen) == 0 && !stop_.compare_exchange_weak(word, word | kAsked | (at_once ? kAtOnce : 0))) {
+  while ((word & kSeen) == 0 && !stop_.compare_exchange_weak(word, word | kRequested | (at_once ? kAtOnce : 0))) {
   }
-  if ((word & kAsked) == 0) {
+  if ((word & kRequested) == 0) {
     const std::int64_t last = begins_after_ + static_cast<std::int64_t>(word / kTake) + 1;
     ends_.last = status_.state() == pb::STARTING ? 0
                  : status_.max_steps() > 0       ? std::min(last, status_.max_steps())
@@ -49,7 +49,7 @@ Board::Stop Board::ask_stop(bool at_once) {
 }
 
 std::uint64_t Board::take_requests() {
-  return see(kTake) | (checkpoint_asked_.exchange(false, std::memory_order_relaxed) ? runtime::kCheckpoint : 0);
+  return see(kTake) | (checkpoint_requested_.exchange(false, std::memory_order_relaxed) ? runtime::kCheckpoint : 0);
 }
 
 void Board::collect() {
@@ -70,7 +70,7 @@ void Board::collect() {
     // Leave the first step out of the mean: it touches every page for the first time, so its time does not represent
     // later steps.
     const double smooth = newest_.size() < 2 ? step.seconds() : 0.9 * status_.step_seconds() + 0.1 * step.seconds();
-    status_.set_state(r.step >= status_.max_steps() ? pb::ENDING : stop_asked() ? pb::STOPPING : pb::TRAINING);
+    status_.set_state(r.step >= status_.max_steps() ? pb::ENDING : stop_requested() ? pb::STOPPING : pb::TRAINING);
     status_.set_step(r.step);
     status_.set_step_seconds(smooth);
     status_.set_tokens_per_second(static_cast<double>(r.tokens) / std::max(smooth, 1e-9));
@@ -138,7 +138,7 @@ void Board::set_state(pb::State state) {
 pb::Status Board::status() const {
   const std::lock_guard lock(mutex_);
   pb::Status out = status_;
-  if (stop_asked() && out.state() != pb::ENDING) out.set_state(pb::STOPPING);
+  if (stop_requested() && out.state() != pb::ENDING) out.set_state(pb::STOPPING);
   out.set_slowest_rank(-1);
   out.set_now(seconds_since_epoch());
   return out;

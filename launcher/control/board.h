@@ -63,9 +63,9 @@ class Board {
     std::int64_t last = 0;  // the run ends after this step, or in an evaluation before it; 0: after its first step
     bool at_once = false;   // also false if the run has already seen an earlier request, which asked for a checkpoint
   };
-  Stop ask_stop(bool at_once);
-  std::uint64_t stop_asked() const { return bits_of(stop_.load()); }
-  void ask_checkpoint() { checkpoint_asked_.store(true); }
+  Stop request_stop(bool at_once);
+  std::uint64_t stop_requested() const { return bits_of(stop_.load()); }
+  void request_checkpoint() { checkpoint_requested_.store(true); }
 
   // Sets what stays the same from step to step. Call it before the service starts.
   void describe(const pb::RunInfo& run, std::int64_t max_steps, const runtime::Memory& planned, std::int64_t step);
@@ -97,13 +97,13 @@ class Board {
   Ring<SavedPost, 4> saves_;
   // A single atomic word (the flags, plus kTake for every call of take_requests()), so that it is unambiguous which
   // step sees a request.
-  static constexpr std::uint64_t kAsked = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
+  static constexpr std::uint64_t kRequested = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
   static std::uint64_t bits_of(std::uint64_t word) {
-    return ((word & kAsked) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);
+    return ((word & kRequested) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);
   }
   std::uint64_t see(std::uint64_t takes);
   std::atomic<std::uint64_t> stop_{0};
-  std::atomic<bool> checkpoint_asked_{false};
+  std::atomic<bool> checkpoint_requested_{false};
 
   static constexpr std::size_t kSteps = 256, kEvents = 64;
   mutable std::mutex mutex_;  // taken by the service's threads only

@@ -129,7 +129,7 @@ class Control::Impl {
   }
 
   ~Impl() {
-    memory_.places().enter(runtime::Phase::ending);
+    memory_.progress().enter(runtime::Phase::ending);
     if (!file_.empty()) (void)::unlink(file_.c_str());
     monitor_.reset();
     board_.collect();
@@ -139,7 +139,7 @@ class Control::Impl {
     service_.reset();
   }
 
-  runtime::RankPlaces& places() { return memory_.places(); }
+  runtime::RankProgress& progress() { return memory_.progress(); }
   Board& board() { return board_; }
   bool is_on() const { return monitor_.has_value(); }
 
@@ -185,7 +185,7 @@ class Control::Impl {
 
   void stepped() {
     if (!is_on()) return;
-    const double ms = static_cast<double>(places().compute.load(std::memory_order_relaxed)) * 1e-6;
+    const double ms = static_cast<double>(progress().compute.load(std::memory_order_relaxed)) * 1e-6;
     if (compute_ms_.size() < kMaxTimes)
       compute_ms_.push_back(ms);
     else
@@ -232,7 +232,7 @@ class Control::Impl {
   }
 
   void fill(pb::Status& status) {
-    const runtime::RankPlaces& here = memory_.places();
+    const runtime::RankProgress& here = memory_.progress();
     status.set_phase(runtime::kPhaseNames[static_cast<std::size_t>(here.phase.load(std::memory_order_relaxed))]);
     status.set_phase_done(here.counter.load(std::memory_order_relaxed));
     const double since = static_cast<double>(here.phase_since.load(std::memory_order_relaxed)) * 1e-9;
@@ -268,7 +268,7 @@ Control::Control(const runtime::Recipe& recipe, comm::World& world, const Note& 
 Control::~Control() = default;
 
 void Control::enter(runtime::Phase phase) {
-  impl_->places().enter(phase);
+  impl_->progress().enter(phase);
 }
 void Control::planned(const runtime::Job& job, comm::World& world) {
   impl_->planned(job, world);
@@ -277,7 +277,7 @@ bool Control::write_address(const std::filesystem::path& folder) {
   return impl_->write_address(folder);
 }
 void Control::train(runtime::Trainer& trainer) {
-  if (impl_->is_on()) trainer.executor().publish(impl_->places(), trainer.steps_done());
+  if (impl_->is_on()) trainer.executor().publish(impl_->progress(), trainer.steps_done());
   enter(runtime::Phase::training);
   impl_->train(trainer.steps_done());
 }
@@ -287,19 +287,19 @@ std::uint64_t Control::requests() {
 std::uint64_t Control::take_stop() {
   return impl_->board().take_stop();
 }
-std::uint64_t Control::stop_asked() const {
-  return impl_->board().stop_asked();
+std::uint64_t Control::stop_requested() const {
+  return impl_->board().stop_requested();
 }
 void Control::stepped(const runtime::StepReport& report, const runtime::Executor& executor) {
   impl_->stepped();
   impl_->board().post(report, executor.comm_bytes(), executor.measured_memory());
 }
 void Control::evaluated_round() {
-  if (impl_->places().phase.load() != runtime::Phase::evaluating) enter(runtime::Phase::evaluating);
-  impl_->places().count();
+  if (impl_->progress().phase.load() != runtime::Phase::evaluating) enter(runtime::Phase::evaluating);
+  impl_->progress().count();
 }
 void Control::evaluated() {
-  if (impl_->places().phase.load() == runtime::Phase::evaluating) enter(runtime::Phase::training);
+  if (impl_->progress().phase.load() == runtime::Phase::evaluating) enter(runtime::Phase::training);
 }
 double Control::compute_ms() const {
   return impl_->compute_ms();

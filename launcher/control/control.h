@@ -9,7 +9,7 @@
 
 #include "base/progress.h"
 #include "comm/communicator.h"
-#include "runtime/execute/places.h"
+#include "runtime/execute/rank_progress.h"
 #include "runtime/job/make_job.h"
 #include "runtime/run/trainer.h"
 
@@ -45,7 +45,7 @@ class Control {
   // The requests for the next step, for Trainer::step(). Those of rank 0 apply to all ranks.
   std::uint64_t requests();
   // The requests to stop, as the bits kStop and kStopAtOnce of runtime/run/trainer.h; 0 if there is none. Not cleared.
-  std::uint64_t stop_asked() const;
+  std::uint64_t stop_requested() const;
   // The same for an evaluation, which ends when a stop has been requested.
   std::uint64_t take_stop();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);

@@ -50,7 +50,7 @@ class StateReader {
   std::span<const Extent> extents() const { return extents_; }
   // The next bytes; empty at the end.
   std::span<const std::byte> next() {
-    if (there() && !extents_[0].box.is_whole() && !in_blocks(format())) return next_elements();
+    if (there() && !extents_[0].box.is_full() && !in_blocks(format())) return next_elements();
     while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
       ++extent_;
       block_ = 0;
@@ -263,7 +263,7 @@ std::string best_text(const Checkpoint& checkpoint) {
 std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
   if (runtime::is_checkpoint(path)) return Checkpoint(path);
   Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
-  return runtime::newest_whole(path, bind_cores(0, 1).cores, note, verifying.advance());
+  return runtime::newest_undamaged(path, bind_cores(0, 1).cores, note, verifying.advance());
 }
 
 void list_folder(const fs::path& folder, std::ostream& out) {

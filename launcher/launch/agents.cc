@@ -52,7 +52,7 @@ struct Agents::Agent {
   std::uint64_t awaited = 0;  // the question that is being asked; answers to older ones are too late
   std::string answer;
 
-  bool is_there() { return child && facts && !child->exit_code(); }
+  bool is_connected() { return child && facts && !child->exit_code(); }
 };
 
 Agents::Agents(const Allocation& allocation, std::string run, double timeout,
@@ -65,9 +65,9 @@ Agents::Agents(const Allocation& allocation, std::string run, double timeout,
 
 Agents::~Agents() {
   for (const auto& agent : agents_)
-    if (agent->is_there()) agent->child->write_line(fmt::format("{} bye", ++asked_));
+    if (agent->is_connected()) agent->child->write_line(fmt::format("{} bye", ++asked_));
   const auto start = Clock::now();
-  const auto here = [](const auto& agent) { return agent->is_there(); };
+  const auto here = [](const auto& agent) { return agent->is_connected(); };
   while (seconds_since(start) < 2 && std::any_of(agents_.begin(), agents_.end(), here)) {
     const auto all = readers();
     read_lines(all, 20);
@@ -78,7 +78,8 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   attend(0);  // reads the lines that agents have sent in the meantime
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
-    if (Agent* known = find(host.name); known && known->is_there() && seconds_since(known->heard) < timeout_) continue;
+    if (Agent* known = find(host.name); known && known->is_connected() && seconds_since(known->heard) < timeout_)
+      continue;
     drop(host.name);
     problems_.erase(host.name);
     auto owned = std::make_unique<Agent>();
@@ -102,7 +103,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
   // Check all hosts, because an agent that was running before may have ended during the wait.
   for (const Host& host : hosts) {
     Agent* agent = find(host.name);
-    if (agent->is_there()) continue;
+    if (agent->is_connected()) continue;
     if (agent->facts)
       problems_[host.name] = connection_ended(host.name);
     else if (agent->is_other)
@@ -126,7 +127,7 @@ void Agents::drop(const std::string& host) {
 
 bool Agents::answers(const std::string& host) const {
   Agent* agent = find(host);
-  return agent && agent->is_there();
+  return agent && agent->is_connected();
 }
 
 const NodeFacts& Agents::facts(const std::string& host) const {
@@ -158,7 +159,7 @@ void Agents::attend(int milliseconds) {
 
 void Agents::ping() {
   for (const auto& agent : agents_) {
-    if (!agent->is_there() || seconds_since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
+    if (!agent->is_connected() || seconds_since(agent->pinged) < std::min(1.0, timeout_ / 5)) continue;
     agent->pinged = Clock::now();
     agent->pinged_at = seconds_since_epoch();
     agent->ping = ++asked_;
@@ -169,7 +170,7 @@ void Agents::ping() {
 std::vector<Agents::Lost> Agents::lost() const {
   std::vector<Lost> out;
   for (const auto& agent : agents_) {
-    if (!agent->is_there())
+    if (!agent->is_connected())
       out.push_back({agent->host, why_ended(*agent->child)});
     else if (seconds_since(agent->heard) > kTimeoutFactor * timeout_)
       out.push_back({agent->host, fmt::format("it was not heard from for {:.0f} s: it is down, or cut off",
@@ -204,14 +205,14 @@ std::map<std::string, std::string> Agents::ask(const std::map<std::string, std::
   std::vector<Agent*> asked;
   for (const auto& [host, line] : lines) {
     Agent* agent = find(host);
-    if (!agent || !agent->is_there()) continue;
+    if (!agent || !agent->is_connected()) continue;
     agent->child->write_line(fmt::format("{} {}", ++asked_, line));
     agent->awaited = asked_;
     agent->answer.clear();
     asked.push_back(agent);
   }
   const auto begin = Clock::now();
-  const auto waits = [](Agent* agent) { return agent->is_there() && agent->answer.empty(); };
+  const auto waits = [](Agent* agent) { return agent->is_connected() && agent->answer.empty(); };
   while (std::any_of(asked.begin(), asked.end(), waits) && seconds_since(begin) < seconds) attend(100);
   std::map<std::string, std::string> out;
   for (Agent* agent : asked)

@@ -140,7 +140,7 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
   int number = 0;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  for (std::string_view line : words_of(text, '\n')) {
+  for (std::string_view line : split_list(text, '\n')) {
     ++number;
     const auto is_text = [](char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\t' || c == '\r'; };
     if (const auto at = std::find_if_not(line.begin(), line.end(), is_text); at != line.end())

@@ -71,9 +71,9 @@ class Launch {
       code = stopped_between();
     }
     // If the terminal accepts no output, its user may have paused it. Another stop request ends this wait.
-    const int asked = stop_.times();
+    const int asked = stop_.count();
     const auto end = SteadyClock::now();
-    while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
+    while (!screen_.drain(0.1) && stop_.count() == asked && seconds_since(end) < kForScreen) {
     }
     return code;
   }
@@ -85,7 +85,7 @@ class Launch {
   struct StoppedBetween {};
   // Throws if a stop was requested while there are no ranks to end first.
   void look_for_stop() const {
-    if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
+    if (!ranks_run_ && stop_.count() > 0) throw StoppedBetween();
   }
 
   int start_and_restart() {
@@ -136,14 +136,14 @@ class Launch {
                        ended.code == static_cast<int>(Exit::does_not_fit));
         return ended.code;
       }
-      if (!ended.printed && stop_.times() < 2) screen_.note(ended.cause);
+      if (!ended.printed && stop_.count() < 2) screen_.note(ended.cause);
       ended_ = ended;
       ranks_run_ = false;
       look_for_stop();
       shares = left_over(ended, batch);
       if (shares.empty()) return ended.code;
       const double seconds = restart_wait(restarts + 1);
-      screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, most_restarts(),
+      screen_.say("starts again in {:.0f} s, restart {} of {}: {} on {}", seconds, restarts + 1, max_restarts(),
                   counted(total(shares), "rank"), describe(shares));
       events_.write({"restart", names(shares), total(shares), {}, ended.cause});
       wait(seconds);
@@ -154,7 +154,7 @@ class Launch {
     return {total(shares), {}, 0, recipe_.parallel.tensor, recipe_.parallel.stages};
   }
 
-  int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
+  int max_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
   // Counts a node's slots by its own GPUs, because nodes may differ.
   void count_slots() {
@@ -189,7 +189,7 @@ class Launch {
            "(sbatch --ntasks-per-node={})",
            allocation_.origin, counted(*allocation_.ranks, "rank"), options_.ranks_per_node.value_or(1), ranks,
            options_.ranks_per_node.value_or(1));
-    return spread(allocation_.hosts, ranks, 1);
+    return distribute_ranks(allocation_.hosts, ranks, 1);
   }
 
   // Resolves the batch once, for all starts and any number of ranks.
@@ -232,9 +232,9 @@ class Launch {
     screen_.write(true, "strata: the recipe, without keys at their defaults:\n");
     std::istringstream lines(printable(changed_keys(recipe_), true));
     for (std::string line; std::getline(lines, line);) screen_.write(true, "  " + line + "\n");
-    if (most_restarts() > 0 && !recipe_.checkpoint.dir)
+    if (max_restarts() > 0 && !recipe_.checkpoint.dir)
       screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
-    if (most_restarts() > 0 && allocation_.hosts.size() > 1)
+    if (max_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : control_sets(recipe_))
         screen_.say(
             "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
@@ -280,8 +280,8 @@ class Launch {
 
   std::string why_not_again(const Outcome& ended, const std::optional<Outcome>& before, int restarts) const {
     if (std::string why = why_final(ended, before); !why.empty()) return why;
-    if (restarts < most_restarts() || stop_.times() > 0) return {};
-    return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", most_restarts());
+    if (restarts < max_restarts() || stop_.count() > 0) return {};
+    return max_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} is used up", max_restarts());
   }
 
   // The ranks with which to continue. If there are none, the reason has been printed and the result is empty.
@@ -322,7 +322,7 @@ class Launch {
       return {};
     }
     std::vector<Share> shares =
-        most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
+        max_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
       screen_.say("launch ends with exit code {}: {}", ended.code, why_no_ranks(hosts, 1, recipe_, batch));
     else if (const std::string idle = idle_text(hosts, 1, shares, recipe_, batch); !idle.empty())
@@ -349,14 +349,14 @@ class Launch {
   }
   int stopped_between() {
     const BetweenStarts end = stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(),
-                                                     ended_.has_value(), stop_.times(), recipe_.checkpoint.resume);
+                                                     ended_.has_value(), stop_.count(), recipe_.checkpoint.resume);
     events_.write({"end", {}, {}, static_cast<int>(end.code), end.text});
     screen_.note(end.text);
     return static_cast<int>(end.code);
   }
 
-  AskedToStop stop_;     // declared first, so that a stop counts from here on
-  LaunchScreen screen_;  // also takes launch's own messages, because the terminal may hang
+  StopSignalCounter stop_;  // declared first, so that a stop counts from here on
+  LaunchScreen screen_;     // also takes launch's own messages, because the terminal may hang
   LaunchOptions options_;
   Events& events_;
   TrainCommand command_;

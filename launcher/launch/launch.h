@@ -113,9 +113,9 @@ std::vector<std::string> control_sets(const runtime::Recipe& recipe);
 // The ranks of as many complete replicas as possible, if these nodes have slots for them, they divide `batch` together
 // with the recipe's micro-batch, and their plan fits according to `fits`. Empty if there are none. The ranks of a
 // tensor group share a node if it has enough slots.
-std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
-                              std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
-// Why most_ranks() found no ranks, in words that follow "launch ends: ".
+std::vector<Share> max_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
+                             std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
+// Why max_ranks() found no ranks, in words that follow "launch ends: ".
 std::string why_no_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
                          std::int64_t batch);
 // A sentence about the slots that `shares` leaves unused; empty if there are none.

@@ -29,12 +29,12 @@ int slots_on(const std::vector<Host>& hosts, int default_slots) {
   return ranks;
 }
 
-// Like spread(), but each node takes whole groups of neighbouring ranks if all groups fit that way.
+// Like distribute_ranks(), but each node takes whole groups of neighbouring ranks if all groups fit that way.
 std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int default_slots) {
   std::vector<Host> groups = hosts;
   for (Host& host : groups) host.slots = host.slots.value_or(default_slots) / group;
-  std::vector<Share> shares = spread(groups, ranks / group, default_slots);
-  if (shares.empty()) return spread(hosts, ranks, default_slots);
+  std::vector<Share> shares = distribute_ranks(groups, ranks / group, default_slots);
+  if (shares.empty()) return distribute_ranks(hosts, ranks, default_slots);
   for (Share& share : shares) share.ranks *= group;
   return shares;
 }
@@ -110,8 +110,8 @@ std::vector<std::string> control_sets(const runtime::Recipe& recipe) {
   return out;
 }
 
-std::vector<Share> most_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
-                              std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
+std::vector<Share> max_ranks(const std::vector<Host>& hosts, int default_slots, const runtime::Recipe& recipe,
+                             std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
   const int replica = recipe.parallel.replica();
   for (int replicas = slots_on(hosts, default_slots) / replica; replicas > 0; --replicas) {
     const std::int64_t at_once = replicas * recipe.training.micro_batch_size;

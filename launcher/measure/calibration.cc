@@ -250,7 +250,7 @@ class Calibration {
       team_.synchronize();
     });
     machine_.disk->both_ways = std::min(2.0, 1 / both);
-    machine_.disk->beside_products = std::min(1.0, both / during_products);
+    machine_.disk->speed_during_products = std::min(1.0, both / during_products);
     machine_.disk->slows_products = std::max(timer_.time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 

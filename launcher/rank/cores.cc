@@ -142,14 +142,14 @@ std::string threads_text(const CoreShare& share, int threads, comm::World& world
                      most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
 }
 
-std::string crowding_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world) {
+std::string oversubscription_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world) {
   struct Threads {
     std::int64_t asked, cores;
     bool operator==(const Threads&) const = default;
-    bool crowded() const { return asked > cores; }
+    bool oversubscribed() const { return asked > cores; }
   };
   const std::vector<Threads> ranks = comm::exchange_value(world, Threads{asked.value_or(0), share.cores});
-  const auto first = std::ranges::find_if(ranks, &Threads::crowded);
+  const auto first = std::ranges::find_if(ranks, &Threads::oversubscribed);
   if (first == ranks.end()) return "";
   const bool all = std::ranges::all_of(ranks, [&](const Threads& rank) { return rank == *first; });
   const std::string who = ranks.size() == 1 ? "this process"

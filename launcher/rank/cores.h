@@ -30,7 +30,7 @@ std::optional<double> slurm_processors(std::string_view text);
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);
 // A note if device.threads starts more threads on a rank than it has cores; empty otherwise. `asked`: device.threads,
 // if the user set it. Collective.
-std::string crowding_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world);
+std::string oversubscription_text(const CoreShare& share, std::optional<std::int64_t> asked, comm::World& world);
 // The cores of this machine, limited by the quota but not by the binding of this process.
 int cores_here(const std::optional<double>& quota = cpu_quota());
 

@@ -84,16 +84,16 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
   JsonArray buffers;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     const runtime::Buffer& buffer = plan.buffers[b];
-    if (buffer.bytes == 0 || (!buffer.whole_cycle && first[b] > last[b])) continue;
+    if (buffer.bytes == 0 || (!buffer.persistent && first[b] > last[b])) continue;
     buffers.add(JsonArray()
                     .add(names.of(buffer.name))
                     .add(static_cast<int>(buffer.tier))
                     .add(static_cast<int>(buffer.kind))
                     .add(buffer.offset)
                     .add(buffer.bytes)
-                    .add(buffer.whole_cycle ? 0 : first[b])
-                    .add(buffer.whole_cycle ? tasks.size() - 1 : last[b])
-                    .add(buffer.whole_cycle ? 1 : 0));
+                    .add(buffer.persistent ? 0 : first[b])
+                    .add(buffer.persistent ? tasks.size() - 1 : last[b])
+                    .add(buffer.persistent ? 1 : 0));
   }
   const runtime::BoundSeconds path = critical_path(plan, profile, spans);
   JsonObject bounds;

@@ -112,7 +112,7 @@ std::string folded(std::string_view text, std::size_t indent, std::size_t column
 void note_folded(std::string_view text) {
   constexpr std::size_t kBefore = 8;  // "strata: "
   const std::string lines = folded(text, 2, kColumns - kBefore);
-  for (const std::string_view line : words_of(lines, '\n')) note(line);
+  for (const std::string_view line : split_list(lines, '\n')) note(line);
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t columns) {

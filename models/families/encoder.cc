@@ -92,7 +92,7 @@ class Encoder final : public Model {
     units.push_back(make_embedding_norm({s.embedding_norm, b.hidden, b.eps, s.embedding_dropout}, run));
     add_encoder_blocks(units, b, run);
     add_head_of (*run.objective)(units, s, classes, run);
-    for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
+    for (const Parameter& parameter : units.back()->parameters()) random_if_missing.push_back(parameter.name);
     // Layers of the heads that transformers has for these families.
     ignore_layers(std::array{s.dense, s.sequence_scores, s.token_scores, std::string("qa_outputs")});
     if (*run.objective == Objective::masked_lm) {

@@ -52,7 +52,7 @@ const Family& family_of(const Config& config) {
 }
 
 // Ignores keys of transformers 4 and 5 that say how a model is stored, run or sampled, but do not affect its results.
-void ignore_what_does_not_compute(const Config& config) {
+void ignore_neutral_keys(const Config& config) {
   (void)config.integers("eos_token_id");  // generate reads it; this refuses a malformed value in every command
   constexpr std::string_view kKeys =
       "architectures torch_dtype dtype transformers_version use_cache bos_token_id eos_token_id pad_token_id "
@@ -62,7 +62,7 @@ void ignore_what_does_not_compute(const Config& config) {
       "tf_legacy_loss pretraining_tp reorder_and_upcast_attn attn_implementation initializer_range "
       "max_position_embeddings n_positions vocab_size temperature top_k top_p max_length min_length do_sample "
       "num_beams repetition_penalty length_penalty max_new_tokens auto_map is_llama_config";
-  for (const std::string_view key : words_of(kKeys)) config.ignore({key});
+  for (const std::string_view key : split_list(kKeys)) config.ignore({key});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
         key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params."))
@@ -288,7 +288,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);
   }
-  ignore_what_does_not_compute(config);
+  ignore_neutral_keys(config);
   name_unread(config, family.name);
   if (run.cache > model->max_positions)
     fail(Exit::usage, "the prompt and the new tokens take {} positions, but the model has only {}", run.cache,

@@ -130,7 +130,7 @@ class Gpt2 final : public Model {
                                      .biased = !sequences,
                                      .dropout_after = sequences ? 0 : s.classifier_dropout},
                                     run));
-    drawn_if_missing = {"score.weight", "classifier.weight", "classifier.bias"};
+    random_if_missing = {"score.weight", "classifier.weight", "classifier.bias"};
     ignored_suffixes.emplace_back("lm_head.weight");
   }
   void fill_constants(std::byte*) const override {}

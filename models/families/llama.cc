@@ -120,7 +120,7 @@ class Llama final : public Model {
                                      .biased = !sequences,
                                      .dropout_after = sequences || !run.training ? 0 : dropout},
                                     run));
-    drawn_if_missing = {"score.weight", "score.bias"};
+    random_if_missing = {"score.weight", "score.bias"};
     ignored_suffixes.emplace_back("lm_head.weight");
   }
 

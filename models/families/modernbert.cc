@@ -128,7 +128,7 @@ class ModernBert final : public Model {
     else
       add_classes(read_classes(config, *run.objective), run);
     for (const Parameter& parameter : units.back()->parameters())
-      if (!parameter.name.starts_with(optional_prefix)) drawn_if_missing.push_back(parameter.name);
+      if (!parameter.name.starts_with(optional_prefix)) random_if_missing.push_back(parameter.name);
   }
 
   void fill_constants(std::byte* constants) const override {

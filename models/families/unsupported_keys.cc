@@ -59,12 +59,14 @@ bool is_number(const std::string& json, double wanted) {
 }
 
 // True if a value changes nothing.
-using Inert = bool (*)(const std::string& json, const Facts& facts);
-constexpr Inert kOff = [](const std::string& json, const Facts&) { return is_off(json); };
-constexpr Inert kOn = [](const std::string& json, const Facts&) { return json == "null" || json == "true"; };
-constexpr Inert kOne = [](const std::string& json, const Facts&) { return is_number(json, 1); };
-constexpr Inert kAtMostOne = [](const std::string& json, const Facts&) { return is_off(json) || is_number(json, 1); };
-constexpr Inert kAllOne = [](const std::string& json, const Facts&) {
+using HasNoEffect = bool (*)(const std::string& json, const Facts& facts);
+constexpr HasNoEffect kOff = [](const std::string& json, const Facts&) { return is_off(json); };
+constexpr HasNoEffect kOn = [](const std::string& json, const Facts&) { return json == "null" || json == "true"; };
+constexpr HasNoEffect kOne = [](const std::string& json, const Facts&) { return is_number(json, 1); };
+constexpr HasNoEffect kAtMostOne = [](const std::string& json, const Facts&) {
+  return is_off(json) || is_number(json, 1);
+};
+constexpr HasNoEffect kAllOne = [](const std::string& json, const Facts&) {
   for (std::size_t at = json.find_first_not_of("[], "); json != "null" && at != std::string::npos;) {
     const std::size_t end = std::min(json.find_first_of("[], ", at), json.size());
     if (!is_number(json.substr(at, end - at), 1)) return false;
@@ -72,48 +74,48 @@ constexpr Inert kAllOne = [](const std::string& json, const Facts&) {
   }
   return true;
 };
-constexpr Inert kHidden = [](const std::string& json, const Facts& f) { return is_number(json, f.hidden); };
-constexpr Inert kHeadDim = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kHidden = [](const std::string& json, const Facts& f) { return is_number(json, f.hidden); };
+constexpr HasNoEffect kHeadDim = [](const std::string& json, const Facts& f) {
   return json == "null" || (f.head_dim > 0 && is_number(json, f.head_dim));
 };
-constexpr Inert kSoftmaxScale = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kSoftmaxScale = [](const std::string& json, const Facts& f) {
   return json == "null" || (f.head_dim > 0 && is_number(json, 1 / std::sqrt(f.head_dim)));
 };
-constexpr Inert kRootOfLayers = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kRootOfLayers = [](const std::string& json, const Facts& f) {
   return is_number(json, std::sqrt(f.layers));
 };
-constexpr Inert kRotaryShare = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kRotaryShare = [](const std::string& json, const Facts& f) {
   return is_off(json) ? !f.rotary() || json == "null" : f.rotary() && is_number(json, 1);
 };
-constexpr Inert kRotaryWidth = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kRotaryWidth = [](const std::string& json, const Facts& f) {
   return is_off(json) ? !f.rotary() || json == "null" : f.rotary() && is_number(json, f.head_dim);
 };
-constexpr Inert kRotary = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kRotary = [](const std::string& json, const Facts& f) {
   return json == "null" || json == (f.rotary() ? "true" : "false");
 };
-constexpr Inert kNormOfHeads = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kNormOfHeads = [](const std::string& json, const Facts& f) {
   return is_off(json) || (f.qwen3 && json == "true");
 };
 // Biases of all layers, and of queries, keys and values.
-constexpr Inert kBias = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kBias = [](const std::string& json, const Facts& f) {
   return json == "null" || json == (f.rotary() ? "false" : "true");
 };
-constexpr Inert kQkvBias = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kQkvBias = [](const std::string& json, const Facts& f) {
   return json == "null" || json == (f.qwen2 || !f.rotary() ? "true" : "false");
 };
-constexpr Inert kQkvBiasOfLlama = [](const std::string& json, const Facts&) {
+constexpr HasNoEffect kQkvBiasOfLlama = [](const std::string& json, const Facts&) {
   return json == "null" || json == "true" || json == "false";
 };
-constexpr Inert kCausal = [](const std::string& json, const Facts& f) {
+constexpr HasNoEffect kCausal = [](const std::string& json, const Facts& f) {
   return json == "null" || json == (f.llama || f.gpt2 ? "true" : "false");
 };
-constexpr Inert kManyHeads = [](const std::string& json, const Facts&) {
+constexpr HasNoEffect kManyHeads = [](const std::string& json, const Facts&) {
   return json == "null" || json == "\"multihead\"" || json == "\"multi_head\"" || json == "\"mha\"";
 };
 
 struct UnsupportedKeys {
   std::string_view keys;  // words
-  Inert inert;
+  HasNoEffect inert;
   std::string_view what;
 };
 constexpr std::string_view kExperts = "layers of experts (mixture of experts) are not supported";
@@ -261,7 +263,7 @@ void refuse_unsupported_keys(const Config& config) {
   refuse_draft_model(config);
   const Facts facts = facts_of(config);
   refuse_positions(config, facts);
-  const auto judge = [&](const std::string& key, Inert inert, std::string_view what) {
+  const auto judge = [&](const std::string& key, HasNoEffect inert, std::string_view what) {
     const auto inside = config.keys_inside(key);
     const std::string json = config.json(key);
     const bool nothing = inside.empty() ? inert(json, facts) : quantises_nothing(config, key);

@@ -76,7 +76,7 @@ struct TensorSpec {
 };
 
 // Assigns tensors to files with the names that transformers requires: model.safetensors, or
-// model-00001-of-0000N.safetensors if all tensors together exceed `most_bytes`. Tensors keep their order.
+// model-00001-of-0000N.safetensors if all tensors together exceed `max_bytes`. Tensors keep their order.
 struct ShardPlan {
   struct File {
     std::string name;
@@ -85,7 +85,7 @@ struct ShardPlan {
   std::vector<File> files;
   std::uint64_t bytes = 0;  // total size of all tensors
 };
-ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_bytes);
+ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t max_bytes);
 
 // The bytes that precede the data in a safetensors file without gaps: the header's length, and the header, padded so
 // that the data start at a multiple of 8 bytes.

@@ -27,12 +27,12 @@ std::uint64_t TensorSpec::bytes() const {
   return n;
 }
 
-ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_bytes) {
+ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t max_bytes) {
   ShardPlan plan;
   std::uint64_t in_file = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::uint64_t bytes = tensors[i].bytes();
-    if (plan.files.empty() || (in_file > 0 && in_file + bytes > most_bytes)) {
+    if (plan.files.empty() || (in_file > 0 && in_file + bytes > max_bytes)) {
       plan.files.emplace_back();
       in_file = 0;
     }

@@ -36,19 +36,19 @@ class Embedding final : public Unit {
                         /*fp32_moments=*/true);
     else
       add_table(spec.table_name, tiles_, hidden, spec.init, /*fp32_moments=*/true);
-    std::size_t most_rows = tiles_.widths()[0];
+    std::size_t max_rows = tiles_.widths()[0];
     if (learned_positions()) {
       positions_offset_ = add_parameter(spec.position_name, table(spec.positions), true, spec.init,
                                         /*fp32_moments=*/true);
       if (spec.types > 0)
         types_offset_ = add_parameter(spec.type_name, table(spec.types), true, spec.init, /*fp32_moments=*/true);
-      most_rows = std::max(most_rows, spec.positions);
+      max_rows = std::max(max_rows, spec.positions);
     }
     if (split()) place_shards(shards_);
     end_part();
     for (std::size_t shard = 0; shard < shards_.count; ++shard)
       shard_offsets_.push_back(parameters()[0].offset_of(shard));
-    std::size_t scratch = device::embedding_backward_workspace(tokens_, most_rows);
+    std::size_t scratch = device::embedding_backward_workspace(tokens_, max_rows);
     if (spec.types > 0) scratch = std::max(scratch, device::column_sum_workspace(tokens_, spec.hidden));
     Slots work;
     scratch_ = work.add_bytes(scratch);
@@ -229,7 +229,7 @@ class EmbeddingNorm final : public Unit {
     dropout(lane, dropout_of(c), dy, {}, d_normed);  // copies if nothing is dropped, because dx may be dy
     norm_->backward(lane, c.parameters, d_normed, x, mean_.of(saved), rstd_.of(saved), {}, dx, gradients,
                     scratch_.of(c.workspace), no_bias_.of(c.workspace), sums_.of(c.workspace));
-    if (c.partial) norm_->leave_gradients(lane, sums_.of(c.workspace), c.partial);
+    if (c.partial) norm_->write_partial_gradients(lane, sums_.of(c.workspace), c.partial);
   }
 
  private:

@@ -112,7 +112,7 @@ void NormPart::for_trained(View sums, F&& f) const {
   if (kind_ == NormKind::layer && !is_frozen(bias_)) f(from(1), bias_);
 }
 
-void NormPart::leave_gradients(Lane& lane, View sums, View to) const {
+void NormPart::write_partial_gradients(Lane& lane, View sums, View to) const {
   std::size_t at = 0;
   for_trained(sums, [&](View of_blocks, std::size_t) {
     tree_sum(lane, blocks_.count, of_blocks, {}, to.sub(at, shape_.width));

@@ -40,7 +40,8 @@ struct NormOffsets {
 class NormPart {
  public:
   // gain, bias: their offsets in that buffer; only NormKind::layer has a bias. `blocks`: the blocks of rows that
-  // `shape` covers. If other ranks have some blocks, the caller adds the output of leave_gradients() over the ranks.
+  // `shape` covers. If other ranks have some blocks, the caller adds the output of write_partial_gradients() over the
+  // ranks.
   NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0,
            const ShardRange& blocks = {});
 
@@ -48,7 +49,7 @@ class NormPart {
   std::size_t scratch_bytes() const;
   // Elements of fp32 memory for the blocks' sums; 0: there is one block.
   std::size_t sums() const { return blocks_.of == 1 ? 0 : blocks_.count * sums_of_block(); }
-  // Elements that leave_gradients() writes: the trained tensors' gradients.
+  // Elements that write_partial_gradients() writes: the trained tensors' gradients.
   std::size_t crossing() const;
 
   // mean and rstd are for backward(); root_mean_square has no mean. `no_bias`: memory of `width` elements for
@@ -61,9 +62,9 @@ class NormPart {
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
                 const GradientRange& gradients, device::View scratch, device::View no_bias = {},
                 device::View sums = {}) const;
-  // leave_gradients() adds `sums` over this rank's blocks and writes the result to `to`, in fp32. take_gradients()
-  // writes the sums over all ranks as the gradients.
-  void leave_gradients(device::Lane&, device::View sums, device::View to) const;
+  // write_partial_gradients() adds `sums` over this rank's blocks and writes the result to `to`, in fp32.
+  // take_gradients() writes the sums over all ranks as the gradients.
+  void write_partial_gradients(device::Lane&, device::View sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 
  private:

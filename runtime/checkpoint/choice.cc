@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // nullopt if the checkpoint is damaged; found.damage then says how.
-std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads, const Advance& advance) {
+std::optional<Checkpoint> open_undamaged(FoundCheckpoint& found, int threads, const Advance& advance) {
   try {
     Checkpoint checkpoint(found.path);
     checkpoint.verify(threads, advance);
@@ -102,16 +102,17 @@ std::string passed_over(const FoundCheckpoint& found) {
   return fmt::format("passed over {}: {}", found.path.string(), damage);
 }
 
-std::string none_whole_text(std::size_t count) {
+std::string all_damaged_text(std::size_t count) {
   return count == 1 ? "its only checkpoint is not complete"
                     : fmt::format("none of its {} checkpoints is complete", count);
 }
 
-void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
-  fail(Exit::corrupt, "{}: {} (see above): {}", folder.string(), none_whole_text(count), advice);
+void fail_all_damaged(const fs::path& folder, std::size_t count, std::string_view advice) {
+  fail(Exit::corrupt, "{}: {} (see above): {}", folder.string(), all_damaged_text(count), advice);
 }
 
-std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, const Note& note, const Advance& advance) {
+std::optional<Checkpoint> newest_undamaged(const fs::path& folder, int threads, const Note& note,
+                                           const Advance& advance) {
   std::set<fs::path> passed;
   for (bool changed = true; changed;) {
     changed = false;
@@ -119,14 +120,14 @@ std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, cons
     if (all.empty()) return std::nullopt;
     for (FoundCheckpoint& found : all) {
       if (found.damage.empty())
-        if (auto whole = open_whole(found, threads, advance)) return whole;
+        if (auto whole = open_undamaged(found, threads, advance)) return whole;
       // A run that writes here has since removed it, and has therefore written newer ones.
       changed = type_at(found.path) == fs::file_type::not_found;
       if (changed) break;
       if (passed.insert(found.path).second) note(passed_over(found));
     }
   }
-  none_is_whole(folder, passed.size(), "name another folder, or a complete checkpoint");
+  fail_all_damaged(folder, passed.size(), "name another folder, or a complete checkpoint");
 }
 
 }  // namespace strata::runtime

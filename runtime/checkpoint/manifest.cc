@@ -47,7 +47,7 @@ class Fields {
     return {value, path_};
   }
   bool has(std::string_view key) const { return node_[key].error() == simdjson::SUCCESS; }
-  std::uint64_t whole(std::string_view key, std::uint64_t most = std::uint64_t{1} << 62) const {
+  std::uint64_t integer(std::string_view key, std::uint64_t most = std::uint64_t{1} << 62) const {
     std::uint64_t value = 0;
     if (node_[key].get_uint64().get(value) != simdjson::SUCCESS || value > most) wrong(key, "a whole number");
     return value;
@@ -113,7 +113,7 @@ TensorEntry tensor_of(const Fields& fields) {
 }
 
 ShardEntry shard_of(const Fields& fields) {
-  ShardEntry out{fields.text("name"), fields.whole("bytes"), fields.whole("header_bytes", 1u << 30),
+  ShardEntry out{fields.text("name"), fields.integer("bytes"), fields.integer("header_bytes", 1u << 30),
                  fields.hex("header_xxh3")};
   if (out.name.empty() || out.name[0] == '.' || out.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
     fields.wrong("name", "the name of a file in the manifest's folder");
@@ -242,35 +242,36 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
       stored != fmt::format("{:016x}", checksum(std::string(json))))
     fail(Exit::corrupt, "{}: expected checksum {}, found {:016x}: the file is damaged", path.string(), stored,
          json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
-  const std::uint64_t version = fields.whole("version");
+  const std::uint64_t version = fields.integer("version");
   if (version < 1 || version > kVersion)
     fail(Exit::usage, "{} has version {} of the format, but this program reads versions up to {}: use a newer Strata",
          path.string(), version, kVersion);
 
   Manifest m;
   m.boxes = version >= kBoxVersion;
-  m.serial = fields.whole("serial");
-  m.progress = {static_cast<std::int64_t>(fields.whole("step")),
-                static_cast<std::int64_t>(fields.whole("adam_t")),
-                fields.whole("next_micro_batch"),
-                fields.whole("tokens"),
+  m.serial = fields.integer("serial");
+  m.progress = {static_cast<std::int64_t>(fields.integer("step")),
+                static_cast<std::int64_t>(fields.integer("adam_t")),
+                fields.integer("next_micro_batch"),
+                fields.integer("tokens"),
                 {},
                 {}};
   const Fields scale = fields.at("loss_scale");
   m.progress.loss_scale = {static_cast<float>(scale.number("scale")),
-                           static_cast<std::int64_t>(scale.whole("growth_tracker"))};
+                           static_cast<std::int64_t>(scale.integer("growth_tracker"))};
   if (!(m.progress.loss_scale.scale > 0) || !std::isfinite(m.progress.loss_scale.scale))
     scale.wrong("scale", "a number above 0");
   if (m.progress.updates > m.progress.step) fields.wrong("adam_t", "at most the number of steps");
   if (fields.has("best")) {
     const Fields best = fields.at("best");
-    m.progress.best = {static_cast<std::int64_t>(best.whole("step")), best.any_number("value"),
-                       static_cast<std::int64_t>(best.whole("since")), static_cast<std::int64_t>(best.whole("newest"))};
+    m.progress.best = {static_cast<std::int64_t>(best.integer("step")), best.any_number("value"),
+                       static_cast<std::int64_t>(best.integer("since")),
+                       static_cast<std::int64_t>(best.integer("newest"))};
     if (m.progress.best->newest > m.progress.step || m.progress.best->step > m.progress.best->newest)
       best.wrong("newest", "a completed step, not before the best one");
   }
-  m.micro_batches_per_step = fields.whole("micro_batches_per_step");
-  m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));
+  m.micro_batches_per_step = fields.integer("micro_batches_per_step");
+  m.ranks = static_cast<int>(fields.integer("ranks", 1u << 24));
   const Fields model = fields.at("model");
   m.family = model.text("family");
   m.config = models::minified(model.object("config"));

@@ -198,7 +198,7 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
   ProgressCounter progress(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
-    // No advice: newest_whole() looks for an older checkpoint itself.
+    // No advice: newest_undamaged() looks for an older checkpoint itself.
     progress.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }
@@ -212,7 +212,7 @@ void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::u
                           std::uint64_t count) const {
   for (const Extent& e : extents(kind, tensor)) {
     if (e.format == device::StorageFormat::block8) continue;
-    const auto [from, to] = covering(e, {Box::whole(e.box.shape), begin, begin + count});
+    const auto [from, to] = covering(e, {Box::full(e.box.shape), begin, begin + count});
     if (from >= to) continue;
     const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
@@ -247,11 +247,11 @@ void Checkpoint::read_elements(std::string_view kind, std::string_view tensor, s
   for (const Extent& e : extents(kind, tensor)) {
     STRATA_CHECK(e.format != device::StorageFormat::block8 && !is_nf4(e.format));
     const std::uint64_t size = stored_bytes(e.format, 1);
-    const Box whole = Box::whole(e.box.shape);
+    const Box full = Box::full(e.box.shape);
     std::span<const std::byte> block;
     std::uint64_t block_begin = 0;  // in bytes of the extent
-    const auto copy = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
-      std::uint64_t from = (at - e.begin) * size, to = (in_whole - begin) * size;
+    const auto copy = [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
+      std::uint64_t from = (at - e.begin) * size, to = (full_index - begin) * size;
       for (const std::uint64_t end = from + count * size; from < end;) {
         if (block.empty() || from - block_begin >= block.size() || from < block_begin) {
           block = read_block(e, from / kBlockBytes, buffer);
@@ -264,7 +264,7 @@ void Checkpoint::read_elements(std::string_view kind, std::string_view tensor, s
         done += n;
       }
     };
-    for_common(e.range(), {whole, begin, begin + out.size() / size}, copy);
+    for_common(e.range(), {full, begin, begin + out.size() / size}, copy);
   }
   STRATA_CHECK_EQ(done, out.size());  // require_coverage() proved it
 }
@@ -284,15 +284,15 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
   }
   std::uint64_t done = 0;
   for (const Extent& e : all) {
-    const BoxRange wanted{Box::whole(e.box.shape), begin, begin + out.size()};
+    const BoxRange wanted{Box::full(e.box.shape), begin, begin + out.size()};
     const auto [first, last] = covering(e, wanted);
     if (first >= last) continue;
     const std::uint64_t from = (first - e.begin) / device::kNf4Block * device::kNf4Block;
     const std::vector<float> values =
         floats_of(format, read_bytes(e, stored_bytes(format, from), stored_bytes(format, last - e.begin)));
-    for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+    for_common(e.range(), wanted, [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(at - e.begin - from), count,
-                  out.begin() + static_cast<std::ptrdiff_t>(in_whole - begin));
+                  out.begin() + static_cast<std::ptrdiff_t>(full_index - begin));
       done += count;
     });
   }
@@ -355,13 +355,13 @@ class CheckpointWeights final : public WeightSource {
     if (!place) return false;
     const auto extents = checkpoint_.extents("master", name_at(*place));
     return !extents.empty() && extents[0].format == format &&
-           (extents[0].box.is_whole() || format == device::StorageFormat::nf4_plain);
+           (extents[0].box.is_full() || format == device::StorageFormat::nf4_plain);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
     const std::string& name = name_at(*match_.places[unit][parameter]);
     const Box& box = checkpoint_.extents("master", name)[0].box;
-    if (box.is_whole()) return checkpoint_.read_nf4_block("master", name, begin, block);
+    if (box.is_full()) return checkpoint_.read_nf4_block("master", name, begin, block);
     std::vector<float> values(std::min(device::kNf4Block, box.of_tensor() - begin));
     checkpoint_.read("master", name, begin, values);
     rewrite_nf4_block(values, block);

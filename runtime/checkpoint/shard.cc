@@ -34,7 +34,7 @@ device::StorageFormat block_format(std::uint64_t elements, std::uint64_t bytes) 
 // offset and its size follow the shape.
 std::string place_text(const Extent& e) {
   std::string text = fmt::format("{} ", fmt::join(e.box.shape, ","));
-  if (!e.box.is_whole()) text += fmt::format("{} {} ", fmt::join(e.box.offset, ","), fmt::join(e.box.size, ","));
+  if (!e.box.is_full()) text += fmt::format("{} {} ", fmt::join(e.box.offset, ","), fmt::join(e.box.size, ","));
   text += fmt::format("{} {} ", e.begin, e.end);
   for (const std::uint64_t sum : e.checksums) text += fmt::format("{:016x}", sum);
   return text;
@@ -70,7 +70,7 @@ class Scanner {
 // "master/TENSOR", or "master/TENSOR[0,384]" for a box, with its offset: a file may have several boxes of a tensor.
 std::string name_text(const Extent& e) {
   std::string name = e.kind + "/" + e.tensor;
-  if (!e.box.is_whole()) name += fmt::format("[{}]", fmt::join(e.box.offset, ","));
+  if (!e.box.is_full()) name += fmt::format("[{}]", fmt::join(e.box.offset, ","));
   return name;
 }
 
@@ -88,13 +88,13 @@ bool parse_box(Scanner& in, bool whole, Box& box) {
   if (!parse_sizes(in, box.shape)) return false;
   for (const std::uint64_t size : box.shape)
     if (__builtin_mul_overflow(elements, size, &elements)) return false;
-  box = Box::whole(std::move(box.shape));
+  box = Box::full(std::move(box.shape));
   if (whole) return true;
   if (!parse_sizes(in, box.offset) || !parse_sizes(in, box.size)) return false;
   if (box.offset.size() != box.shape.size() || box.size.size() != box.shape.size()) return false;
   for (std::size_t d = 0; d < box.shape.size(); ++d)
     if (box.offset[d] >= box.shape[d] || box.size[d] < 1 || box.size[d] > box.shape[d] - box.offset[d]) return false;
-  return !box.is_whole();
+  return !box.is_full();
 }
 
 bool parse_place(std::string_view text, Extent& e) {
@@ -128,7 +128,7 @@ std::optional<device::StorageFormat> format_of(std::string_view dtype) {
 }
 
 std::string shard_header(std::span<const Extent> extents) {
-  const bool whole = std::ranges::all_of(extents, [](const Extent& e) { return e.box.is_whole(); });
+  const bool whole = std::ranges::all_of(extents, [](const Extent& e) { return e.box.is_full(); });
   JsonObject metadata(JsonLayout::wrapped), header(JsonLayout::wrapped);
   metadata.add("format", whole ? kShardFormat : kBoxFormat);
   for (const Extent& e : extents) metadata.add(name_text(e), place_text(e));
@@ -180,7 +180,7 @@ std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& pr
            place == file.metadata().end() ? "none" : place->second.substr(0, 64));
     e.kind = tensor.name.substr(0, slash);
     e.tensor = tensor.name.substr(slash + 1);
-    if (!e.box.is_whole()) e.tensor.erase(std::min(e.tensor.rfind('['), e.tensor.size()));
+    if (!e.box.is_full()) e.tensor.erase(std::min(e.tensor.rfind('['), e.tensor.size()));
     if (name_text(e) != tensor.name)
       fail(Exit::corrupt, "{}: expected the entry {}, found {}", path.string(), name_text(e), tensor.name);
     out.push_back(std::move(e));

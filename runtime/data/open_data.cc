@@ -82,7 +82,7 @@ SequenceOptions training_options(std::size_t source) {
   return {source};
 }
 SequenceOptions validation_options(const Recipe& recipe) {
-  return {kValidationStream, most_validation_sequences(recipe), true};
+  return {kValidationStream, max_validation_sequences(recipe), true};
 }
 
 std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Recipe::Data& data, Packing packing,
@@ -93,7 +93,7 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                                              data.long_documents, std::move(labelling), options.pack, options.most);
   refuse_masks(files);
   return options.every_label ? every_label(std::move(files), data.seq_len, std::move(labelling), options.most)
-                             : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
+                             : full_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
 // Moves the sequences into the memory that the run reserved for them. If they were opened before, their files are
@@ -142,7 +142,7 @@ std::string validation_hash(const Recipe::Data& data) {
   return hash_of_contents(files);
 }
 
-std::uint64_t most_validation_sequences(const Recipe& recipe) {
+std::uint64_t max_validation_sequences(const Recipe& recipe) {
   const auto& most = recipe.evaluation.max_sequences;
   return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
 }
@@ -169,13 +169,13 @@ OpenedData resolve_data(const Recipe& recipe, DataFacts& facts, bool evaluates, 
     opened.validation = open(data.validation, "data.validation", validation_options(recipe));
     facts.validation_index_bytes = opened.validation->index_bytes();
     if (packs && evaluates) sum = *opened.validation->packing();
-    most_of_validation = opened.validation->most_labels();
+    most_of_validation = opened.validation->max_labels();
   }
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
     const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_options(i)));
     facts.index_bytes += source.index_bytes();
     if (packs) sum += *source.packing();
-    most = std::max(most, source.most_labels());
+    most = std::max(most, source.max_labels());
   }
   facts.mean_squares = sum.mean_squares(static_cast<std::uint32_t>(data.seq_len));
   if (packs && facts.loss_rows > 0 && most > 0) facts.loss_rows = most;
@@ -197,7 +197,7 @@ std::optional<std::uint64_t> training_sequences(const Recipe& recipe, Packing pa
       std::vector<TokenFile> files;
       for (const fs::path& path : expand_patterns(recipe.data.train[i].files, "data.train"))
         files.emplace_back(path, vocabulary);
-      all += whole_sequences(std::move(files), recipe.data.seq_len)->size();
+      all += full_sequences(std::move(files), recipe.data.seq_len)->size();
     }
   } catch (const Error&) {
     return std::nullopt;

@@ -72,6 +72,6 @@ std::string hash_of_contents(std::span<const comm::FileFingerprint> files);
 // The same hash for the files of data.validation, which need not be open.
 std::string validation_hash(const Recipe::Data& data);
 // The maximum number of sequences of data.validation that an evaluation of the run reads.
-std::uint64_t most_validation_sequences(const Recipe& recipe);
+std::uint64_t max_validation_sequences(const Recipe& recipe);
 
 }  // namespace strata::runtime

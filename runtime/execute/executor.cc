@@ -107,7 +107,7 @@ void Executor::refill() {
 device::StepResult Executor::step(const device::StepScalars& scalars, std::uint64_t requests) {
   boundary_.set(scalars, requests);
   timed_ = std::exchange(time_next_step_, false);
-  or_abort([&] {
+  abort_on_exception([&] {
     // Tasks that this step leaves out have no spans in it, but an earlier step's may still be writing theirs.
     if (plan_.cyclic && !has_pending_ && steps_ > 0) synchronize();
     if (!launch_graph()) issue_step();
@@ -177,8 +177,8 @@ void Executor::issue(std::size_t t) {
   issued_[t] = true;
 }
 
-// A GPU lane cannot write places itself, and host work in its order would delay it. So its tasks are reported when they
-// are issued.
+// A GPU lane cannot write its progress itself, and host work in its order would delay it. So its tasks are reported
+// when they are issued.
 void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
   if (!publisher_ || recording_ || on_gpu(plan_.tasks[t])) {
@@ -308,7 +308,7 @@ std::span<const float> Executor::scores() const {
 
 std::span<const std::byte> Executor::gather_chunks() {
   std::span<const std::byte> all;
-  or_abort([&] { all = chunks_.all(); });
+  abort_on_exception([&] { all = chunks_.all(); });
   return all;
 }
 
@@ -319,7 +319,7 @@ void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> tabl
 }
 
 void Executor::drain() {
-  or_abort([&] {
+  abort_on_exception([&] {
     synchronize();
     if (!has_pending_) return;
     draining_ = true;  // spans() must remain the spans of a step
@@ -338,7 +338,7 @@ void Executor::save_during_next_step(Saver& saver) {
 }
 
 void Executor::finish_saving() {
-  or_abort([&] {
+  abort_on_exception([&] {
     if (std::exchange(saver_, nullptr))
       for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
         if (plan_.tasks[t].when == When::checkpoint) issue(t);
@@ -356,7 +356,7 @@ void Executor::forget(const Saver& saver) noexcept {
 }
 
 template <typename F>
-void Executor::or_abort(const F& f) {
+void Executor::abort_on_exception(const F& f) {
   try {
     f();
   } catch (const Aborted&) {

@@ -20,7 +20,7 @@
 #include "models/model.h"
 #include "runtime/execute/held_time.h"
 #include "runtime/execute/lanes.h"
-#include "runtime/execute/places.h"
+#include "runtime/execute/rank_progress.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
 #include "runtime/tasks/step_boundary.h"
@@ -107,8 +107,8 @@ class Executor {
   // The time that tasks have waited until a checkpoint had read the state that they overwrite; exact after drain().
   double held_ms() const { return held_.ms(); }
 
-  // Starts reporting the lanes' progress to `places`. Call it before the first step; `done`: steps of earlier runs.
-  void publish(RankPlaces& places, std::int64_t done) { publisher_.emplace(plan_, places, done); }
+  // Starts reporting the lanes' progress to `progress`. Call it before the first step; `done`: steps of earlier runs.
+  void publish(RankProgress& progress, std::int64_t done) { publisher_.emplace(plan_, progress, done); }
 
   // Sets the algorithms of products (device/algorithm_table.h); null: no table. Call it before the first step.
   void use_algorithms(std::shared_ptr<const device::AlgorithmTable> table);
@@ -134,7 +134,7 @@ class Executor {
   // Issues the tasks that are due (see `When`).
   void issue_due();
   void issue(std::size_t index);
-  // Queues the recording of the task's start or end: in spans() if it is `stamped`, and in the places.
+  // Queues the recording of the task's start or end: in spans() if it is `stamped`, and in the rank's progress.
   void mark(device::Lane& lane, std::size_t index, bool stamped, bool begins);
   void wait(const Task& task, int other);
   void wait_here(int other);
@@ -143,7 +143,7 @@ class Executor {
   // Calls f(). An exception sets the abort token before it unwinds, because lanes may wait for tasks that will no
   // longer be issued.
   template <typename F>
-  void or_abort(const F& f);
+  void abort_on_exception(const F& f);
   void collect(bool early);
   // Runs the step as one launch; returns false if it has to be issued task by task.
   bool launch_graph();
@@ -172,7 +172,7 @@ class Executor {
   HeldTime held_{plan_.tasks.size()};
   MemoryMeter meter_{plan_};
   std::vector<std::string> names_;  // one per task
-  std::optional<PlacePublisher> publisher_;
+  std::optional<ProgressPublisher> publisher_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;      // the last step's update is still to be done

@@ -54,8 +54,8 @@ RunTask run_of(TaskKind kind) {
       return Consensus::run;
     case TaskKind::update:
       return Update::run;
-    case TaskKind::spread:
-      return Spread::run;
+    case TaskKind::gather_updated:
+      return GatherUpdated::run;
     case TaskKind::upload:
     case TaskKind::download:
     case TaskKind::read:
@@ -65,7 +65,7 @@ RunTask run_of(TaskKind kind) {
       return Save::run;
     case TaskKind::publish:
       return Publish::run;
-    case TaskKind::carry:
+    case TaskKind::copy_scalars:
     case TaskKind::host_write:
     case TaskKind::host_read:
       break;

@@ -41,7 +41,7 @@ Fields of_disk(Machine::Disk& d) {
           {"disk.read_latency_us", &d.read_latency_us},
           {"disk.write_latency_us", &d.write_latency_us},
           {"disk.both_ways", &d.both_ways},
-          {"disk.beside_products", &d.beside_products},
+          {"disk.beside_products", &d.speed_during_products},
           {"disk.slows_products", &d.slows_products}};
 }
 Fields of_collectives(Machine::Collectives& c) {
@@ -295,7 +295,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.read_latency_s = m.disk->read_latency_us * 1e-6;
     p.write_latency_s = m.disk->write_latency_us * 1e-6;
     p.disk_both_ways = m.disk->both_ways;
-    p.disk_beside_products = m.disk->beside_products;
+    p.disk_speed_during_products = m.disk->speed_during_products;
     p.disk_core_share = m.disk->slows_products;
   }
   if (m.network && job.ranks > ranks_per_node) {

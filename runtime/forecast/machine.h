@@ -37,9 +37,9 @@ struct Machine {
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
     double read_latency_us = 0, write_latency_us = 0;          // per transfer, in addition to its bytes
-    double both_ways = 1;        // throughput of simultaneous reads and writes, relative to either alone
-    double beside_products = 1;  // speed of the drives during products, relative to their speed alone
-    double slows_products = 0;   // how much longer products take during transfers, relative to their time alone
+    double both_ways = 1;              // throughput of simultaneous reads and writes, relative to either alone
+    double speed_during_products = 1;  // speed of the drives during products, relative to their speed alone
+    double slows_products = 0;         // how much longer products take during transfers, relative to their time alone
   };
   std::optional<Disk> disk;
   struct Collectives {

@@ -51,7 +51,7 @@ struct Running {
   double speed(const Demand& all, const MachineProfile& m) const {
     if (demand.disk > 0) {
       const double ways = all.disk > 1 ? m.disk_both_ways / all.disk : 1;
-      return ways * (1 - (1 - m.disk_beside_products) * std::min(1.0, all.cores));
+      return ways * (1 - (1 - m.disk_speed_during_products) * std::min(1.0, all.cores));
     }
     const double cores = all.cores + (all.disk > 0 && m.cores > 0 ? m.disk_core_share : 0);
     double speed = 1;

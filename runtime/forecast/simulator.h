@@ -31,9 +31,10 @@ struct MachineProfile {
   double task_overhead_s = 20e-6;                          // time to issue a task and wake its lane
   // The resources that lanes share on the CPU. cores 0: none, as on a GPU.
   double cores = 0, memory_bytes_per_s = 2e10;
-  double disk_core_share = 0;       // share of the cores that the drives use while they are busy; 1 is all of them
-  double disk_both_ways = 1;        // throughput of a simultaneous read and write, relative to either alone
-  double disk_beside_products = 1;  // speed of the drives while others use all cores, relative to their speed alone
+  double disk_core_share = 0;  // share of the cores that the drives use while they are busy; 1 is all of them
+  double disk_both_ways = 1;   // throughput of a simultaneous read and write, relative to either alone
+  double disk_speed_during_products =
+      1;  // speed of the drives while others use all cores, relative to their speed alone
 };
 
 // Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU the speeds of a

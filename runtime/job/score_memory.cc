@@ -34,7 +34,7 @@ ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows,
   // No more rounds than there are rows for; the last one may be incomplete.
   if (of_micro_batch > 0) rounds = std::min<std::size_t>(rounds, rows / of_micro_batch + 1);
   chunk_bytes = (rounds * of_round + kGrain - 1) / kGrain * kGrain;
-  const std::size_t of_row = predicts ? sizeof(RowPlace)
+  const std::size_t of_row = predicts ? sizeof(RowLocation)
                              : number ? 2 * sizeof(float)
                              : curves ? label_words * sizeof(std::uint32_t) + columns * sizeof(double)
                                       : 0;

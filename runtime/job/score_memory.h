@@ -11,7 +11,7 @@ namespace strata::runtime {
 inline constexpr std::size_t kMaxTabled = 1024;
 
 // The place in a predictions file of the row with this number.
-struct RowPlace {
+struct RowLocation {
   std::int64_t row;
   std::uint64_t offset;
 };
@@ -33,7 +33,7 @@ struct ScoreMemory {
   std::size_t columns;      // the maximum number of curves per rank
   std::size_t chunk_bytes;  // bytes that a rank sends per exchange
   std::size_t bytes;        // kept on a rank. Regression: labels and predictions; curves: labels and columns of scores;
-                            // prediction: each RowPlace
+                            // prediction: each RowLocation
 };
 
 }  // namespace strata::runtime

@@ -136,7 +136,7 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   const auto refuse_other = [&](const ModuleNames& names, const std::string& given) {
     const auto other = std::ranges::find_if(modules.other, is_of(names));
     // A module that modules_to_save names gets no adapter, even if other keys name it.
-    if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
+    if (other == modules.other.end() || models::is_fully_trained(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;
     const auto [holder, tied] = holder_of(model, *other);
@@ -245,18 +245,18 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
   const std::vector<std::string> all = modules.all();
   for (const std::string& name : adapter.modules_to_save) {
     const models::Adapter one{.modules_to_save = {name}};
-    const auto is_of = [&](const std::string& module) { return models::is_saved_whole(one, module + ".weight"); };
+    const auto is_of = [&](const std::string& module) { return models::is_fully_trained(one, module + ".weight"); };
     bool tied = false;
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared) continue;
       const std::string& holder = model.units[shared->unit]->parameters()[shared->parameter].name;
-      if (!models::is_saved_whole(one, holder) && !models::is_saved_whole(one, shared->name)) continue;
+      if (!models::is_fully_trained(one, holder) && !models::is_fully_trained(one, shared->name)) continue;
       if (!adapter.ensure_weight_tying && folder)
         fail(Exit::usage,
              "{}: modules_to_save names {}, which is tied to {} (tie_word_embeddings), without ensure_weight_tying: "
              "peft trained a copy of one of the two; untie the model first: {}",
-             folder->string(), name, models::is_saved_whole(one, holder) ? shared->name : holder,
+             folder->string(), name, models::is_fully_trained(one, holder) ? shared->name : holder,
              how_to_untie(model, base));
       if (!adapter.ensure_weight_tying)
         fail(Exit::usage,
@@ -264,7 +264,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
              "copy of one of the two and transformers would tie them again when it reads the result; set "
              "adapter.ensure_weight_tying = true to train the one table, or untie the model first: {}",
              name, holder, shared->name, how_to_untie(model, base));
-      if (!models::is_saved_whole(adapter, holder))
+      if (!models::is_fully_trained(adapter, holder))
         fail(Exit::usage,
              "adapter.modules_to_save: {} has no table of its own, because it is tied to {}: name that module instead",
              name, holder.substr(0, holder.rfind('.')));
@@ -272,7 +272,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
     }
     for (const auto& unit : model.units)
       for (const models::Parameter& p : unit->parameters())
-        if (!p.trained() && models::is_saved_whole(one, p.name))
+        if (!p.trained() && models::is_fully_trained(one, p.name))
           fail(Exit::usage,
                "adapter.modules_to_save: {} matches {}, which the model's files store in 4 bits, so it cannot be "
                "trained: leave it out, or start from the original model",

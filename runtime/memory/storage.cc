@@ -171,7 +171,7 @@ MemoryMeter::MemoryMeter(const StepPlan& plan)
     for (const Use& use : task.uses) ++uses_[static_cast<std::size_t>(use.buffer)];
   uses_left_ = uses_;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].whole_cycle) begin(b);
+    if (plan.buffers[b].persistent) begin(b);
 }
 
 void MemoryMeter::begin(std::size_t b) {
@@ -192,7 +192,7 @@ void MemoryMeter::issue(std::size_t task) {
     if (--uses_left_[b] > 0) continue;
     uses_left_[b] = uses_[b];  // for the next step
     const Buffer& buffer = plan_.buffers[b];
-    if (buffer.whole_cycle) continue;
+    if (buffer.persistent) continue;
     alive_[b] = false;
     now_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] -= buffer.bytes;
   }

@@ -31,7 +31,7 @@ const ObjectiveRules& rules_of(models::Objective objective) {
 }
 
 // A recipe with one of these keys is meant for another objective.
-void refuse_what_has_no_effect(const Recipe::Training& training, models::Objective objective) {
+void refuse_ineffective_keys(const Recipe::Training& training, models::Objective objective) {
   using models::Objective;
   if (training.mlm_probability && objective != Objective::masked_lm)
     fail(Exit::usage,
@@ -66,7 +66,7 @@ std::uint64_t scored_rows(const Workload& workload, const Sequences* validation)
   const std::uint64_t of_sequence = workload.data.validation_loss_rows > 0
                                         ? workload.data.validation_loss_rows
                                         : static_cast<std::uint64_t>(recipe.data.seq_len);
-  const std::uint64_t sequences = most_validation_sequences(recipe);
+  const std::uint64_t sequences = max_validation_sequences(recipe);
   return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 
@@ -166,7 +166,7 @@ void resolve_objective(Workload& workload) {
     require_labels_learned(recipe, *workload.resolved.objective);
   }
   const models::Objective objective = *workload.objective();
-  refuse_what_has_no_effect(recipe.training, objective);
+  refuse_ineffective_keys(recipe.training, objective);
   resolve_classes(workload);  // reads the model's own architecture, so it comes first
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);

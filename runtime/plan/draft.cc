@@ -70,8 +70,8 @@ std::string Draft::text_of(std::string_view what, const UnitPart& which) const {
   return fmt::format("{} {}{}{}", what, name, of_part, kPoolTexts[static_cast<std::size_t>(which.pool)]);
 }
 
-int Draft::add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle) {
-  plan.buffers.push_back({std::move(name), kind, tier, aligned(bytes), whole_cycle});
+int Draft::add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool persistent) {
+  plan.buffers.push_back({std::move(name), kind, tier, aligned(bytes), persistent});
   return static_cast<int>(plan.buffers.size()) - 1;
 }
 

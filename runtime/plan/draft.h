@@ -79,7 +79,7 @@ class Draft {
   // "gathered block 3, part 1".
   std::string text_of(std::string_view what, const UnitPart& which) const;
 
-  int add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle);
+  int add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool persistent);
   Task& add_task(TaskKind kind, LaneId lane, int unit, int micro_batch = -1);
   // A task on these elements of the part's pool.
   Task& add_task(TaskKind kind, LaneId lane, const UnitPart& which, const ElementRange& elements, int micro_batch = -1);

@@ -14,17 +14,17 @@ class TierSpaces {
  public:
   explicit TierSpaces(std::size_t base) : base_(base) {}
 
-  // Takes the lowest offset at which the bytes are free throughout `life`.
-  std::size_t take(std::size_t bytes, const Lifetime& life) {
+  // Takes the lowest offset at which the bytes are free throughout `lifetime`.
+  std::size_t take(std::size_t bytes, const Lifetime& lifetime) {
     std::size_t offset = base_;
     for (const Space& space : spaces_) {
       if (offset + bytes <= space.begin) break;
-      if (offset < space.end && taken(space, life)) offset = space.end;
+      if (offset < space.end && taken(space, lifetime)) offset = space.end;
     }
     Space& space = space_at(offset, offset + bytes);
-    space.all = {std::min(space.all.first, life.first), std::max(space.all.last, life.last)};
-    auto& lives = lives_[space.lives];
-    lives.insert(std::lower_bound(lives.begin(), lives.end(), life, before), life);
+    space.all = {std::min(space.all.first, lifetime.first), std::max(space.all.last, lifetime.last)};
+    auto& lifetimes = lifetimes_[space.lifetimes];
+    lifetimes.insert(std::lower_bound(lifetimes.begin(), lifetimes.end(), lifetime, before), lifetime);
     return offset;
   }
 
@@ -32,27 +32,27 @@ class TierSpaces {
   struct Space {
     std::size_t begin, end;  // bytes
     Lifetime all;            // from the start of its first lifetime to the end of its last
-    std::size_t lives;       // index
+    std::size_t lifetimes;   // index
   };
   static bool before(const Lifetime& a, const Lifetime& b) { return a.last < b.first; }
 
-  bool taken(const Space& space, const Lifetime& life) const {
-    if (before(space.all, life) || before(life, space.all)) return false;
-    const auto& lives = lives_[space.lives];
-    return std::binary_search(lives.begin(), lives.end(), life, before);
+  bool taken(const Space& space, const Lifetime& lifetime) const {
+    if (before(space.all, lifetime) || before(lifetime, space.all)) return false;
+    const auto& lifetimes = lifetimes_[space.lifetimes];
+    return std::binary_search(lifetimes.begin(), lifetimes.end(), lifetime, before);
   }
   Space& space_at(std::size_t begin, std::size_t end) {
     auto at = std::lower_bound(spaces_.begin(), spaces_.end(), begin,
                                [](const Space& s, std::size_t b) { return s.begin < b; });
     while (at != spaces_.end() && at->begin == begin && at->end != end) ++at;
     if (at != spaces_.end() && at->begin == begin) return *at;
-    lives_.emplace_back();
-    return *spaces_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lives_.size() - 1});
+    lifetimes_.emplace_back();
+    return *spaces_.insert(at, {begin, end, {std::numeric_limits<int>::max(), -1}, lifetimes_.size() - 1});
   }
 
   std::size_t base_;
-  std::vector<Space> spaces_;                 // by rising offset
-  std::vector<std::vector<Lifetime>> lives_;  // the lifetimes in each space, by rising time, without overlap
+  std::vector<Space> spaces_;                     // by rising offset
+  std::vector<std::vector<Lifetime>> lifetimes_;  // the lifetimes in each space, by rising time, without overlap
 };
 
 // True if the task uses data that the earlier task wrote.
@@ -67,20 +67,20 @@ bool follows(const Task& task, const Task& earlier) {
 
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
   const int last = static_cast<int>(plan.tasks.size()) - 1;
-  std::vector<Lifetime> lives(plan.buffers.size(), Lifetime{last + 1, -1});
+  std::vector<Lifetime> lifetimes(plan.buffers.size(), Lifetime{last + 1, -1});
   for (int t = 0; t <= last; ++t)
     for (const Use& use : plan.tasks[static_cast<std::size_t>(t)].uses) {
-      Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
-      life.first = std::min(life.first, t);
-      life.last = std::max(life.last, t);
+      Lifetime& lifetime = lifetimes[static_cast<std::size_t>(use.buffer)];
+      lifetime.first = std::min(lifetime.first, t);
+      lifetime.last = std::max(lifetime.last, t);
     }
-  for (std::size_t b = 0; b < lives.size(); ++b)
-    if (plan.buffers[b].whole_cycle) lives[b] = {0, last};
-  return lives;
+  for (std::size_t b = 0; b < lifetimes.size(); ++b)
+    if (plan.buffers[b].persistent) lifetimes[b] = {0, last};
+  return lifetimes;
 }
 
 std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan) {
-  std::vector<Lifetime> lives = lifetimes_of(plan);
+  std::vector<Lifetime> lifetimes = lifetimes_of(plan);
   int call = 0;          // the newest task of the compute lane
   bool reached = false;  // the reduce lane has reached a task that depends on `call`
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
@@ -93,23 +93,23 @@ std::vector<Lifetime> memory_lifetimes_of(const StepPlan& plan) {
     reached = reached || follows(task, plan.tasks[static_cast<std::size_t>(call)]);
     if (reached) continue;
     for (const Use& use : task.uses) {
-      Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
-      life.first = std::min(life.first, call);
+      Lifetime& lifetime = lifetimes[static_cast<std::size_t>(use.buffer)];
+      lifetime.first = std::min(lifetime.first, call);
     }
   }
-  return lives;
+  return lifetimes;
 }
 
 // Buffers that live from step to step are placed first, one after another. The others go, largest first, to the
 // lowest offset that is free throughout their lifetime. This is offline packing: for the stack-like lifetimes of a
 // training step it is within a few percent of the lower bound.
 void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
-  const std::vector<Lifetime> lives = memory_lifetimes_of(plan);
+  const std::vector<Lifetime> lifetimes = memory_lifetimes_of(plan);
   std::array<std::size_t, kTiers> base{};
   std::vector<bool> shared(plan.buffers.size());
   if (memory_of) {
     for (const Buffer& buffer : memory_of->buffers)
-      if (buffer.whole_cycle) {
+      if (buffer.persistent) {
         std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
         end = std::max(end, buffer.offset + buffer.bytes);
       }
@@ -132,7 +132,7 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     Buffer& buffer = plan.buffers[b];
     if (shared[b]) continue;
-    if (!buffer.whole_cycle) {
+    if (!buffer.persistent) {
       order.push_back(static_cast<int>(b));
       continue;
     }
@@ -146,13 +146,14 @@ void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
   std::vector<TierSpaces> tiers(base.begin(), base.end());
   for (const int b : order) {
     Buffer& buffer = buffer_of(b);
-    buffer.offset = tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lives[static_cast<std::size_t>(b)]);
+    buffer.offset =
+        tiers[static_cast<std::size_t>(buffer.tier)].take(buffer.bytes, lifetimes[static_cast<std::size_t>(b)]);
   }
 }
 
 void predict_memory(StepPlan& plan) {
   plan.memory = {};
-  const std::vector<Lifetime> lives = lifetimes_of(plan);
+  const std::vector<Lifetime> lifetimes = lifetimes_of(plan);
   struct Change {
     int when;
     std::size_t buffer;
@@ -163,8 +164,8 @@ void predict_memory(StepPlan& plan) {
     const Buffer& buffer = plan.buffers[b];
     TierMemory& tier = plan.memory[static_cast<std::size_t>(buffer.tier)];
     tier.peak = std::max(tier.peak, buffer.offset + buffer.bytes);
-    changes.push_back({lives[b].first, b, true});
-    changes.push_back({lives[b].last + 1, b, false});
+    changes.push_back({lifetimes[b].first, b, true});
+    changes.push_back({lifetimes[b].last + 1, b, false});
   }
   // At the same task, buffers end before others start.
   std::sort(changes.begin(), changes.end(),

@@ -12,7 +12,7 @@ comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {
       case Peers::parameters:
         return mesh.group(rank, pieces(plan.placement.parameters), 1);
       case Peers::updates:
-        return mesh.group(rank, plan.spreads() ? pieces(plan.placement.optimizer) : 1,
+        return mesh.group(rank, plan.gathers_updated() ? pieces(plan.placement.optimizer) : 1,
                           pieces(plan.placement.parameters));
       case Peers::gradients:
         return mesh.group(rank, mesh.data(), plan.sums_in_nodes() ? plan.reduce_group : 1);

@@ -90,7 +90,7 @@ void add(Hash& hash, const Layout& layout) {
 void add(Hash& hash, const Task& task) {
   hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.pool << task.first
        << task.when;
-  if (task.stretch >= 0) hash << task.stretch << task.backward << task.meanwhile;
+  if (task.stretch >= 0) hash << task.stretch << task.backward << task.overlaps_exchange;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.frozen_begin
        << task.quantised_begin << task.at_once;
   hash << task.uses.size();
@@ -124,7 +124,7 @@ std::uint64_t hash_of(const StepPlan& plan) {
   hash << placement.activations;
   add(hash, plan.layout);
   hash << plan.buffers.size();
-  for (const Buffer& b : plan.buffers) hash << b.kind << b.tier << b.bytes << b.whole_cycle << b.offset;
+  for (const Buffer& b : plan.buffers) hash << b.kind << b.tier << b.bytes << b.persistent << b.offset;
   hash << plan.tasks.size();
   for (const Task& task : plan.tasks) add(hash, task);
   for (const TierMemory& memory : plan.memory) hash << memory.peak;

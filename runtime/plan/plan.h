@@ -115,7 +115,7 @@ struct Buffer {
   Kind kind;
   Tier tier;
   std::size_t bytes;       // a multiple of device::kBufferAlignment
-  bool whole_cycle;        // lives from step to step
+  bool persistent;         // lives from step to step
   bool filled = false;     // has contents before step 1: state, constants, an empty cache
   std::size_t offset = 0;  // bytes, in the tier's arena
 };
@@ -166,10 +166,10 @@ struct Task {
   // reduce: elements exchanged at a time; exchange: elements that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
   int stretch = -1;  // a call with seams: its stretch; exchange: the stretch before it; -1: the call is one stretch
-  bool meanwhile = false;  // a call with seams: the work that does not wait for the exchange after the stretch
-  bool backward = false;   // exchange, gather rows: of a backward
-  bool own_rows = false;   // exchange: the total has only this rank's rows of the sum
-  bool shared = false;     // reduce, accumulate, round: the gradient of what the unit shares with another
+  bool overlaps_exchange = false;  // a call with seams: the work that does not wait for the exchange after the stretch
+  bool backward = false;           // exchange, gather rows: of a backward
+  bool own_rows = false;           // exchange: the total has only this rank's rows of the sum
+  bool shared = false;             // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
   int peer = -1;                      // send, receive: the other pipeline stage
@@ -274,7 +274,7 @@ struct StepPlan {
   bool sharded_parameters() const { return placement.parameters.pieces(mesh()) > 1; }
   bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
   // True if a rank updates only a part of the parameters it holds, and receives the rest from other ranks.
-  bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
+  bool gathers_updated() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
   // True if a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }

@@ -9,37 +9,37 @@
 namespace strata::runtime {
 
 enum class TaskKind : std::uint8_t {
-  gather,       // all-gather of a unit's parameter shards into a buffer
-  unpack,       // converts a unit's quantised parameters to the compute dtype
-  forward,      // a unit's forward of one micro-batch
-  recompute,    // the same again during backward, for the activations it saves
-  loss,         // forward, loss and backward of the last unit, for one micro-batch
-  backward,     // a unit's backward of one micro-batch
-  exchange,     // adds the partial sums of the ranks that share a layer
-  gather_rows,  // all-gather of activations; each of these ranks has some of the rows
-  take_rows,    // copies this rank's rows of an activation
-  send,         // sends activations or a gradient of them to the next or previous pipeline stage, or parameters that
-                // stages share, or sums of their gradients, to another
-  receive,      // receives the data of a neighbouring stage's send
-  accumulate,   // `fast`: adds a gradient to the local fp32 sum
-  round,        // `fast`: rounds the local fp32 sum to the wire dtype
-  node_sum,     // all-to-all of a gradient within a node, whose pieces are summed and rounded as one run
-  reduce,       // all-to-all of a gradient, whose pieces are added to the fp32 shard in rank order
-  combine,      // adds a unit's sum for shared parameters to the sum of the unit that holds them
-  norm,         // sum of squares of this rank's part of the gradient
-  gather_sums,  // all-gather of fp32 gradient sums, if a rank needs more of them than its own shard
-  consensus,    // exchange of all ranks' norm, loss and requests; decides on clipping and skipping
-  update,       // optimizer step of this rank's part, or of a chunk of it
-  spread,       // all-gather of updated parameters, if a rank updates only a part of those it holds
-  upload,       // host to device
-  download,     // device to host
-  read,         // NVMe to host
-  write,        // host to NVMe
-  save,         // reads a unit's state for a checkpoint
-  publish,      // makes the checkpoint durable
-  carry,        // keeps the previous step's scalars for the update that it left
-  host_write,   // the host writes the step's inputs: batch, scalars, counters at zero
-  host_read,    // the host reads the results; from here to the next host_write the batch belongs to the caller
+  gather,          // all-gather of a unit's parameter shards into a buffer
+  unpack,          // converts a unit's quantised parameters to the compute dtype
+  forward,         // a unit's forward of one micro-batch
+  recompute,       // the same again during backward, for the activations it saves
+  loss,            // forward, loss and backward of the last unit, for one micro-batch
+  backward,        // a unit's backward of one micro-batch
+  exchange,        // adds the partial sums of the ranks that share a layer
+  gather_rows,     // all-gather of activations; each of these ranks has some of the rows
+  take_rows,       // copies this rank's rows of an activation
+  send,            // sends activations or a gradient of them to the next or previous pipeline stage, or parameters that
+                   // stages share, or sums of their gradients, to another
+  receive,         // receives the data of a neighbouring stage's send
+  accumulate,      // `fast`: adds a gradient to the local fp32 sum
+  round,           // `fast`: rounds the local fp32 sum to the wire dtype
+  node_sum,        // all-to-all of a gradient within a node, whose pieces are summed and rounded as one run
+  reduce,          // all-to-all of a gradient, whose pieces are added to the fp32 shard in rank order
+  combine,         // adds a unit's sum for shared parameters to the sum of the unit that holds them
+  norm,            // sum of squares of this rank's part of the gradient
+  gather_sums,     // all-gather of fp32 gradient sums, if a rank needs more of them than its own shard
+  consensus,       // exchange of all ranks' norm, loss and requests; decides on clipping and skipping
+  update,          // optimizer step of this rank's part, or of a chunk of it
+  gather_updated,  // all-gather of updated parameters, if a rank updates only a part of those it holds
+  upload,          // host to device
+  download,        // device to host
+  read,            // NVMe to host
+  write,           // host to NVMe
+  save,            // reads a unit's state for a checkpoint
+  publish,         // makes the checkpoint durable
+  copy_scalars,    // keeps the previous step's scalars for the update that it left
+  host_write,      // the host writes the step's inputs: batch, scalars, counters at zero
+  host_read,       // the host reads the results; from here to the next host_write the batch belongs to the caller
 };
 
 // The collective operation of a task. No rank completes the task before all of its group have reached it.
@@ -68,7 +68,7 @@ enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 // runtime/tasks.
 struct TaskTraits {
   TaskKind kind;
-  std::string_view name;
+  std::string_view name;  // in traces and messages, where gather_updated is "spread" and copy_scalars is "carry"
   Traffic traffic = Traffic::blocks;
   Collective collective = Collective::none;
   std::optional<Peers> peers = {};  // the group of its collective or message; nullopt: it needs no other rank
@@ -98,14 +98,14 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather_sums, "gather sums", Traffic::blocks, Collective::all_gather, Peers::sums},
     {TaskKind::consensus, "consensus", Traffic::blocks, Collective::exchange, Peers::all, true},
     {TaskKind::update, "update", Traffic::optimizer},
-    {TaskKind::spread, "spread", Traffic::blocks, Collective::all_gather, Peers::updates},
+    {TaskKind::gather_updated, "spread", Traffic::blocks, Collective::all_gather, Peers::updates},
     {TaskKind::upload, "upload"},
     {TaskKind::download, "download"},
     {TaskKind::read, "read"},
     {TaskKind::write, "write"},
     {TaskKind::save, "save"},
     {TaskKind::publish, "publish", Traffic::blocks, Collective::exchange, Peers::all, true},
-    {TaskKind::carry, "carry", Traffic::blocks, Collective::none, {}, true},
+    {TaskKind::copy_scalars, "carry", Traffic::blocks, Collective::none, {}, true},
     {TaskKind::host_write, "host write", Traffic::blocks, Collective::none, {}, true},
     {TaskKind::host_read, "host read", Traffic::blocks, Collective::none, {}, true},
 });

@@ -30,8 +30,8 @@ std::size_t Activations::at(int unit, int g) const {
 int Activations::add(std::string name) {
   return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::rows_bytes(d_), false);
 }
-int Activations::add_whole(std::string name) {
-  return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::whole_bytes(d_), false);
+int Activations::add_full(std::string name) {
+  return d_.add_buffer(std::move(name), Kind::activations, Tier::device, GatherRows::full_bytes(d_), false);
 }
 int Activations::add_residual(int g) {
   return residual_of(g) = add(kResidual);
@@ -42,9 +42,9 @@ bool Activations::takes_all_rows(int unit) const {
 }
 
 int Activations::gather(int unit, int g, bool backward, int rows, const std::string& name) {
-  const int whole = add_whole(name);
-  GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .whole = whole}.add(d_);
-  return whole;
+  const int full = add_full(name);
+  GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .full = full}.add(d_);
+  return full;
 }
 
 int Activations::input_for(int unit, int g) {
@@ -59,37 +59,37 @@ int Activations::residual_for(int unit, int g) {
 
 int Activations::output_for(int unit, int g) {
   const std::string name = "output of " + d_.unit(unit).name();
-  return input_of(unit + 1, g) = takes_all_rows(unit) ? add_whole(name) : add(name);
+  return input_of(unit + 1, g) = takes_all_rows(unit) ? add_full(name) : add(name);
 }
 
 int Activations::new_residual_for(int unit, int g) {
-  return takes_all_rows(unit) ? add_whole(kResidual) : add_residual(g);
+  return takes_all_rows(unit) ? add_full(kResidual) : add_residual(g);
 }
 
 void Activations::take_output(int unit, int g) {
   if (!takes_all_rows(unit)) return;
-  const int whole = input_of(unit + 1, g);
+  const int full = input_of(unit + 1, g);
   input_of(unit + 1, g) = add("rows of the output of " + d_.unit(unit).name());
-  TakeRows{unit, g, whole, input_of(unit + 1, g)}.add(d_);
+  TakeRows{unit, g, full, input_of(unit + 1, g)}.add(d_);
 }
 
-void Activations::take_residual(int unit, int g, int whole) {
-  if (takes_all_rows(unit)) TakeRows{unit, g, whole, add_residual(g)}.add(d_);
+void Activations::take_residual(int unit, int g, int full) {
+  if (takes_all_rows(unit)) TakeRows{unit, g, full, add_residual(g)}.add(d_);
 }
 
-KeptInputs::KeptInputs(Draft& draft)
+OffloadedInputs::OffloadedInputs(Draft& draft)
     : d_(draft), stored_(index(draft.units()) * index(draft.request.accumulation), -1) {}
 
-bool KeptInputs::has(int unit) const {
+bool OffloadedInputs::has(int unit) const {
   if (d_.plan.placement.activations == Tier::device) return false;
   return std::ranges::any_of(d_.request.segments, [&](const Segment& s) { return s.recompute && s.first == unit; });
 }
 
-int& KeptInputs::stored_buffer(int unit, int micro_batch) {
+int& OffloadedInputs::stored_buffer(int unit, int micro_batch) {
   return stored_[index(micro_batch * d_.units() + unit)];
 }
 
-void KeptInputs::find_returns(const std::vector<Visit>& visits) {
+void OffloadedInputs::find_returns(const std::vector<Visit>& visits) {
   returns_before_.resize(visits.size());
   std::vector<int> forward(stored_.size(), -1);
   std::vector<bool> returned(stored_.size());
@@ -104,7 +104,7 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
     }
 }
 
-void KeptInputs::offload(int unit, int micro_batch, int x) {
+void OffloadedInputs::offload(int unit, int micro_batch, int x) {
   const std::string what = fmt::format("input of {}", d_.unit(unit).name());
   const int stored = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
                                    d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
@@ -112,7 +112,7 @@ void KeptInputs::offload(int unit, int micro_batch, int x) {
   copy_slices(d_, {d_.whole(x)}, {d_.whole(stored)}, unit, what);
 }
 
-int KeptInputs::reload(int unit, int micro_batch) {
+int OffloadedInputs::reload(int unit, int micro_batch) {
   return copy_to_tier(d_, {d_.whole(stored_buffer(unit, micro_batch))}, Tier::device, unit,
                       fmt::format("input of {}", d_.unit(unit).name()), Kind::activations)[0]
       .buffer;
@@ -136,7 +136,7 @@ int add_total(Draft& draft, const Call& call, const models::Seam& seam, int part
   const bool backward = call.kind == TaskKind::backward, gathers = seam.row_matrices > 0;
   const int total = draft.add_buffer(
       (gathers ? "rows of " : "sums of ") + draft.unit(call.unit).name(), Kind::activations, Tier::device,
-      gathers ? GatherRows::whole_bytes(draft, seam.row_matrices) : Exchange::total_bytes(draft, seam), false);
+      gathers ? GatherRows::full_bytes(draft, seam.row_matrices) : Exchange::total_bytes(draft, seam), false);
   if (gathers)
     GatherRows{.unit = call.unit,
                .micro_batch = call.micro_batch,
@@ -144,7 +144,7 @@ int add_total(Draft& draft, const Call& call, const models::Seam& seam, int part
                .backward = backward,
                .matrices = seam.row_matrices,
                .rows = partial,
-               .whole = total}
+               .full = total}
         .add(draft);
   else
     Exchange{.unit = call.unit,

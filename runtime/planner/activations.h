@@ -29,13 +29,13 @@ class Activations {
   int residual_for(int unit, int g);
   int output_for(int unit, int g);
   int new_residual_for(int unit, int g);
-  // Call after the unit's call: takes this rank's rows of the call's output (`whole`).
+  // Call after the unit's call: takes this rank's rows of the call's output (`full`).
   void take_output(int unit, int g);
-  void take_residual(int unit, int g, int whole);
+  void take_residual(int unit, int g, int full);
 
  private:
   std::size_t at(int unit, int g) const;
-  int add_whole(std::string name);
+  int add_full(std::string name);
   int gather(int unit, int g, bool backward, int rows, const std::string& name);
 
   Draft& d_;
@@ -43,9 +43,9 @@ class Activations {
 };
 
 // The inputs of segments that are recomputed in backward, which zero.activations keeps in another tier until then.
-class KeptInputs {
+class OffloadedInputs {
  public:
-  explicit KeptInputs(Draft& draft);
+  explicit OffloadedInputs(Draft& draft);
 
   struct Input {
     int unit, micro_batch;

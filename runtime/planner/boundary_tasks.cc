@@ -53,7 +53,7 @@ void BoundaryTasks::save_state() {
 }
 
 void BoundaryTasks::begin() {
-  if (d_.plan.cyclic) StepBoundary::add_carry(d_);
+  if (d_.plan.cyclic) StepBoundary::add_copy_scalars(d_);
   StepBoundary::add_write(d_);
   copy(true, {&Control::batch, &Control::state, &Control::losses, &Control::squares});
 }

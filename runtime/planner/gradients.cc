@@ -19,13 +19,13 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
       has_sums_(draft.plan.has_sums()),
       sums_(2 * index(draft.units())),
       local_sums_(sums_.size()),
-      whole_(index(draft.units()), -1) {
+      full_(index(draft.units()), -1) {
   if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
     if (!d_.owns(unit) || !d_.layout(unit).trains()) continue;
-    if (holds_whole())
-      whole_[index(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
-                                          d_.bytes_of(d_.layout(unit).padded()), true);
+    if (holds_full())
+      full_[index(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
+                                         d_.bytes_of(d_.layout(unit).padded()), true);
     if (d_.plan.cyclic) add_stored({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
@@ -35,7 +35,7 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
 // ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if sharding frees less than the
 // gradient takes (because the optimizer's state is in another tier, or is smaller than two gradients): stage 1 would
 // then take more device memory than stage 0.
-bool Gradients::holds_whole() const {
+bool Gradients::holds_full() const {
   if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded() || away() || d_.plan.cyclic)
     return false;
   constexpr std::size_t kElements = device::kMomentBlock;
@@ -80,16 +80,16 @@ std::string Gradients::name_of(const Owner& owner) const {
 
 int Gradients::add_stored(const Owner& owner) {
   Sum& sum = sum_of(owner);
-  const bool whole_cycle =
+  const bool persistent =
       d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum is added to the holder's in the same step
   sum.stored =
-      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
+      d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), persistent);
   if (!away()) sum.on_device = sum.stored;
   return sum.stored;
 }
 
 int Gradients::add(const UnitPart& which, const ElementRange& range, int micro_batch) {
-  return add({which, micro_batch, range, false, whole_[index(which.unit)]});
+  return add({which, micro_batch, range, false, full_[index(which.unit)]});
 }
 
 int Gradients::add_shared(const UnitPart& which, const ElementRange& range, int micro_batch) {
@@ -109,7 +109,7 @@ int Gradients::add(CallGradient g) {
 
 void Gradients::before_call(int unit) {
   // A gradient buffer that lives from step to step must be reduced before the next micro-batch overwrites it.
-  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[index(unit)]; };
+  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == full_[index(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
   if (!by_tiles({unit})) open({unit});

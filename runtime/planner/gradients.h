@@ -56,7 +56,7 @@ class Gradients {
     int run_on_device = -1, run_stored = -1;
   };
 
-  bool holds_whole() const;
+  bool holds_full() const;
   bool by_tiles(const Owner& owner) const;
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t place(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
@@ -96,7 +96,7 @@ class Gradients {
   const bool has_sums_;
   std::vector<Sum> sums_;                     // one per owner
   std::vector<std::vector<int>> local_sums_;  // per owner: the whole unit's, then each part's or tile's
-  std::vector<int> whole_;                    // per unit: the whole gradient that ZeRO-1 keeps (holds_whole); -1: none
+  std::vector<int> full_;                     // per unit: the full gradient that ZeRO-1 keeps (holds_full); -1: none
   std::vector<Produced> pending_, produced_;  // gradients of the previous call, and of this one
   std::vector<Owner> open_;                   // owners whose sums are on the device
 };

@@ -129,7 +129,7 @@ class Builder {
       one.part = back ? first + end - 1 - i : i;
       one.starts = i == first;
       one.ends = i + 1 == end;
-      one.of_whole = true;
+      one.unit_gathered = true;
       unpack(one.part, visit);
       run(one);
     }
@@ -143,8 +143,8 @@ class Builder {
       one.share = share_of_products(seams, i);
       one.starts = i == 0;
       one.ends = i == seams.size();
-      one.leaves_work = !one.ends && seams[i].meanwhile;
-      one.meanwhile = false;
+      one.leaves_work = !one.ends && seams[i].overlaps_exchange;
+      one.overlaps_exchange = false;
       partial_ = one.ends ? -1 : add_partial(d_, call.unit, seams[i]);
       run(one);
       if (one.ends) continue;
@@ -156,7 +156,7 @@ class Builder {
       const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
       partial_ = -1;
       one.starts = false;
-      one.meanwhile = true;
+      one.overlaps_exchange = true;
       run(one);
       total_ = after;
     }
@@ -201,7 +201,7 @@ class Builder {
         if (call.starts || call.stretch < 0) gradients_.before_call(call.unit);
         return loss(call);
       default:
-        if (call.starts || !(call.of_whole || call.stretch >= 0)) gradients_.before_call(call.unit);
+        if (call.starts || !(call.unit_gathered || call.stretch >= 0)) gradients_.before_call(call.unit);
         return backward(call);
     }
   }
@@ -213,18 +213,18 @@ class Builder {
     const int g = step.micro_batch, stages = r_.mesh.stages;
     const int before = (r_.stage + stages - 1) % stages, next = (r_.stage + 1) % stages;
     const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
-    switch (step.what) {
-      case StageStep::What::receive_input: {
+    switch (step.action) {
+      case StageStep::Action::receive_input: {
         const int input = activations_.add("input of " + d_.unit(first).name());
         activations_.input_of(first, g) = input;
         return ReceiveFromStage{{first, g, before, false, input}}.add(d_);
       }
-      case StageStep::What::send_output:
+      case StageStep::Action::send_output:
         return SendToStage{{last, g, next, false, activations_.input_of(last + 1, g)}}.add(d_);
-      case StageStep::What::receive_gradient:
+      case StageStep::Action::receive_gradient:
         if (!goes_back(last + 1)) return;
         return ReceiveFromStage{{last, g, next, true, activations_.add_residual(g)}}.add(d_);
-      case StageStep::What::send_gradient:
+      case StageStep::Action::send_gradient:
         if (!goes_back(first)) return;
         return SendToStage{{first, g, before, true, activations_.residual_of(g)}}.add(d_);
       default:
@@ -248,16 +248,16 @@ class Builder {
   UnitCall unit_call(const Call& call, std::size_t workspace) {
     const models::Ports ports = d_.unit(call.unit).ports();
     UnitCall c{{call.unit, call.part}, call.micro_batch};
-    c.of_whole = call.of_whole;
+    c.unit_gathered = call.unit_gathered;
     c.stretch = call.stretch;
     c.stretches = call.stretches;
     c.share = call.share;
     c.leaves_work = call.leaves_work;
-    c.meanwhile = call.meanwhile;
+    c.overlaps_exchange = call.overlaps_exchange;
     c.partial = partial_;
     c.total = total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
-      const int gathered = call.of_whole ? -1 : call.part;
+      const int gathered = call.unit_gathered ? -1 : call.part;
       c.parameters = fetches_.buffer({call.unit, gathered});
       c.frozen = fetches_.buffer({call.unit, gathered, PoolKind::frozen});
       c.unpacked = unpacked_;
@@ -352,7 +352,7 @@ class Builder {
     if (bytes.saved) b.saved = activations_.saved_of(call.unit, call.micro_batch);
     if (call.starts) residual_ = activations_.residual_for(call.unit, call.micro_batch);
     b.residual = residual_;
-    if (call.of_whole || call.stretch >= 0) {
+    if (call.unit_gathered || call.stretch >= 0) {
       if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
       const bool writes = call.stretch >= 0 ? written_ >= 0 : d_.range_of({call.unit, call.part}).size() > 0;
       if (writes) b.gradients = {written_, call.starts};
@@ -369,7 +369,7 @@ class Builder {
   Gradients gradients_;
   Updates updates_;
   Fetches fetches_;
-  KeptInputs kept_;
+  OffloadedInputs kept_;
   Activations activations_;
   const int lowest_;  // the lowest unit that trains something: backward ends in it
   std::optional<BoundaryTasks> boundary_;

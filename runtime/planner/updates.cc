@@ -76,7 +76,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
 }
 
 void Updates::advance(int unit) {
-  if (!std::exchange(begun_, true)) update_what_was_read_ahead();
+  if (!std::exchange(begun_, true)) update_read_ahead();
   for (;;) {
     // Chunks fetched ahead may belong to a later unit.
     const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
@@ -96,7 +96,7 @@ void Updates::advance(int unit) {
 }
 
 // The following chunks are fetched first, so that the drive is busy while those that were read ahead are updated.
-void Updates::update_what_was_read_ahead() {
+void Updates::update_read_ahead() {
   if (ahead_.empty()) return;
   while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
   std::deque<Fetched> fetched;
@@ -116,12 +116,12 @@ Slice Updates::part_of(int buffer, const Chunk& c, device::StorageFormat format)
 
 Slice Updates::parameters_of(const Chunk& c) const {
   Slice s = part_of(d_.state_buffers(c.unit).parameters, c, d_.computed);
-  s.own = d_.plan.spreads();
+  s.own = d_.plan.gathers_updated();
   return s;
 }
 
-bool Updates::spreads() const {
-  return d_.plan.spreads() && d_.plan.placement.parameters.tier != Tier::device;
+bool Updates::gathers_updated() const {
+  return d_.plan.gathers_updated() && d_.plan.placement.parameters.tier != Tier::device;
 }
 
 Slice Updates::assembled(const Chunk& c) {
@@ -158,7 +158,7 @@ Updates::Fetched Updates::fetch(std::size_t index) {
   const std::vector<Slice>& state = index < ahead_.size() ? ahead_[index] : f.stored;
   all.insert(all.end(), state.begin(), state.end());
   // fp32 parameters that are assembled on the device are updated in place, if the update runs there.
-  const bool in_place = d_.fp32() && spreads() && where_ == Tier::device;
+  const bool in_place = d_.fp32() && gathers_updated() && where_ == Tier::device;
   if (in_place) {
     const auto master = static_cast<std::ptrdiff_t>(f.gradient.size());
     const Slice place = assembled(c);
@@ -173,7 +173,7 @@ Updates::Fetched Updates::fetch(std::size_t index) {
 
 void Updates::update(Fetched f) {
   const Chunk& c = f.chunk;
-  const Slice parameters = spreads() ? assembled(c) : parameters_of(c);
+  const Slice parameters = gathers_updated() ? assembled(c) : parameters_of(c);
   const std::string what = d_.text_of("updated", {c.unit, -1});
   // The update writes the parameters to their own place, if that is in the tier in which it runs.
   Slice out = parameters;
@@ -198,7 +198,7 @@ void Updates::update(Fetched f) {
   }
   if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
   copy_slices(d_, std::move(from), std::move(to), c.unit, what);
-  if (c.last && d_.plan.spreads()) spread(c.unit);
+  if (c.last && d_.plan.gathers_updated()) gather_updated(c.unit);
   if (c.last) send_copies(c.unit);
 }
 
@@ -247,10 +247,10 @@ void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
 
 // All-gathers the updated parts among the ranks that hold them. If the update ends the step, this overlaps with the
 // forward of the next one.
-void Updates::spread(int unit) {
+void Updates::gather_updated(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
   const int buffer = assembled < 0 ? d_.state_buffers(unit).parameters : assembled;
-  Spread{.unit = unit, .parameters = buffer}.add(d_);
+  GatherUpdated{.unit = unit, .parameters = buffer}.add(d_);
   if (assembled >= 0)
     copy_slices(d_, {d_.whole(assembled)}, {d_.whole(d_.state_buffers(unit).parameters)}, unit,
                 d_.text_of("updated", {unit, -1}));

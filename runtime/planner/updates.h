@@ -49,15 +49,15 @@ class Updates {
   Slice parameters_of(const Chunk& chunk) const;
   // True if parameters live in another tier and a rank updates only a part of those it holds. They are then assembled
   // on the device, for the all-gather.
-  bool spreads() const;
+  bool gathers_updated() const;
   Slice assembled(const Chunk& chunk);
   // Where a chunk's master and moments are stored.
   std::vector<Slice> stored_slices(const Chunk& chunk) const;
-  void update_what_was_read_ahead();
+  void update_read_ahead();
   Fetched fetch(std::size_t index);
   void update(Fetched f);
   void write_late(std::vector<Slice>& from, std::vector<Slice>& to);
-  void spread(int unit);
+  void gather_updated(int unit);
   void send_copies(int unit);
 
   Draft& d_;

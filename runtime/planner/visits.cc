@@ -170,9 +170,9 @@ std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling)
     const Pipeline pipeline{stages, chunks, forwards_first ? Schedule::all_forward_all_backward : request.schedule};
     for (const StageStep& step : steps_of_stage(request.stage, pipeline, request.accumulation)) {
       const UnitRange& piece = request.pieces[static_cast<std::size_t>(step.piece)];
-      if (step.what == StageStep::What::forward)
+      if (step.action == StageStep::Action::forward)
         visits.add_forward(piece, {&step.micro_batch, 1});
-      else if (step.what == StageStep::What::backward)
+      else if (step.action == StageStep::Action::backward)
         visits.add_backward(piece, {&step.micro_batch, 1});
       else
         visits.add_message(step);

@@ -16,11 +16,12 @@ struct Call {
   bool wants_output = true;  // recompute: whether the next unit of the segment needs y
   int part = -1;             // -1: the whole unit; in a step of the loss: the tile of the table
   bool starts = true, ends = true;
-  std::optional<models::LossStep> step = {};    // the step of a loss whose table is gathered by tiles
-  bool of_whole = false;                        // a part of a unit that is gathered as a whole
-  int stretch = -1, stretches = 1;              // the stretch of a call with seams, and their number
-  double share = 1;                             // the stretch's share of the call's products
-  bool leaves_work = false, meanwhile = false;  // the stretch leaves work to run during the exchange; this is that work
+  std::optional<models::LossStep> step = {};  // the step of a loss whose table is gathered by tiles
+  bool unit_gathered = false;                 // a part of a unit that is gathered as a whole
+  int stretch = -1, stretches = 1;            // the stretch of a call with seams, and their number
+  double share = 1;                           // the stretch's share of the call's products
+  bool leaves_work = false;                   // the stretch leaves work to run during the exchange
+  bool overlaps_exchange = false;             // this is that work
 };
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.

@@ -30,7 +30,7 @@ using comm::AgreedError;
 // The sequences that an evaluation covers, the same on every rank.
 DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& recipe) {
   DisjointSequences out(std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
-                        most_validation_sequences(recipe));
+                        max_validation_sequences(recipe));
   if (out.labels() == 0)
     throw AgreedError(Exit::usage,
                       "no token or text of data.validation enters the loss: all are masked out or special tokens");
@@ -109,9 +109,9 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
     if (recipe.resume != "auto" && !is_model(recipe.resume))
       (void)checkpoints_to_resume(recipe);  // refuses what train would refuse
     if (recipe.resume != "auto")
-      path = named.emplace(ModelFolder::whole(recipe.resume, threads, note)).path().string();
+      path = named.emplace(ModelFolder::newest_undamaged(recipe.resume, threads, note)).path().string();
     else if (recipe.dir && type_at(*recipe.dir) == std::filesystem::file_type::directory)
-      if (auto found = newest_whole(*recipe.dir, threads, note))
+      if (auto found = newest_undamaged(*recipe.dir, threads, note))
         path = newest.emplace(std::move(*found)).path().string();
     if (!path.empty()) note("weights of " + path);
     if (path.empty() && recipe.dir)
@@ -211,10 +211,10 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
                     scores_ ? scores_->report(world_) : ClassReport{}};
 }
 
-std::span<RowPlace> Evaluator::places() {
+std::span<RowLocation> Evaluator::places() {
   const ScoreMemory layout = score_memory(job_, classes_of(job_));
   const auto bytes = bytes_of(*executor_, job_.plan.score_buffer, layout.bytes);
-  return {reinterpret_cast<RowPlace*>(bytes.data()), layout.rows};
+  return {reinterpret_cast<RowLocation*>(bytes.data()), layout.rows};
 }
 
 void Evaluator::predict(std::uint64_t first, const TakeScores& take) {

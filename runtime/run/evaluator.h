@@ -60,7 +60,7 @@ class Evaluator {
   // first: the micro-batch to begin with.
   void predict(std::uint64_t first, const TakeScores& take);
   // Memory of the plan for the places of predict()'s rows, one per row.
-  std::span<RowPlace> places();
+  std::span<RowLocation> places();
   std::uint64_t micro_batches() const { return data_.micro_batches(); }
 
   // The loss of this rank's micro-batches so far, for progress messages.

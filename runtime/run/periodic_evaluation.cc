@@ -80,7 +80,7 @@ bool PeriodicEvaluation::due() const {
   return step == 0 ? recipe_.at_start : recipe_.every > 0 && step % recipe_.every == 0;
 }
 
-bool PeriodicEvaluation::out_of_patience() const {
+bool PeriodicEvaluation::patience_exhausted() const {
   return recipe_.patience > 0 && without_improvement() >= recipe_.patience;
 }
 

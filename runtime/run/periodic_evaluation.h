@@ -59,7 +59,7 @@ class PeriodicEvaluation {
   std::optional<EvaluationReport> run(
       const Evaluator::AfterRound& after_round, const std::function<void()>& after_token = [] {});
   // True if evaluation.patience is used up and the run must end here.
-  bool out_of_patience() const;
+  bool patience_exhausted() const;
   // The evaluations that count against patience. Until one has a value, those of an earlier run do not count.
   std::int64_t without_improvement() const {
     return evaluations_without_improvement(trainer_.progress().best, without_value_);

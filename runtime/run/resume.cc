@@ -369,8 +369,8 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   }
   if (!choice.found.empty())
     comm::agree(world, [&] {
-      none_is_whole(choice.folder, choice.found.size(),
-                    "name a complete one in checkpoint.resume, or start over with checkpoint.resume = \"none\"");
+      fail_all_damaged(choice.folder, choice.found.size(),
+                       "name a complete one in checkpoint.resume, or start over with checkpoint.resume = \"none\"");
     });
   trainer.load_initial_weights(threads, note, advance);
   return start;

@@ -77,8 +77,8 @@ void Loss::run(TaskContext& context, const Task& task, Lane& lane) {
   unit.loss(lane, unit_context, x, loss_of(context), dx, gradients);
   count_once(context, lane);
   if (!dx) return;  // a forward-only plan
-  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(context, task, lane, gradients);
-  if (task.buffer(Role::partial) < 0 && !task.meanwhile) UnitCall::count_nonfinite(context, task, lane, dx);
+  if (gradients && task.stretch <= 0 && !task.overlaps_exchange) UnitCall::zero_gaps(context, task, lane, gradients);
+  if (task.buffer(Role::partial) < 0 && !task.overlaps_exchange) UnitCall::count_nonfinite(context, task, lane, dx);
 }
 
 void TiledLoss::add(Draft& draft) const {

@@ -53,8 +53,8 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   const ElementRange quantised = draft.range_of({which.unit, which.part, PoolKind::quantised});
   task.frozen_begin = kept.begin;
   task.quantised_begin = quantised.begin;
-  use_pool(parameters, range, Role::parameters, of_whole);
-  use_pool(frozen, kept, Role::frozen, of_whole);
+  use_pool(parameters, range, Role::parameters, unit_gathered);
+  use_pool(frozen, kept, Role::frozen, unit_gathered);
   use_pool(unpacked, quantised, Role::unpacked, false);
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
@@ -62,7 +62,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   check_rows(draft, which.unit, x);
   Draft::use_if_any(task, x, Role::x, Access::read);
   task.stretch = stretch;
-  task.meanwhile = meanwhile;
+  task.overlaps_exchange = overlaps_exchange;
   Draft::use_if_any(task, partial, Role::partial, Access::write);
   Draft::use_if_any(task, total, Role::total, Access::read);
   return task;
@@ -70,7 +70,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
 
 models::Work UnitCall::share_of(models::Work work) const {
   if (stretches == 1) return work;
-  const double part = leaves_work || meanwhile ? 0.5 : 1;
+  const double part = leaves_work || overlaps_exchange ? 0.5 : 1;
   return {work.flops * share * part, work.attention_flops * share * part, work.bytes * part / stretches};
 }
 
@@ -108,7 +108,7 @@ models::Context UnitCall::unit_context(const TaskContext& context, const Task& t
   }
   c.workspace = context.view(task, Role::workspace, DType::fp32);
   if (task.stretch >= 0) c.stretch = index(task.stretch);
-  c.meanwhile = task.meanwhile;
+  c.overlaps_exchange = task.overlaps_exchange;
   c.partial = context.view(task, Role::partial, DType::fp32);
   c.total = context.view(task, Role::total);
   c.cache = {context.view(task, Role::cache), context.generation.first, context.generation.rows};
@@ -187,7 +187,7 @@ void Backward::add(Draft& draft) const {
   Draft::use_if_any(task, saved, Role::saved, Access::read);
   check_rows(draft, call.which.unit, residual);
   Draft::use(task, residual, Role::residual, Access::update);
-  if (gradients.buffer >= 0 && call.of_whole)
+  if (gradients.buffer >= 0 && call.unit_gathered)
     Draft::use(task, Slice{gradients.buffer, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
                Role::gradients, Access::write);
   else
@@ -205,7 +205,7 @@ void Backward::run(TaskContext& context, const Task& task, Lane& lane) {
   for (std::size_t part = last; part-- > first;)
     unit.backward(lane, UnitCall::unit_context(context, task), part, x, context.view(task, Role::saved, DType::fp32),
                   residual, residual, {gradients, task.begin});
-  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(context, task, lane, gradients);
+  if (gradients && task.stretch <= 0 && !task.overlaps_exchange) UnitCall::zero_gaps(context, task, lane, gradients);
 }
 
 }  // namespace strata::runtime

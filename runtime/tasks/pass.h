@@ -16,12 +16,12 @@ struct UnitCall {
   int shared_parameters = -1;   // the pool, of another unit, that holds what this one shares
   int x = -1;                   // the unit's input
   OutputBuffer workspace = {};  // shared by all parts of a call
-  bool of_whole = false;        // a part, but the unit's own buffers except `unpacked` hold the whole unit
+  bool unit_gathered = false;   // a part, but the unit's own buffers except `unpacked` hold the whole unit
   // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
   // that work; its partial sums, and the total of the partial sums that the previous stretch left.
   int stretch = -1, stretches = 1;
   double share = 1;  // the stretch's share of the call's products
-  bool leaves_work = false, meanwhile = false;
+  bool leaves_work = false, overlaps_exchange = false;
   int partial = -1, total = -1;
 
   // Adds the task and its uses of these operands.

@@ -9,12 +9,12 @@ namespace strata::runtime {
 StepBoundary::StepBoundary(const StepPlan& plan, const models::Model& model, const Storage& storage)
     : plan_(plan), control_(plan.host_control), model_(model), storage_(storage) {}
 
-void StepBoundary::add_carry(Draft& draft) {
+void StepBoundary::add_copy_scalars(Draft& draft) {
   const ControlBuffers& control = draft.plan.host_control;
-  Task& carry = draft.add_task(TaskKind::carry, LaneId::host, -1);
-  carry.when = When::pending;
-  Draft::use(carry, control.state, Role::state, Access::read);
-  Draft::use(carry, control.pending, Role::pending, Access::write);
+  Task& copy = draft.add_task(TaskKind::copy_scalars, LaneId::host, -1);
+  copy.when = When::pending;
+  Draft::use(copy, control.state, Role::state, Access::read);
+  Draft::use(copy, control.pending, Role::pending, Access::write);
 }
 
 void StepBoundary::add_write(Draft& draft) {
@@ -37,7 +37,7 @@ void StepBoundary::add_read(Draft& draft) {
 
 void StepBoundary::run(const Task& task) {
   auto* state = at<StepState>(control_.state);
-  if (task.kind == TaskKind::carry) *at<device::StepScalars>(control_.pending) = state->scalars;
+  if (task.kind == TaskKind::copy_scalars) *at<device::StepScalars>(control_.pending) = state->scalars;
   if (task.kind != TaskKind::host_write) return;
   *state = StepState{};
   state->scalars = scalars_;

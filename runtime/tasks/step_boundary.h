@@ -20,8 +20,8 @@ class StepBoundary {
  public:
   StepBoundary(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
-  // carry: copies the scalars of the previous step, if it left an update, before this step's overwrite them.
-  static void add_carry(Draft& draft);
+  // copy_scalars: copies the scalars of the previous step, if it left an update, before this step's overwrite them.
+  static void add_copy_scalars(Draft& draft);
   // host_write: the batch, the scalars, and counters set to zero.
   static void add_write(Draft& draft);
   // host_read: the results of the step. From here on the caller owns the batch, as all tasks that read it have ended.

@@ -221,9 +221,9 @@ void quantise_piece(PlainBlocks& whole, const TensorRange& range, std::size_t fr
   constexpr std::size_t kBlock = device::kNf4Block;
   const std::size_t block_bytes = stored_bytes(device::StorageFormat::nf4_plain, kBlock);
   range.piece.for_contiguous(
-      from - range.begin, to - range.begin, [&](std::size_t at, std::size_t in_whole, std::size_t count) {
+      from - range.begin, to - range.begin, [&](std::size_t at, std::size_t full_index, std::size_t count) {
         for (std::size_t i = 0; i < count; i += kScaleBlock) {
-          const std::size_t source = in_whole + i, target = range.begin + at + i - first;
+          const std::size_t source = full_index + i, target = range.begin + at + i - first;
           STRATA_CHECK(source % kScaleBlock == 0 && target % kScaleBlock == 0);
           copy_scale_block(whole.at(source / kBlock * kBlock), source % kBlock / kScaleBlock,
                            stored.subspan(target / kBlock * block_bytes, block_bytes), target % kBlock / kScaleBlock);

@@ -67,7 +67,7 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
   const Names stored(names);
   const std::string head_prefix = new_head ? model.loss_unit().score_layer() + "." : "";
   const std::string& prefix = model.optional_prefix;
-  const auto& may_lack = model.drawn_if_missing;
+  const auto& may_lack = model.random_if_missing;
   const auto find_name = [&](const std::string& name) {
     const auto found = stored.find(name);
     return found || !name.starts_with(prefix) ? found : stored.find(name.substr(prefix.size()));
@@ -113,7 +113,7 @@ const StoredTensor* find(const models::Safetensors& file, const std::string& nam
 
 }  // namespace
 
-void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
+void untie_if_different(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective) {
   try {
     const models::Config asked = config;  // a copy, because a Config records which of its keys a model reads

@@ -17,7 +17,7 @@ namespace strata::runtime {
 struct TensorMatch {
   // Per unit and parameter, the index into the given names; nullopt: initialised at random, or missing.
   std::vector<std::vector<std::optional<std::size_t>>> places;
-  // Parameters that are initialised at random: a head that is absent (Model::drawn_if_missing) or to be replaced.
+  // Parameters that are initialised at random: a head that is absent (Model::random_if_missing) or to be replaced.
   std::vector<std::string> initialised;
   std::vector<std::string> missing;   // required parameters that are absent
   std::vector<std::size_t> left_out;  // names that the objective does not use (Model::ignored_suffixes)
@@ -39,7 +39,7 @@ std::string prefix_of_wrapper(std::span<const std::string> names, std::string_vi
 // so, sets tie_word_embeddings = false in `config`, with a note, because transformers 5 leaves such layers untied
 // (tie_weights). Does nothing if a file is missing or invalid: the code that reads it reports that. Without an
 // objective, the model's own is assumed.
-void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
+void untie_if_different(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
 
 // The command that saves a copy of a model's folder, tokenizer included, with an output layer of its own, which

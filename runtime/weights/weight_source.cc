@@ -43,7 +43,7 @@ class RandomWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::Init init = model_.units[unit]->parameters()[parameter].init;
-    if (!init.drawn()) {
+    if (!init.is_random()) {
       std::fill(out.begin(), out.end(), init.constant);
       return;
     }
@@ -328,14 +328,14 @@ void read_piece(const WeightSource& source, std::size_t unit, std::size_t parame
   if (piece.shards == 1) return source.read(unit, parameter, begin, out);
   constexpr std::size_t kLong = 4096;  // shorter ranges are read with what lies between them
   if (piece.length >= kLong)
-    return piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
-      source.read(unit, parameter, whole, out.subspan(at - begin, count));
+    return piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t full, std::size_t count) {
+      source.read(unit, parameter, full, out.subspan(at - begin, count));
     });
-  const std::size_t first = piece.in_whole(begin), last = piece.in_whole(begin + out.size() - 1);
+  const std::size_t first = piece.full_index(begin), last = piece.full_index(begin + out.size() - 1);
   std::vector<float> all(last - first + 1);
   source.read(unit, parameter, first, all);
-  piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t whole, std::size_t count) {
-    std::copy_n(&all[whole - first], count, &out[at - begin]);
+  piece.for_contiguous(begin, begin + out.size(), [&](std::size_t at, std::size_t full, std::size_t count) {
+    std::copy_n(&all[full - first], count, &out[at - begin]);
   });
 }
 

@@ -41,7 +41,7 @@ class WeightSource {
   // weights do not come from files.
   virtual std::vector<comm::FileFingerprint> fingerprints() const { return {}; }
   virtual std::vector<comm::FileFingerprint> fingerprints_as_read() const { return {}; }
-  // Names of parameters that the files lack and that are initialised at random (Model::drawn_if_missing).
+  // Names of parameters that the files lack and that are initialised at random (Model::random_if_missing).
   virtual std::vector<std::string> initialised() const { return {}; }
   // The number of tensors stored as F64, which are rounded to fp32 as they are read.
   virtual std::size_t rounded() const { return 0; }

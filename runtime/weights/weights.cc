@@ -96,8 +96,8 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   const auto prefetch = [&](std::size_t i) {
     for_ranges(i, [&](const TensorRange& range, std::size_t from, std::size_t to) {
-      const std::size_t first = range.piece.in_whole(from - range.begin),
-                        last = range.piece.in_whole(to - 1 - range.begin);
+      const std::size_t first = range.piece.full_index(from - range.begin),
+                        last = range.piece.full_index(to - 1 - range.begin);
       source.prefetch(chunks[i].unit, range.parameter, first, last + 1 - first);
     });
   };

@@ -28,12 +28,12 @@ std::uint64_t hex_of(std::string_view text) {
   return value;
 }
 
-std::size_t whole_blocks(std::size_t elements) {
+std::size_t round_up_to_block(std::size_t elements) {
   return (elements + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
 }
 
 // The first place from `at` on where a tensor may begin.
-std::size_t whole_parameters(std::size_t at) {
+std::size_t align_parameter(std::size_t at) {
   return (at + models::kParameterAlignment - 1) / models::kParameterAlignment * models::kParameterAlignment;
 }
 
@@ -59,13 +59,13 @@ class BlockSum {
   std::uint64_t low_ = 0, high_ = 0;
 };
 
-// The place of a tensor in its unit if nothing were frozen: it would begin at `whole`.
+// Where a tensor lies in its pool, and where it would begin in its unit if nothing were frozen.
 struct Place {
   PoolKind pool;
-  std::size_t whole;
+  std::size_t begin;
   ElementRange in_pool;
 
-  std::size_t end() const { return whole + in_pool.size(); }
+  std::size_t end() const { return begin + in_pool.size(); }
 };
 
 std::vector<Place> places_of(const UnitLayout& unit) {
@@ -76,8 +76,8 @@ std::vector<Place> places_of(const UnitLayout& unit) {
   std::vector<Place> out;
   std::size_t at = 0;
   for (auto& [parameter, place] : by_parameter) {
-    place.whole = at;
-    at = whole_parameters(place.end());
+    place.begin = at;
+    at = align_parameter(place.end());
     out.push_back(place);
   }
   return out;
@@ -100,7 +100,7 @@ class Hasher {
         add_trained(unit);
       else
         add_mixed(unit);
-    return whole();
+    return combined();
   }
   // Hashes the frozen values as they are stored.
   std::string base_hash() {
@@ -110,11 +110,11 @@ class Hasher {
           add_cut(unit, {&pool, 1});
         else
           add_frozen(unit, pool);
-    return whole();
+    return combined();
   }
 
  private:
-  std::string whole() {
+  std::string combined() {
     BlockSum all;
     for (const std::string& text : world_.exchange(sum_.text())) all.add(text);
     return all.text();
@@ -156,7 +156,7 @@ class Hasher {
     const UnitLayout& u = plan_.layout.units[unit];
     const auto [begin, shard_end] = u.shards.piece(rank_);
     // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
-    const std::size_t end = std::min(shard_end, whole_blocks(u.size));
+    const std::size_t end = std::min(shard_end, round_up_to_block(u.size));
     std::vector<float> values(kAtOnce);
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
@@ -193,7 +193,7 @@ class Hasher {
   // and rank, because only blocks at shard boundaries are shared.
   void add_mixed(std::size_t unit) {
     const std::vector<Place> places = places_of(plan_.layout.units[unit]);
-    const std::size_t end = whole_blocks(places.back().end());
+    const std::size_t end = round_up_to_block(places.back().end());
     std::string parts;
     std::vector<float> values(std::min(kAtOnce, end));
     for (std::size_t at = 0; at < end && owns(unit); at += kAtOnce) {
@@ -203,13 +203,13 @@ class Hasher {
       std::vector<ElementRange> ranges;                                      // this rank's
       for (const Place& place : places) {
         const ElementRange mine = own_of(unit, place);
-        for_blocks(at, n, {place.whole, place.end()},
+        for_blocks(at, n, {place.begin, place.end()},
                    [&](std::size_t block, std::size_t count) { here[block] += count; });
         for_blocks(at, n, mine, [&](std::size_t block, std::size_t count) { own[block] += count; });
         const ElementRange now{std::max(mine.begin, at), std::min(mine.end, at + n)};
         if (now.begin >= now.end) continue;
         ranges.push_back(now);
-        read(unit, place.pool, place.in_pool.begin + now.begin - place.whole,
+        read(unit, place.pool, place.in_pool.begin + now.begin - place.begin,
              std::span(values).subspan(now.begin - at, now.size()));
       }
       for (std::size_t block = 0; block < here.size(); ++block) {
@@ -248,7 +248,7 @@ class Hasher {
         tensors[range.parameter] = {0, range.box ? range.box->of_tensor() : range.end - range.begin, range.piece};
     std::size_t end = 0;
     for (auto& [parameter, tensor] : tensors) {
-      tensor.begin = whole_parameters(end);
+      tensor.begin = align_parameter(end);
       end = tensor.begin + tensor.size;
     }
     return tensors;
@@ -286,7 +286,7 @@ class Hasher {
   // of a range of it, and each adds some of its blocks.
   void add_cut(std::size_t unit, std::span<const PoolKind> pools) {
     std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
-    const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
+    const std::size_t end = round_up_to_block(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
     const auto ranks = static_cast<std::size_t>(plan_.ranks());
     const std::size_t first_block = pools[0] == PoolKind::quantised ? kFirstQuantised : 0;
     std::vector<float> values(std::min(kAtOnce, end));
@@ -301,11 +301,12 @@ class Hasher {
           from += sizeof sent;
           const Tensor& tensor = tensors[sent.parameter];
           tensor.of_shard(sent.shard)
-              .for_contiguous(
-                  sent.begin, sent.begin + sent.count, [&](std::size_t first, std::size_t in_whole, std::size_t count) {
-                    std::memcpy(&values[tensor.begin + in_whole - at],
-                                part.data() + from + (first - sent.begin) * sizeof(float), count * sizeof(float));
-                  });
+              .for_contiguous(sent.begin, sent.begin + sent.count,
+                              [&](std::size_t first, std::size_t full_index, std::size_t count) {
+                                std::memcpy(&values[tensor.begin + full_index - at],
+                                            part.data() + from + (first - sent.begin) * sizeof(float),
+                                            count * sizeof(float));
+                              });
           from += sent.count * sizeof(float);
         }
       for (std::size_t block = 0; block < n / kShardAlignment; ++block)
@@ -330,7 +331,7 @@ class Hasher {
   ElementRange own_of(std::size_t unit, const Place& place) const {
     const Cut& shards = plan_.layout.units[unit].pool(place.pool).shards;
     const ElementRange own = shards.piece_of(place.in_pool, rank_);
-    return {place.whole + own.begin - place.in_pool.begin, place.whole + own.end - place.in_pool.begin};
+    return {place.begin + own.begin - place.in_pool.begin, place.begin + own.end - place.in_pool.begin};
   }
   template <typename F>
   static void for_blocks(std::size_t at, std::size_t n, const ElementRange& range, F&& f) {

@@ -10,10 +10,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(Words, AreThePartsBetweenSeparators) {
-  EXPECT_THAT(words_of("adam_w lion sgd"), ElementsAre("adam_w", "lion", "sgd"));
-  EXPECT_THAT(words_of(",a,,b,", ','), ElementsAre("", "a", "", "b")) << "without an empty one at the end";
-  EXPECT_THAT(words_of("one"), ElementsAre("one"));
-  EXPECT_THAT(words_of(""), IsEmpty());
+  EXPECT_THAT(split_list("adam_w lion sgd"), ElementsAre("adam_w", "lion", "sgd"));
+  EXPECT_THAT(split_list(",a,,b,", ','), ElementsAre("", "a", "", "b")) << "without an empty one at the end";
+  EXPECT_THAT(split_list("one"), ElementsAre("one"));
+  EXPECT_THAT(split_list(""), IsEmpty());
 }
 
 TEST(Words, AreFoundWhole) {

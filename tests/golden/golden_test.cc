@@ -91,7 +91,7 @@ void Golden::agree(int shards, int stages, int tensor) {
         const models::Parameter& own = jobs[rank].model->units[unit]->parameters()[index];
         for (std::size_t piece = 0; piece < own.pieces(); ++piece)
           for (std::size_t k = 0; k < own.piece_size(piece); ++k, ++seen) {
-            const std::size_t whole = own.piece(piece).in_whole(k);
+            const std::size_t whole = own.piece(piece).full_index(k);
             difference += std::pow(double{of_ranks[rank][unit][own.offset_of(piece) + k]} - to[whole], 2);
             update += std::pow(double{to[whole]} - from[whole], 2);
           }

@@ -24,7 +24,7 @@ namespace strata::launcher {
 namespace {
 
 // Settings are planned with the same data as the recipe. For short documents in long sequences, attention is cheap.
-TEST(GainsTest, PlansSettingsWithTheRecipesData) {
+TEST(SpeedupsTest, PlansSettingsWithTheRecipesData) {
   const tests::TokenFolder folder(130);
   (void)folder.write("t.bin", std::vector<std::uint64_t>(200, 4));
   const std::vector<std::string> sets = {
@@ -41,12 +41,12 @@ TEST(GainsTest, PlansSettingsWithTheRecipesData) {
   machine.attention_gflop_per_s.fill(1);
   const runtime::Job job = runtime::make_job(workload, 1, capacity);
   const double now = forecast(job, machine, 1).tokens_per_s;
-  const std::vector<Gain> found = gains({}, sets, job, now, capacity, machine, 1).faster;
-  const auto gain = std::find_if(found.begin(), found.end(),
-                                 [](const Gain& one) { return one.changes[0].first == "training.recompute"; });
-  ASSERT_NE(gain, found.end());
+  const std::vector<Speedup> found = find_speedups({}, sets, job, now, capacity, machine, 1).faster;
+  const auto speedup = std::find_if(found.begin(), found.end(),
+                                    [](const Speedup& one) { return one.changes[0].first == "training.recompute"; });
+  ASSERT_NE(speedup, found.end());
   workload.recipe.training.recompute = {};
-  EXPECT_EQ(gain->tokens_per_s, forecast(runtime::make_job(workload, 1, capacity), machine, 1).tokens_per_s);
+  EXPECT_EQ(speedup->tokens_per_s, forecast(runtime::make_job(workload, 1, capacity), machine, 1).tokens_per_s);
 }
 
 // A model with 6 units, on nodes of two ranks each.
@@ -58,19 +58,19 @@ class Settings : public testing::Test {
     machine_.network = {1, 0};
   }
   // The settings that are faster, for example "parallel.stages=2, training.gradient_accumulation_steps=4".
-  std::map<std::string, Gain> faster(const std::vector<std::string>& sets, int ranks) const {
+  std::map<std::string, Speedup> faster(const std::vector<std::string>& sets, int ranks) const {
     const auto [job, now] = planned(sets, ranks);
-    std::map<std::string, Gain> out;
-    for (const Gain& gain : gains({}, all(sets), job, now, capacity_, machine_, 2).faster) {
+    std::map<std::string, Speedup> out;
+    for (const Speedup& speedup : find_speedups({}, all(sets), job, now, capacity_, machine_, 2).faster) {
       std::vector<std::string> changes, changed = sets;
-      for (const auto& [key, value] : gain.changes) changes.push_back(key + "=" + value);
+      for (const auto& [key, value] : speedup.changes) changes.push_back(key + "=" + value);
       const std::string text = fmt::format("{}", fmt::join(changes, ", "));
-      out.emplace(text, gain);
-      if (gain.needs_more_memory) continue;
+      out.emplace(text, speedup);
+      if (speedup.needs_more_memory) continue;
       changed.insert(changed.end(), changes.begin(), changes.end());
       const auto [other, then] = planned(changed, ranks);
-      EXPECT_DOUBLE_EQ(gain.tokens_per_s, then) << text << ", as the recipe with these keys";
-      if (gain.same_numbers) {
+      EXPECT_DOUBLE_EQ(speedup.tokens_per_s, then) << text << ", as the recipe with these keys";
+      if (speedup.same_numbers) {
         EXPECT_EQ(other.plan.micro_batches(), job.plan.micro_batches()) << text;
       }
     }
@@ -139,7 +139,7 @@ TEST_F(Settings, IncludeMovesThatNeedMoreMemory) {
   EXPECT_FALSE(faster(host, 1).at("zero.optimizer=device").needs_more_memory);
   const std::size_t needed = faster(host, 1).at("zero.optimizer=device").memory[0].peak;
   capacity_.tier[0] = needed - 1;
-  const Gain more = faster(host, 1).at("zero.optimizer=device");
+  const Speedup more = faster(host, 1).at("zero.optimizer=device");
   EXPECT_TRUE(more.needs_more_memory);
   EXPECT_EQ(more.memory[0].peak, needed);
 }

@@ -40,9 +40,9 @@ TEST(Adapter, OmitsLayersThatAreExcludedOrSavedInFull) {
   EXPECT_EQ(low_rank_for(saves, "classifier").rank, 0u);
   EXPECT_EQ(low_rank_for(saves, "classifier.dense").rank, 0u);
   EXPECT_EQ(low_rank_for(saves, "pre_classifier").rank, 8u);
-  EXPECT_TRUE(is_saved_whole(saves, "classifier.dense.bias"));
-  EXPECT_TRUE(is_saved_whole(saves, "pre_classifier.weight")) << "as in peft, which compares the name's end";
-  EXPECT_FALSE(is_saved_whole(saves, "encoder.weight"));
+  EXPECT_TRUE(is_fully_trained(saves, "classifier.dense.bias"));
+  EXPECT_TRUE(is_fully_trained(saves, "pre_classifier.weight")) << "as in peft, which compares the name's end";
+  EXPECT_FALSE(is_fully_trained(saves, "encoder.weight"));
   const auto classes = with_classifiers_saved({.modules_to_save = {"score"}});
   EXPECT_EQ(classes->modules_to_save, (std::vector<std::string>{"score", "classifier"}));
 }

@@ -13,7 +13,7 @@ std::vector<std::size_t> piece_of(std::size_t d, std::size_t segments, std::size
   Parameter p{"w", {4, 12}, 0, true, {}, false};
   p.slice = {d, segments, shards};
   std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < p.piece_size(v); ++i) places.push_back(p.piece(v).in_whole(i));
+  for (std::size_t i = 0; i < p.piece_size(v); ++i) places.push_back(p.piece(v).full_index(i));
   return places;
 }
 
@@ -37,13 +37,13 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountEarlierElements) {
     for (std::size_t v = 0; v < kShards; ++v) {
       const Piece piece = p.piece(v);
       for (std::size_t i = 0; i < p.piece_size(v); ++i) {
-        ++seen[piece.in_whole(i)];
-        EXPECT_EQ(piece.before(piece.in_whole(i)), i);
+        ++seen[piece.full_index(i)];
+        EXPECT_EQ(piece.before(piece.full_index(i)), i);
       }
       std::size_t next = 7;
       piece.for_contiguous(7, p.piece_size(v) - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
         EXPECT_EQ(at, next);
-        for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(piece.in_whole(at + i), whole + i);
+        for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(piece.full_index(at + i), whole + i);
         next = at + count;
       });
       EXPECT_EQ(next, p.piece_size(v) - 2);
@@ -60,7 +60,7 @@ TEST(Slice, TheFirstShardHoldsASharedPart) {
   const std::size_t sizes[] = {24, 0, 24, 0};
   for (std::size_t v = 0; v < 4; ++v) {
     EXPECT_EQ(p.piece_size(v), sizes[v]);
-    EXPECT_EQ(p.piece(v).in_whole(5), v / 2 * 24 + 5);
+    EXPECT_EQ(p.piece(v).full_index(5), v / 2 * 24 + 5);
   }
   EXPECT_EQ(p.piece_capacity(), 24u);
 }
@@ -78,8 +78,8 @@ TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
       EXPECT_EQ(p.piece_size(v), size) << v;
       EXPECT_EQ(p.piece(v).before(p.size()), size) << v;
       for (std::size_t i = 0; i < size; ++i) {
-        EXPECT_EQ(p.piece(v).in_whole(i), 3 * first + i);
-        ++seen[p.piece(v).in_whole(i)];
+        EXPECT_EQ(p.piece(v).full_index(i), 3 * first + i);
+        ++seen[p.piece(v).full_index(i)];
       }
     }
     EXPECT_EQ(seen, std::vector<int>(p.size(), 1));

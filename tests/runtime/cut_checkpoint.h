@@ -29,7 +29,7 @@ inline void cut_columns(const std::filesystem::path& from, const std::filesystem
       const auto format = stored[0].format;
       std::string bytes(stored_bytes(format, tensor.elements()), '\0');
       checkpoint.read_elements(kind, tensor.name, 0, std::as_writable_bytes(std::span(bytes)));
-      const Box whole = Box::whole(tensor.shape);
+      const Box whole = Box::full(tensor.shape);
       const std::uint64_t size = stored_bytes(format, 1);
       const bool cut = tensor.shape.size() == 2 && tensor.shape[1] % kPieces == 0;
       for (std::uint64_t piece = 0; piece < (cut ? kPieces : 1); ++piece) {
@@ -44,8 +44,8 @@ inline void cut_columns(const std::filesystem::path& from, const std::filesystem
           const std::size_t file = (piece + (begin > 0)) % kPieces;
           std::string part((end - begin) * size, '\0');
           for_common({box, begin, end}, {whole, 0, whole.elements()},
-                     [&, first = begin](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
-                       part.replace((at - first) * size, count * size, bytes, in_whole * size, count * size);
+                     [&, first = begin](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
+                       part.replace((at - first) * size, count * size, bytes, full_index * size, count * size);
                      });
           Extent& e = extents[file].emplace_back(kind, tensor.name, format, box, begin, end);
           e.bytes = part.size();

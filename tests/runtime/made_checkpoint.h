@@ -31,12 +31,12 @@ inline void make_checkpoint(const std::filesystem::path& folder, const std::vect
   manifest.tensors = {{"w", shape}};
   for (const BoxRange& range : ranges) {
     const auto& [box, begin, end] = range;
-    manifest.boxes |= !box.is_whole();
+    manifest.boxes |= !box.is_full();
     std::vector<float> values(end - begin);
-    const Box whole = Box::whole(shape);
-    const auto fill = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+    const Box whole = Box::full(shape);
+    const auto fill = [&](std::uint64_t at, std::uint64_t full_index, std::uint64_t count) {
       std::iota(values.begin() + static_cast<std::ptrdiff_t>(at - begin),
-                values.begin() + static_cast<std::ptrdiff_t>(at - begin + count), static_cast<float>(in_whole));
+                values.begin() + static_cast<std::ptrdiff_t>(at - begin + count), static_cast<float>(full_index));
     };
     for_common(range, {whole, 0, whole.elements()}, fill);
     std::string data(values.size() * sizeof(float), '\0');
@@ -57,7 +57,7 @@ inline void make_checkpoint(const std::filesystem::path& folder, const std::vect
 // The same for `elements` elements in one dimension, cut into ranges.
 inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
                             const std::vector<models::ElementRange>& ranges, std::uint64_t serial = 1) {
-  const Box whole = Box::whole({elements});
+  const Box whole = Box::full({elements});
   std::vector<BoxRange> all;
   for (const auto& [begin, end] : ranges) all.push_back({whole, begin, end});
   make_checkpoint(folder, std::vector<std::uint64_t>{elements}, all, serial);

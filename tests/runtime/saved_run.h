@@ -90,7 +90,7 @@ class SavedRun {
         best = report->best && recipe.checkpoint.keep_best ? report->step : -1;
       };
       evaluate();
-      while (trainer.steps_done() < last && !(evaluation && evaluation->out_of_patience())) {
+      while (trainer.steps_done() < last && !(evaluation && evaluation->patience_exhausted())) {
         losses.push_back(hex(trainer.step(false).loss));
         evaluate();
         if (std::find(save.begin(), save.end(), trainer.steps_done()) == save.end() || best == trainer.steps_done())

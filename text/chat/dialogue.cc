@@ -21,7 +21,7 @@ namespace {
 // The number of non-blank lines if the first of them is complete JSON; otherwise 0.
 std::size_t records_in(std::string_view text) {
   std::size_t lines = 0;
-  for (const std::string_view line : words_of(text, '\n')) {
+  for (const std::string_view line : split_list(text, '\n')) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     if (lines++ > 0) continue;
     try {

@@ -313,25 +313,25 @@ std::size_t end_of(std::string_view text, std::size_t at, std::string_view surfa
 
 }  // namespace
 
-TokenPlaces::TokenPlaces(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace)
+TokenAligner::TokenAligner(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace)
     : tokenizer_(tokenizer), workspace_(workspace), anchor_(tokenizer.encode("a")), surfaces_(tokenizer.vocab_size()) {
   anchor_text_ = tokenizer_.decode(anchor_, false);
 }
 
-std::string TokenPlaces::surface_of(std::span<const std::uint32_t> ids) const {
+std::string TokenAligner::surface_of(std::span<const std::uint32_t> ids) const {
   std::vector<std::uint32_t> all = anchor_;
   all.insert(all.end(), ids.begin(), ids.end());
   std::string text = tokenizer_.decode(all, false);
   return text.starts_with(anchor_text_) ? text.substr(anchor_text_.size()) : tokenizer_.decode(ids, false);
 }
 
-const std::string& TokenPlaces::surface(std::uint32_t id) {
+const std::string& TokenAligner::surface(std::uint32_t id) {
   auto& known = surfaces_[id];
   if (!known) known = surface_of({&id, 1});
   return *known;
 }
 
-bool TokenPlaces::align(std::string_view text, std::span<const std::uint32_t> ids) {
+bool TokenAligner::align(std::string_view text, std::span<const std::uint32_t> ids) {
   places_.clear();
   std::size_t at = 0;
   for (std::size_t i = 0; i < ids.size();) {
@@ -347,16 +347,16 @@ bool TokenPlaces::align(std::string_view text, std::span<const std::uint32_t> id
   return jinja::strip(text.substr(at), jinja::Side::left).empty();
 }
 
-std::optional<std::size_t> TokenPlaces::tokens_before(std::string_view text, std::size_t bytes,
-                                                      std::span<const std::uint32_t> ids) {
+std::optional<std::size_t> TokenAligner::tokens_before(std::string_view text, std::size_t bytes,
+                                                       std::span<const std::uint32_t> ids) {
   beginning_.clear();
   tokenizer_.encode(text.substr(0, bytes), false, workspace_, beginning_);
   const bool is = beginning_.size() <= ids.size() && std::equal(beginning_.begin(), beginning_.end(), ids.begin());
   return is ? std::optional(beginning_.size()) : std::nullopt;
 }
 
-bool TokenPlaces::mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const TextSpan> labels,
-                       std::vector<std::uint8_t>& counts) {
+bool TokenAligner::mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const TextSpan> labels,
+                        std::vector<std::uint8_t>& counts) {
   counts.assign(ids.size(), 0);
   if (labels.empty()) return true;
   if (labels.size() == 1 && labels[0] == TextSpan{0, text.size()}) {

@@ -41,10 +41,10 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
 
 // Finds the tokens of a text that lie in its labels, for any tokenizer: by the text of each token or, if the tokenizer
 // changes the text, by tokenizing its prefixes. One per thread.
-class TokenPlaces {
+class TokenAligner {
  public:
   // `workspace` is the thread's workspace for `tokenizer`; both outlive this.
-  TokenPlaces(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace);
+  TokenAligner(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace);
 
   // Decides for each of `ids`, the tokens of `text`, whether it covers a byte of `labels` (in order and disjoint), as
   // transformers' char_to_token does. False if that cannot be determined.

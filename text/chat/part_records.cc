@@ -24,7 +24,7 @@ bool is_blank(std::string_view text) {
 constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a line of each record)";
 
 // Errors name the column.
-Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
+Value parsed(const RecordLocation& place, const std::vector<std::string>& read) {
   refuse_marks(place);
   try {
     std::vector<UnrepresentableNumber> odd;
@@ -46,7 +46,7 @@ Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
   }
 }
 
-Value row(const RecordPlace& place, const std::vector<std::string>& names) {
+Value row(const RecordLocation& place, const std::vector<std::string>& names) {
   try {
     const std::vector<std::string> fields = fields_of(place.text, place.part.separator);
     if (fields.size() != names.size())
@@ -68,11 +68,11 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
 
 }  // namespace
 
-void RecordPlace::bad(std::string_view what, Exit code) const {
+void RecordLocation::bad(std::string_view what, Exit code) const {
   fail(code, "{}, line {}, offset {}: {}", part.name, line, part.offset + at, what);
 }
 
-void refuse_marks(const RecordPlace& place) {
+void refuse_marks(const RecordLocation& place) {
   constexpr std::string_view kMark = "\xef\xbb\xbf", kLittle = "\xff\xfe", kBig = "\xfe\xff";
   if (place.text.starts_with(kMark))
     place.bad(
@@ -82,7 +82,7 @@ void refuse_marks(const RecordPlace& place) {
     place.bad("expected JSON in UTF-8, found the byte order mark of UTF-16: convert it with iconv -f UTF-16 -t UTF-8");
 }
 
-void each_record(const DocumentPart& part, const std::function<bool(const RecordPlace&)>& use) {
+void each_record(const DocumentPart& part, const std::function<bool(const RecordLocation&)>& use) {
   const std::string_view all = part.text;
   std::uint64_t number = part.line;
   for (std::size_t at = 0; at < all.size();) {
@@ -118,7 +118,8 @@ std::vector<std::string> header_names(const DocumentPart& part) {
   }
 }
 
-Value value_of(const RecordPlace& place, const std::vector<std::string>& names, const std::vector<std::string>& read) {
+Value value_of(const RecordLocation& place, const std::vector<std::string>& names,
+               const std::vector<std::string>& read) {
   return place.part.kind == InputKind::lines ? parsed(place, read) : row(place, names);
 }
 
@@ -126,7 +127,7 @@ std::optional<Value> first_record(const DocumentPart& part) {
   std::optional<Value> out;
   if (part.kind == InputKind::plain) return out;
   const auto names = header_names(part);
-  each_record(part, [&](const RecordPlace& place) {
+  each_record(part, [&](const RecordLocation& place) {
     out = value_of(place, names);
     return false;
   });

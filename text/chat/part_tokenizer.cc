@@ -22,7 +22,7 @@ using jinja::Value;
 namespace {
 
 // Most templates accept only text as content, and do not name the turn in their own errors.
-std::string content_that_is_no_text(const Conversation& conversation) {
+std::string non_text_content(const Conversation& conversation) {
   std::size_t turn = 0;
   for (const Value& message : conversation.messages.items()) {
     ++turn;
@@ -103,7 +103,7 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
       std::find(names.begin(), names.end(), rules_.field) == names.end())
     fail(Exit::usage, "{}: there is no field \"{}\" (--field); the fields are {}: {}", part.name, rules_.field,
          fmt::join(names, ", "), kHeaderNames);
-  each_record(part, [&](const RecordPlace& place) {
+  each_record(part, [&](const RecordLocation& place) {
     out.begins.push_back(out.ids.size());
     if (whole)
       record(value_of(place, names, read_), place, out);
@@ -114,7 +114,7 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
 }
 
 // Reads one field without making values of the others.
-std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields& unread) {
+std::string_view PartTokenizer::field_of(const RecordLocation& place, UnreadFields& unread) {
   simdjson::dom::element root;
   simdjson::dom::object object;
   refuse_marks(place);
@@ -144,7 +144,7 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields&
 }
 
 // The slower way, for a line with numbers that are too large for simdjson, or with a field that is not text.
-std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFields& unread) {
+std::string_view PartTokenizer::slow_field_of(const RecordLocation& place, UnreadFields& unread) {
   record_ = value_of(place, {}, read_);
   const Value* value = record_.find(rules_.field);
   if (!value || !value->is(Kind::text))
@@ -156,7 +156,7 @@ std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFi
 }
 
 // Without this check, half of a record that also has the fields of a second format would be ignored.
-void PartTokenizer::refuse_two_formats(const Value& record, const RecordPlace& place) {
+void PartTokenizer::refuse_two_formats(const Value& record, const RecordLocation& place) {
   try {
     refuse_formats_of_two(record);
   } catch (const RecordFault& fault) {
@@ -164,7 +164,7 @@ void PartTokenizer::refuse_two_formats(const Value& record, const RecordPlace& p
   }
 }
 
-void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTokens& out) {
+void PartTokenizer::record(const Value& record, const RecordLocation& place, PartTokens& out) {
   try {
     if (rules_.found) refuse_formats_of_two(record);
     if (rules_.format != DataFormat::text) refuse_preferences(record);
@@ -189,7 +189,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
         labelled(document, place, out);
         written_->find_left_out(conversation, document.text, out.seen.roles_left_out);
       } catch (const Error& error) {
-        fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
+        fail(error.code(), "{}{}", error.what(), non_text_content(conversation));
       }
       if (rules_.made->leaves_out_tools(conversation)) ++out.seen.tools_left_out;
       find_unread_in_turns(conversation, out.seen.unread_in_turns);
@@ -228,7 +228,7 @@ void PartTokenizer::find_unread_in_turns(const Conversation& conversation, Unrea
   for (const std::string& field : conversation.unread_turn_fields) count_unread(out, field);
 }
 
-void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out) {
+void PartTokenizer::labelled(const LabelledText& document, const RecordLocation& place, PartTokens& out) {
   const bool around = rules_.add_special && !rules_.templated();
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> counts;

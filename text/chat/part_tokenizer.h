@@ -82,18 +82,18 @@ class PartTokenizer {
 
  private:
   void records(const DocumentPart& part, PartTokens& out);
-  void record(const jinja::Value& record, const RecordPlace& place, PartTokens& out);
+  void record(const jinja::Value& record, const RecordLocation& place, PartTokens& out);
   void text(std::string_view text, PartTokens& out);
-  void labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out);
-  std::string_view field_of(const RecordPlace& place, UnreadFields& unread);
-  std::string_view slow_field_of(const RecordPlace& place, UnreadFields& unread);
-  void refuse_two_formats(const jinja::Value& record, const RecordPlace& place);
+  void labelled(const LabelledText& document, const RecordLocation& place, PartTokens& out);
+  std::string_view field_of(const RecordLocation& place, UnreadFields& unread);
+  std::string_view slow_field_of(const RecordLocation& place, UnreadFields& unread);
+  void refuse_two_formats(const jinja::Value& record, const RecordLocation& place);
   void find_unread_in_turns(const Conversation& conversation, UnreadFields& out);
 
   const Tokenizer& tokenizer_;
   const RecordRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  TokenPlaces places_;
+  TokenAligner places_;
   std::optional<WrittenContents> written_;     // empty without a template
   std::vector<std::uint32_t> before_, after_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;

@@ -227,7 +227,7 @@ std::optional<DataFormat> data_format(std::string_view name) {
 namespace {
 
 // The format whose fields are present, if there is exactly one.
-std::optional<DataFormat> the_format_of(const Value& record) {
+std::optional<DataFormat> unambiguous_format(const Value& record) {
   const auto has = [&](std::string_view key) { return find(record, key) != nullptr; };
   std::vector<std::pair<std::string_view, DataFormat>> found;
   if (has("messages")) found.emplace_back("messages", DataFormat::chat);
@@ -292,11 +292,11 @@ Value exact_json(std::string_view text) {
 }
 
 void refuse_formats_of_two(const Value& record) {
-  (void)the_format_of(record);
+  (void)unambiguous_format(record);
 }
 
 DataFormat format_of(const Value& record, std::string_view to_do) {
-  if (const auto found = the_format_of(record)) return *found;
+  if (const auto found = unambiguous_format(record)) return *found;
   if (find(record, "chosen") && find(record, "rejected"))
     wrong(
         "\"chosen\" and \"rejected\" are preference data, which are not supported: to train on the chosen answers, "

@@ -57,7 +57,7 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
   std::vector<std::string> read = rules.labels;
   read.push_back(rules.text);
   if (rules.pair) read.push_back(*rules.pair);
-  each_record(part, [&](const RecordPlace& place) {
+  each_record(part, [&](const RecordLocation& place) {
     try {
       const jinja::Value record = value_of(place, names, read);
       add(class_record(record, rules), out);

@@ -93,7 +93,7 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
     } else if (!may_be_vector || length != columns_) {
       lists_ = Lists::classes;
     }
-    if (lists_ == Lists::vectors) of_column_.resize(columns_);
+    if (lists_ == Lists::vectors) column_counts_.resize(columns_);
     // Write the lists that were held back until their kind was known.
     if (lists_ != Lists::open) {
       DocumentLabels both{.kind = Kind::many};
@@ -124,7 +124,7 @@ void LabelWriter::add_vector(const std::vector<std::uint8_t>& flags) {
   JsonArray names(JsonLayout::spaced);
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (flags[i] == 0) continue;
-    ++of_column_[i];
+    ++column_counts_[i];
     names.add(fmt::format("LABEL_{}", i));
   }
   write(JsonObject(JsonLayout::spaced).add("labels", names).text() + "\n");
@@ -198,7 +198,7 @@ LabelSummary LabelWriter::finish() {
   using Kind = DocumentLabels::Kind;
   if (lists_ == Lists::open && !open_.empty()) {  // all have one length, and contain only 0 and 1
     lists_ = Lists::vectors;
-    of_column_.resize(columns_);
+    column_counts_.resize(columns_);
     for (const bool rising : std::exchange(open_, {}))
       add_vector({static_cast<std::uint8_t>(!rising), static_cast<std::uint8_t>(rising)});
   }
@@ -224,7 +224,7 @@ LabelSummary LabelWriter::finish() {
       fail(Exit::usage, "{}: the lists have {} entries, more than {}: check that they are labels", named, columns_,
            kMaxClasses);
     for (std::size_t i = 0; i < columns_; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
-    out.counts = of_column_;
+    out.counts = column_counts_;
     return out;
   }
   if (name_ && number_ && (real_ || only_nan_))
@@ -278,7 +278,7 @@ constexpr std::string_view kSpaces = " \t\r\n";
 
 std::vector<std::string> parts_of(std::string_view name, char separator) {
   std::vector<std::string> out;
-  for (std::string_view part : words_of(name, separator)) {
+  for (std::string_view part : split_list(name, separator)) {
     part.remove_prefix(std::min(part.find_first_not_of(kSpaces), part.size()));
     part = part.substr(0, part.find_last_not_of(kSpaces) + 1);
     if (!part.empty()) out.emplace_back(part);

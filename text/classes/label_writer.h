@@ -96,7 +96,7 @@ class LabelWriter {
   std::size_t length_ = 0;
   std::optional<Place> empty_list_;
   std::vector<bool> open_;  // lists of two that may be either: true for [0, 1], false for [1, 0]
-  std::vector<std::uint64_t> of_column_;
+  std::vector<std::uint64_t> column_counts_;
   bool one_per_word_ = true;
   std::uint64_t several_words_ = 0;  // documents whose single label has several words
   std::string several_name_;         // the first such label

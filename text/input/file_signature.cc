@@ -196,7 +196,7 @@ std::uint32_t unit_at(Encoding encoding, std::string_view in, std::size_t at) {
 }
 
 // The start of the last character if `text` may contain only part of that character, otherwise the end of the text.
-std::size_t end_of_whole(std::string_view text) {
+std::size_t end_of_complete_characters(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const char byte = text[text.size() - back];
     if ((static_cast<unsigned char>(byte) & 0xc0) == 0x80) continue;
@@ -237,7 +237,7 @@ Mark byte_order_mark(std::string_view head) {
   return {};
 }
 
-Encoding encoding_by_zeros(std::string_view head) {
+Encoding encoding_from_zero_bytes(std::string_view head) {
   std::array<std::size_t, 4> zeros{};
   const std::size_t quarters = head.size() / 4;
   for (std::size_t i = 0; i < 4 * quarters; ++i) zeros[i % 4] += head[i] == '\0';
@@ -295,7 +295,7 @@ void Utf8Count::add(std::string_view piece) {
     held_.clear();
     piece.remove_prefix(at - size);
   }
-  const std::size_t end = end_of_whole(piece);
+  const std::size_t end = end_of_complete_characters(piece);
   wrong_ += wrong_bytes(piece.substr(0, end));
   held_ = piece.substr(end);
 }

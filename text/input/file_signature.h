@@ -27,7 +27,7 @@ Mark byte_order_mark(std::string_view head);
 
 // Guesses the encoding of a text without a byte order mark from the positions of its zero bytes. This works if the text
 // is mostly ASCII. utf8: no other encoding was recognised.
-Encoding encoding_by_zeros(std::string_view head);
+Encoding encoding_from_zero_bytes(std::string_view head);
 
 // Takes complete characters of UTF-16 or UTF-32 from the front of `in`, and appends them to `out` as UTF-8. last:
 // nothing follows `in`. Returns false if the rest of `in` begins with something that is not a character.

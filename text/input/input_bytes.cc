@@ -157,7 +157,7 @@ void InputBytes::look_at_head() {
     if (!kind.empty()) refuse(kind);
     if (compression_of(head_) != Compression::none)
       refuse(fmt::format("is compressed again, by {}: decompress it first", name_of(compression_of(head_))));
-    const Encoding looks = encoding_by_zeros(head_);
+    const Encoding looks = encoding_from_zero_bytes(head_);
     if (looks != Encoding::utf8)
       refuse(
           fmt::format("looks like {0} without a byte order mark: iconv -f {0} -t UTF-8 converts it", name_of(looks)));

@@ -80,7 +80,7 @@ __device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows<T>& 
   load(key, 0);
   end_copy_group();
 
-  const Keep keep(c, document, head);
+  const DropoutMask keep(c, document, head);
   const int g = lane_index() / 4, t = lane_index() % 4, mine = static_cast<int>(threadIdx.x) / kWarp * 16;
   const T* const q_mine = q + mine * Tile::kStride;
   float o[D / 8][4] = {}, maximum[2] = {kLowest, kLowest}, sum[2] = {};
@@ -249,7 +249,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
     const unsigned head = kOfKeys ? static_cast<unsigned>(kv_head * group) + step / some : block_head;
     const float* const lse = c.lse + document.statistics(head);
     const float* const means = c.delta + document.statistics(head);
-    const Keep keep(c, document, head);
+    const DropoutMask keep(c, document, head);
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
       const unsigned column = begin + step % some * kColumns + part;

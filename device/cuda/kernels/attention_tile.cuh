@@ -170,10 +170,10 @@ __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8]
 }
 
 // Which probabilities of one head dropout keeps, as fragments.
-class Keep {
+class DropoutMask {
  public:
   template <typename T>
-  __device__ Keep(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head)
+  __device__ DropoutMask(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head)
       : first_(((std::uint64_t{document.batch} * c.layer_heads + c.first_head + head) * c.seq + document.first) *
                    c.seq +
                document.first),

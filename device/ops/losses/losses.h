@@ -36,7 +36,7 @@ struct VocabularyShards {
 };
 // The statistics of `rows` rows over the whole vocabulary from its shards' statistics, [count, rows]; a shard without
 // words is not read. Sums are added by a balanced binary tree, in fp64.
-void combine_statistics(Lane&, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
+void combine_statistics(Lane&, const VocabularyShards& shards, std::size_t rows, const RowStatistics* shard_statistics,
                         const std::int32_t* labels, RowStatistics* statistics);
 // The cross-entropy of rows with labels below `vocab`; losses: fp32 [rows], 0 if ignored.
 void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,

@@ -69,15 +69,15 @@ JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
 // The prediction that `plan --machine` adds.
 struct Prediction {
   Forecast forecast;
-  std::vector<Gain> gains;
-  std::vector<std::string> untried;  // of Gains
-  std::string advice;                // what would help apart from `gains`
+  std::vector<Speedup> speedups;
+  std::vector<std::string> untried;  // of Speedups
+  std::string advice;                // what would help apart from `speedups`
   int measured_ranks;                // the number of ranks when the machine file was measured
   bool measured;                     // false: derived from data sheets
   std::optional<double> spread;      // between the measurements
   std::string scaling;               // how speeds were scaled to the job's ranks; empty: they were not
 };
-// Looks for gains in the recipe as the user wrote it. `job`, `stages`: as for forecast().
+// Looks for speedups in the recipe as the user wrote it. `job`, `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
                    int ranks_per_node, std::span<const runtime::SimulatedStage> stages);

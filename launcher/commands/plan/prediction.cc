@@ -17,9 +17,9 @@ namespace strata::launcher {
 namespace {
 
 // "parallel.stages = 4 with training.gradient_accumulation_steps = 8".
-std::string changes_text(const Gain& gain) {
+std::string changes_text(const Speedup& speedup) {
   std::string text, before;
-  for (const auto& [key, value] : gain.changes) {
+  for (const auto& [key, value] : speedup.changes) {
     text += fmt::format("{}{} = {}", before, key, value);
     before = before.empty() ? " with " : ", ";
   }
@@ -27,13 +27,14 @@ std::string changes_text(const Gain& gain) {
 }
 
 // Returns advice other than settings that fit.
-std::string advice_for(const Forecast& f, const std::vector<Gain>& gains, const runtime::StepPlan& plan, bool gpu) {
+std::string advice_for(const Forecast& f, const std::vector<Speedup>& speedups, const runtime::StepPlan& plan,
+                       bool gpu) {
   std::string text = advice(f.bound(), plan, gpu);
   constexpr double kMuch = 0.15;
   const double waits = f.path[static_cast<std::size_t>(runtime::Bound::stages)];
   if (f.bound() != runtime::Bound::stages && waits > kMuch * runtime::sum_of(f.path))
     text += "; against waits for other stages: " + advice(runtime::Bound::stages, plan, gpu);
-  if (const auto more = std::ranges::find(gains, true, &Gain::needs_more_memory); more != gains.end())
+  if (const auto more = std::ranges::find(speedups, true, &Speedup::needs_more_memory); more != speedups.end())
     text += fmt::format("; or more memory for {}, with which a rank needs {}: {}", changes_text(*more),
                         runtime::memory_text(more->memory), tokens_rate_text(more->tokens_per_s));
   return text;
@@ -45,9 +46,9 @@ Prediction predict(const std::optional<std::filesystem::path>& recipe, const std
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
                    int ranks_per_node, std::span<const runtime::SimulatedStage> stages) {
   Forecast of_job = forecast(job, machine, ranks_per_node, stages);
-  auto [faster, untried] = gains(recipe, sets, job, of_job.tokens_per_s, capacity, machine, ranks_per_node);
+  auto [faster, untried] = find_speedups(recipe, sets, job, of_job.tokens_per_s, capacity, machine, ranks_per_node);
   std::string advice = advice_for(of_job, faster, job.plan, machine.gpu);
-  std::erase_if(faster, [](const Gain& gain) { return gain.needs_more_memory; });
+  std::erase_if(faster, [](const Speedup& speedup) { return speedup.needs_more_memory; });
   return {std::move(of_job),
           std::move(faster),
           std::move(untried),
@@ -82,10 +83,11 @@ void print_prediction(const Prediction& p) {
                            f.path[b] / all * 100);
   fmt::print("{}\n", folded(bound, 2));
   if (!p.scaling.empty()) fmt::print("{}\n", folded(p.scaling, 2));
-  for (const Gain& gain : p.gains)
-    fmt::print("{}\n", folded(fmt::format("faster: {}: {}{}", changes_text(gain), tokens_rate_text(gain.tokens_per_s),
-                                          gain.same_numbers ? "" : " (losses change)"),
-                              2));
+  for (const Speedup& speedup : p.speedups)
+    fmt::print("{}\n",
+               folded(fmt::format("faster: {}: {}{}", changes_text(speedup), tokens_rate_text(speedup.tokens_per_s),
+                                  speedup.same_numbers ? "" : " (losses change)"),
+                      2));
   if (!p.untried.empty())
     fmt::print("{}\n", folded(fmt::format("not tried, because it takes long to plan: other values of {}",
                                           fmt::join(p.untried, ", ")),
@@ -98,15 +100,15 @@ JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
   JsonObject path;
   for (std::size_t b = 0; b < f.path.size(); ++b) path.add(runtime::kBoundNames[b], Decimals{f.path[b] * 1e3, 3});
   JsonArray faster;
-  for (const Gain& gain : p.gains) {
+  for (const Speedup& speedup : p.speedups) {
     JsonObject with;
-    for (const auto& [key, value] : std::span(gain.changes).subspan(1)) with.add(key, value);
+    for (const auto& [key, value] : std::span(speedup.changes).subspan(1)) with.add(key, value);
     faster.add(JsonObject()
-                   .add("key", gain.changes[0].first)
-                   .add("value", gain.changes[0].second)
+                   .add("key", speedup.changes[0].first)
+                   .add("value", speedup.changes[0].second)
                    .add("with", with)
-                   .add("tokens_per_s", Decimals{gain.tokens_per_s, 1})
-                   .add("same_numbers", gain.same_numbers));
+                   .add("tokens_per_s", Decimals{speedup.tokens_per_s, 1})
+                   .add("same_numbers", speedup.same_numbers));
   }
   return JsonObject()
       .add("step_ms", Decimals{f.step_ms, 3})

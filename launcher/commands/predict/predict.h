@@ -85,10 +85,10 @@ class PredictPart {
   static constexpr const char* kBegins = "strata predict by ";
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
-  // of_what: one line, beginning with kBegins, that identifies model, texts and batches; a file with another line is
+  // header: one line, beginning with kBegins, that identifies model, texts and batches; a file with another line is
   // not resumed. places: room for all rows; must outlive this object.
-  PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
-              std::span<runtime::RowPlace> places);
+  PredictPart(std::filesystem::path path, std::string header, std::size_t classes,
+              std::span<runtime::RowLocation> places);
 
   // Opens the file and keeps the rounds of an earlier run with the same line. Returns the number of finished
   // micro-batches. Like add(), throws Error{failed} if the file cannot be written, or Error{does_not_fit} if the disk
@@ -111,9 +111,9 @@ class PredictPart {
   std::uint64_t read_round(std::uint64_t& at, std::uint64_t size);
 
   std::filesystem::path path_;
-  std::string of_what_;
+  std::string header_;
   std::size_t classes_;
-  std::span<runtime::RowPlace> places_;
+  std::span<runtime::RowLocation> places_;
   std::size_t rows_ = 0;
   std::uint64_t end_ = 0;  // the end of the file
   Descriptor file_;

@@ -62,10 +62,10 @@ fs::path PredictPart::path_of(const fs::path& out) {
   return path;
 }
 
-PredictPart::PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
-                         std::span<runtime::RowPlace> places)
-    : path_(std::move(path)), of_what_(std::move(of_what) + "\n"), classes_(classes), places_(places) {
-  STRATA_CHECK(of_what_.starts_with(kBegins));
+PredictPart::PredictPart(std::filesystem::path path, std::string header, std::size_t classes,
+                         std::span<runtime::RowLocation> places)
+    : path_(std::move(path)), header_(std::move(header) + "\n"), classes_(classes), places_(places) {
+  STRATA_CHECK(header_.starts_with(kBegins));
 }
 
 bool PredictPart::read(std::uint64_t at, std::span<std::byte> out) const {
@@ -112,15 +112,15 @@ std::uint64_t PredictPart::open() {
   if (file_.get() < 0 || fstat(file_.get(), &status) != 0)
     refused_write(fmt::format("{} cannot be written", path_.string()), errno);
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  std::string begin(of_what_.size(), '\0');
+  std::string begin(header_.size(), '\0');
   std::uint64_t done = 0;
-  if (read(0, std::as_writable_bytes(std::span(begin))) && begin == of_what_) {
-    end_ = of_what_.size();
+  if (read(0, std::as_writable_bytes(std::span(begin))) && begin == header_) {
+    end_ = header_.size();
     while (const std::uint64_t after = read_round(end_, size)) done = after;
   }
   if (ftruncate(file_.get(), static_cast<off_t>(end_)) != 0)
     refused_write(fmt::format("{} cannot be written", path_.string()), errno);
-  if (end_ == 0) write(std::as_bytes(std::span(of_what_)));
+  if (end_ == 0) write(std::as_bytes(std::span(header_)));
   return done;
 }
 
@@ -139,10 +139,10 @@ void PredictPart::add(std::uint64_t done, std::span<const std::int32_t> rows, st
 }
 
 void PredictPart::each_row(const std::function<void(std::int64_t row, std::span<const float> scores)>& f) {
-  const std::span<runtime::RowPlace> places = places_.first(rows_);
-  std::ranges::sort(places, {}, &runtime::RowPlace::row);
+  const std::span<runtime::RowLocation> places = places_.first(rows_);
+  std::ranges::sort(places, {}, &runtime::RowLocation::row);
   std::vector<float> scores(classes_);
-  for (const runtime::RowPlace& place : places) {
+  for (const runtime::RowLocation& place : places) {
     if (!read(place.offset, std::as_writable_bytes(std::span(scores))))
       fail(Exit::failed, "{} was truncated while it was read: run the same command again", path_.string());
     f(place.row, scores);

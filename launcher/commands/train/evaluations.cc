@@ -78,7 +78,7 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
             : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
-    if (evaluation_->out_of_patience())
+    if (evaluation_->patience_exhausted())
       say("ends after step {}: {} (evaluation.patience)", report->step,
           end_text(best, evaluation_->without_improvement()));
   }
@@ -95,7 +95,7 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
   if (done % kRoundsPerCheck != 0 || done == all) return true;
-  const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
+  const std::uint64_t own = stop_source_() | (stop_.requested() ? runtime::kStop : 0);
   std::uint64_t any = 0;
   for (const std::uint64_t asked : comm::exchange_value(world_, own)) any |= asked;
   at_once_ = (any & runtime::kStopAtOnce) != 0;

@@ -121,9 +121,9 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
-  const std::string crowding = crowding_text(share, recipe.device.threads, world);
+  const std::string oversubscription = oversubscription_text(share, recipe.device.threads, world);
   if (prints) describe_run(job, loaded.notes, planned.rank_device, world, ranks_threads);
-  if (prints && !crowding.empty()) note(crowding);
+  if (prints && !oversubscription.empty()) note(oversubscription);
   if (prints && prompts) print_notes(prompts->notes);
   control.planned(job, world);
 
@@ -168,7 +168,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
     });
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.on_round([&control] { control.evaluated_round(); });
-  evaluations.ask_stop([&control] { return control.take_stop(); });
+  evaluations.set_stop_source([&control] { return control.take_stop(); });
   std::optional<runtime::RunReports> reports;  // opened last, so that a refused run changes no report
   agree(world, [&] {
     if (!prints) return;

@@ -76,7 +76,7 @@ void Training::run() {
   try {
     if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // max_steps = 0 only checks the recipe
       evaluate();
-      if (out_of_patience_ && prints() && p_.trainer.progress().best)
+      if (patience_exhausted_ && prints() && p_.trainer.progress().best)
         note(fmt::format(
             "no steps remain: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
             "to continue",
@@ -131,13 +131,13 @@ void Training::evaluate() {
   const bool best = due && p_.evaluations.run(p_.trainer, p_.reports);
   p_.control.evaluated();
   if (due && p_.evaluations.stopped()) stop_here(p_.evaluations.stopped_at_once());
-  out_of_patience_ = p_.evaluations.out_of_patience();  // possibly in an earlier run
+  patience_exhausted_ = p_.evaluations.patience_exhausted();  // possibly in an earlier run
   // Patience does not require a checkpoint folder. Without one, the run leaves only its figures.
-  if (p_.checkpoints.can_save() && (out_of_patience_ || (best && p_.job.recipe.checkpoint.keep_best)))
+  if (p_.checkpoints.can_save() && (patience_exhausted_ || (best && p_.job.recipe.checkpoint.keep_best)))
     p_.checkpoints.save(p_.trainer);
-  if (out_of_patience_ && !p_.checkpoints.can_save() && prints())
+  if (patience_exhausted_ && !p_.checkpoints.can_save() && prints())
     note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
-  if (due && !ended_ && !out_of_patience_) stops_between_steps();
+  if (due && !ended_ && !patience_exhausted_) stops_between_steps();
 }
 
 bool Training::stops_between_steps() {
@@ -149,7 +149,7 @@ void Training::stop_here(bool at_once) {
   const runtime::Recipe::Checkpoint& recipe = p_.job.recipe.checkpoint;
   const std::int64_t step = p_.trainer.steps_done();
   // Only rank 0 knows the reason, and rank 0 prints it.
-  const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
+  const bool asked = p_.control.stop_requested() != 0 || recipe.stop_after == step;
   const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
   const std::string again = resume_command(recipe.resume);
   if (!p_.checkpoints.can_save()) {

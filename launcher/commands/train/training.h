@@ -77,7 +77,7 @@ class Evaluations {
   void on_round(std::function<void()> round) { round_ = std::move(round); }
   // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is called repeatedly during an
   // evaluation, and a request on any rank counts.
-  void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
+  void set_stop_source(std::function<std::uint64_t()> source) { stop_source_ = std::move(source); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }
   // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
@@ -86,7 +86,7 @@ class Evaluations {
   // stopped without a checkpoint.
   bool stopped() const { return stopped_; }
   bool stopped_at_once() const { return at_once_; }
-  bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
+  bool patience_exhausted() const { return evaluation_ && evaluation_->patience_exhausted(); }
 
   // measured_with() adds the evaluations to the memory measured in training, so that the peak is that of the whole run.
   // without() subtracts their bytes from those of the whole run, which leaves the bytes of the steps.
@@ -103,7 +103,7 @@ class Evaluations {
   std::int64_t patience_;
   bool stopped_ = false, at_once_ = false;
   std::function<void()> round_ = [] {};
-  std::function<std::uint64_t()> asked_ = [] { return std::uint64_t{0}; };
+  std::function<std::uint64_t()> stop_source_ = [] { return std::uint64_t{0}; };
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
   std::set<std::string> noted_;  // each note is printed once per run
@@ -141,7 +141,7 @@ class Training {
  private:
   void begin();
   void step();
-  bool is_over() const { return p_.trainer.done() || ended_ || out_of_patience_; }
+  bool is_over() const { return p_.trainer.done() || ended_ || patience_exhausted_; }
   void finish();
 
   runtime::StepReport train_step();
@@ -159,7 +159,7 @@ class Training {
   std::optional<Progress> progress_;  // only on rank 0
   std::optional<comm::AgreedError> ended_;
   std::optional<RunEnd> end_;
-  bool out_of_patience_ = false;
+  bool patience_exhausted_ = false;
   std::int64_t steps_ = 0;     // steps of this process
   std::vector<double> rates_;  // tokens/s of each step
   double tokens_per_s_ = 0;

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxRequestBytes = 64 << 10;
 inline constexpr const char* kHasEnded = "the run has ended";
 
 // The bounds of every server of the control plane: threads, memory, message sizes, and idle connections.
-inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int handshake_ms = 10'000,
+inline void limit(grpc::ServerBuilder& builder, std::size_t max_bytes, int handshake_ms = 10'000,
                   int idle_ms = 300'000) {
   prepare_grpc();
   // gRPC's reflection service is synchronous. It gets exactly two threads.
@@ -30,7 +30,7 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   grpc::ResourceQuota quota("strata");
   quota.Resize(std::size_t{48} << 20).SetMaxThreads(8);
   builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(most_bytes));
+  builder.SetMaxReceiveMessageSize(static_cast<int>(max_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, handshake_ms);

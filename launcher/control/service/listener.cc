@@ -170,7 +170,7 @@ void ConnectionLimiter::Connection::shut_down() {
   leaving = true;
 }
 
-ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take take, Proof proof)
+ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, ConnectionHandler take, Proof proof)
     : listener_(std::move(listener)),
       most_(most),
       take_(std::move(take)),

@@ -65,8 +65,8 @@ struct Proof {
 // these is shut down immediately if a new one needs its place.
 class ConnectionLimiter {
  public:
-  using Take = std::function<void(Descriptor)>;
-  ConnectionLimiter(Listener listener, std::size_t most, Take take, Proof proof = {});
+  using ConnectionHandler = std::function<void(Descriptor)>;
+  ConnectionLimiter(Listener listener, std::size_t most, ConnectionHandler take, Proof proof = {});
   ~ConnectionLimiter();
 
   const Listener& listener() const { return listener_; }
@@ -90,7 +90,7 @@ class ConnectionLimiter {
 
   Listener listener_;
   std::size_t most_;
-  Take take_;
+  ConnectionHandler take_;
   Proof proof_;
   std::vector<Connection> connections_;
   Descriptor wake_;

@@ -138,13 +138,13 @@ class Service::Impl final : public pb::Run::CallbackService {
                                  pb::StopReply* reply) override {
     return answer(context, [&] {
       board_.collect();  // counts steps that were posted just now
-      const std::uint64_t asked = board_.stop_asked();
+      const std::uint64_t asked = board_.stop_requested();
       // A run that was asked to stop with a checkpoint may still be asked to stop without one.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run has already been asked to stop");
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
-      const Board::Stop stop = board_.ask_stop(request->at_once());
+      const Board::Stop stop = board_.request_stop(request->at_once());
       // If it is too late to skip the checkpoint, the request has no effect.
       if (stop.at_once == request->at_once())
         board_.add_event(stop.at_once ? "asked to stop without a checkpoint" : "asked to stop");
@@ -201,7 +201,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       return refuse({StatusCode::FAILED_PRECONDITION, "the run is ending, and writes its last checkpoint by itself"});
     const auto call = add(saves_, std::make_shared<SaveCall>(*this, reply, board_.steps_done()));
     if (!call) return refuse(kTooMany);
-    board_.ask_checkpoint();
+    board_.request_checkpoint();
     return call.get();
   }
 

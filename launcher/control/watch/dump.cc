@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxFrames = 32;
 constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // the time for a thread to begin
 constexpr auto kToWrite = std::chrono::milliseconds(2000);    // the time for it to end: unwinding may wait for a drive
-int the_signal() {
+int dump_signal() {
   return SIGRTMIN + 7;
 }
 
@@ -137,7 +137,7 @@ void prepare_backtraces() {
   action.sa_handler = &answer;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  (void)sigaction(the_signal(), &action, nullptr);
+  (void)sigaction(dump_signal(), &action, nullptr);
 }
 
 std::string backtraces() {
@@ -153,7 +153,7 @@ std::string backtraces() {
     std::uint64_t blocked = 0;
     for (std::string line; std::getline(status, line);)
       if (line.starts_with("SigBlk:")) blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
-    if ((blocked >> (the_signal() - 1) & 1) != 0) continue;
+    if ((blocked >> (dump_signal() - 1) & 1) != 0) continue;
     const auto wait = [](int while_it_is, std::chrono::milliseconds time) {
       const auto until = std::chrono::steady_clock::now() + time;
       while (asked.load() == while_it_is && std::chrono::steady_clock::now() < until)
@@ -161,7 +161,7 @@ std::string backtraces() {
     };
     int none = 0;
     if (!asked.compare_exchange_strong(none, thread)) return out;  // an earlier thread is still writing
-    if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) {
+    if (syscall(SYS_tgkill, getpid(), thread, dump_signal()) != 0) {
       asked.store(0);
       continue;
     }
@@ -180,7 +180,7 @@ std::string backtraces() {
   return out;
 }
 
-pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
+pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankProgress& progress, const TaskNames& names,
                      const std::string& traces) {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   const auto seconds = [&](std::int64_t since) { return since == 0 ? 0 : static_cast<double>(now - since) * 1e-9; };
@@ -189,9 +189,9 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
   out.set_rank(rank);
   out.set_node(node);
   out.set_coordinates(names.mesh.coordinates_text({&rank, 1}));
-  const int pid = places.pid.load(kRelaxed);
+  const int pid = progress.pid.load(kRelaxed);
   out.set_pid(pid);
-  const RankView view = view_of(report_of(rank, places, now));
+  const RankView view = view_of(report_of(rank, progress, now));
   out.set_phase(fmt::format("in {}, {} steps done, its process was seen to run {:.1f} s ago", view.text(names),
                             view.step, view.beat_age));
   for (std::size_t lane = 0; lane < runtime::kLanes; ++lane) {
@@ -204,9 +204,9 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     entry.set_running(at.place.running);
     entry.set_seconds(at.age);
   }
-  const std::uint64_t done = places.done_count.load(kRelaxed);
-  for (std::uint64_t i = done > runtime::RankPlaces::kDone ? done - runtime::RankPlaces::kDone : 0; i < done; ++i) {
-    const auto& run = places.done[i % runtime::RankPlaces::kDone];
+  const std::uint64_t done = progress.done_count.load(kRelaxed);
+  for (std::uint64_t i = done > runtime::RankProgress::kDone ? done - runtime::RankProgress::kDone : 0; i < done; ++i) {
+    const auto& run = progress.done[i % runtime::RankProgress::kDone];
     const runtime::LanePlace place = runtime::unpacked(run.place.load(kRelaxed));
     const std::uint32_t lane = run.lane.load(kRelaxed);
     if (place.task < 0 || lane >= runtime::kLanes) continue;
@@ -228,7 +228,7 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     if (const std::string where = line_of(folder / "wchan"); !where.empty() && where != "0") state += ", " + where;
     entry.set_state(state);
     const std::string prefix = fmt::format("{} ", thread);
-    for (const std::string_view line : words_of(traces, '\n'))
+    for (const std::string_view line : split_list(traces, '\n'))
       if (line.starts_with(prefix)) entry.add_frames(std::string(line.substr(prefix.size())));
   }
   return out;

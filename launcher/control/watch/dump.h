@@ -3,7 +3,7 @@
 
 #include "launcher/control/control.pb.h"
 #include "launcher/control/watch/rank_view.h"
-#include "runtime/execute/places.h"
+#include "runtime/execute/rank_progress.h"
 
 namespace strata::launcher::control {
 
@@ -12,9 +12,9 @@ namespace strata::launcher::control {
 // a tenth of a second are left out.
 std::string backtraces();
 
-// The state of a rank on this machine: its places, its threads as the kernel shows them (even if the process is
+// The state of a rank on this machine: its progress, its threads as the kernel shows them (even if the process is
 // stopped), and the text that backtraces() returned in that process.
-pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
+pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankProgress& progress, const TaskNames& names,
                      const std::string& backtraces);
 
 // The ranks' answers as human-readable text.

@@ -44,7 +44,7 @@ std::future<bool> write_meanwhile(std::function<void(const std::string&, const s
 
 }  // namespace
 
-void write_whole(const std::string& path, const std::string& text) {
+void write_atomically(const std::string& path, const std::string& text) {
   AtomicFile out(path);
   out.write(text);
   out.commit();

@@ -20,8 +20,8 @@
 
 namespace strata::launcher::control {
 
-// Writes a file through AtomicFile.
-void write_whole(const std::string& path, const std::string& text);
+// Writes a file through AtomicFile: it appears complete or not at all.
+void write_atomically(const std::string& path, const std::string& text);
 
 // Receives the reports of all nodes at rank 0, and decides whether the run must end. Thread-safe: gRPC's threads pass
 // reports, and the control thread calls look().
@@ -35,7 +35,7 @@ class Hub {
     std::string dump_folder;  // receives the state of a stuck run
     double to_write = 5;      // seconds after which a drive that does not answer no longer delays the end of the run
     // Writes the whole file or throws Error, in a thread that may outlive the hub. Tests substitute a drive that hangs.
-    std::function<void(const std::string& path, const std::string& text)> write = write_whole;
+    std::function<void(const std::string& path, const std::string& text)> write = write_atomically;
     Note say;                                             // called in a separate thread
     std::function<void(const NodeMemory::Verdict&)> end;  // ends rank 0's node
   };

@@ -58,7 +58,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
   };
   find();
   const auto bytes = [](std::size_t n) {
-    return up(sizeof(Words)) + n * (up(sizeof(runtime::RankPlaces)) + up(sizeof(Answer)));
+    return up(sizeof(Words)) + n * (up(sizeof(runtime::RankProgress)) + up(sizeof(Answer)));
   };
   // The first rank of a node creates the memory, and the others map it.
   std::string mine, refusal;
@@ -118,19 +118,20 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
     memory_ = memory;
   }
   // The memory is zeroed and ranks may already use it, so nothing may be constructed in it or overwritten.
-  places().pid.store(getpid());
+  progress().pid.store(getpid());
 }
 
 NodeMemory::Words& NodeMemory::words() const {
   return *reinterpret_cast<Words*>(memory_);
 }
 
-runtime::RankPlaces& NodeMemory::places_of(std::size_t index) {
-  return *reinterpret_cast<runtime::RankPlaces*>(memory_ + up(sizeof(Words)) + index * up(sizeof(runtime::RankPlaces)));
+runtime::RankProgress& NodeMemory::progress_of(std::size_t index) {
+  return *reinterpret_cast<runtime::RankProgress*>(memory_ + up(sizeof(Words)) +
+                                                   index * up(sizeof(runtime::RankProgress)));
 }
 
 NodeMemory::Answer& NodeMemory::answer(std::size_t index) {
-  return *reinterpret_cast<Answer*>(memory_ + up(sizeof(Words)) + ranks().size() * up(sizeof(runtime::RankPlaces)) +
+  return *reinterpret_cast<Answer*>(memory_ + up(sizeof(Words)) + ranks().size() * up(sizeof(runtime::RankProgress)) +
                                     index * up(sizeof(Answer)));
 }
 

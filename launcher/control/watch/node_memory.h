@@ -9,7 +9,7 @@
 
 #include "comm/communicator.h"
 #include "comm/shared_mapping.h"
-#include "runtime/execute/places.h"
+#include "runtime/execute/rank_progress.h"
 
 namespace strata::launcher::control {
 
@@ -46,8 +46,8 @@ class NodeMemory {
   const std::vector<int>& ranks() const { return map_.of(rank_).ranks; }
   int index() const { return index_; }  // this rank's place among ranks()
 
-  runtime::RankPlaces& places() { return places_of(static_cast<std::size_t>(index_)); }
-  runtime::RankPlaces& places_of(std::size_t index);
+  runtime::RankProgress& progress() { return progress_of(static_cast<std::size_t>(index_)); }
+  runtime::RankProgress& progress_of(std::size_t index);
 
   // Why the run ends, for all ranks of the node. Only the first verdict is kept, and give() returns true to its caller.
   struct Verdict {

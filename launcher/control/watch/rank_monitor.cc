@@ -85,7 +85,7 @@ pb::NodeReport report_of(NodeMemory& memory, std::int64_t now) {
   pb::NodeReport out;
   out.set_node(memory.node());
   for (std::size_t i = 0; i < memory.ranks().size(); ++i)
-    *out.add_ranks() = report_of(memory.ranks()[i], memory.places_of(i), now);
+    *out.add_ranks() = report_of(memory.ranks()[i], memory.progress_of(i), now);
   return out;
 }
 
@@ -96,7 +96,7 @@ RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
       rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLiveness::State::present : NodeLiveness::State::unreached),
       last_(now_ns()) {
   prepare_backtraces();
-  memory_.places().beat.store(now_ns(), kRelaxed);
+  memory_.progress().beat.store(now_ns(), kRelaxed);
   std::promise<void> started;
   thread_ = start_background_thread("strata-monitor", [this, &started](const std::stop_token& stop) {
     try {
@@ -150,11 +150,11 @@ void RankMonitor::run(const std::stop_token& stop) {
 }
 
 void RankMonitor::beat(std::int64_t now) {
-  runtime::RankPlaces& places = memory_.places();
-  places.beat.store(now, kRelaxed);
-  if (places.phase.load(kRelaxed) == runtime::Phase::training) return;
+  runtime::RankProgress& progress = memory_.progress();
+  progress.beat.store(now, kRelaxed);
+  if (progress.phase.load(kRelaxed) == runtime::Phase::training) return;
   const std::uint64_t moved = moved_mib();
-  places.count(moved - std::min(moved, std::exchange(moved_, moved)));
+  progress.count(moved - std::min(moved, std::exchange(moved_, moved)));
 }
 
 bool RankMonitor::ended() {
@@ -175,13 +175,13 @@ bool RankMonitor::ended() {
 // Whether this rank sends the node's reports, because it is the lowest of the node's ranks whose processes run.
 bool RankMonitor::is_reporter(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
-    if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
+    if (now - memory_.progress_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
   return true;
 }
 
 std::vector<runtime::Phase> RankMonitor::phases() const {
   std::vector<runtime::Phase> out(memory_.ranks().size());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = memory_.places_of(i).phase.load(kRelaxed);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = memory_.progress_of(i).phase.load(kRelaxed);
   return out;
 }
 
@@ -191,8 +191,8 @@ pb::NodeReport RankMonitor::report(std::int64_t now) {
   if (asked != dump_reported_) {
     memory_.asked().store(asked);
     const auto answered = [&](std::size_t i) {
-      return memory_.answer(i).number.load() == asked ||
-             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // its process is not running and cannot answer
+      return memory_.answer(i).number.load() == asked || now - memory_.progress_of(i).beat.load(kRelaxed) >
+                                                             kSecond;  // its process is not running and cannot answer
     };
     bool all = true;
     for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && answered(i);
@@ -206,7 +206,8 @@ pb::NodeReport RankMonitor::report(std::int64_t now) {
           answer.number.load() == asked
               ? std::string(answer.text.data(), std::min<std::size_t>(answer.size.load(), answer.text.size()))
               : "";
-      *out.add_dump() = dump_of(memory_.ranks()[i], memory_.map().of(rank_).name, memory_.places_of(i), names_, traces);
+      *out.add_dump() =
+          dump_of(memory_.ranks()[i], memory_.map().of(rank_).name, memory_.progress_of(i), names_, traces);
     }
   }
   return out;
@@ -259,12 +260,12 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
     const std::lock_guard lock(mutex_);
     // A rank that has just become its node's reporter has not received anything yet.
     if (memory_.node() == 0)
-      rank0_.record_contact(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
+      rank0_.record_contact(std::max(rank0_.heard(), seconds(memory_.progress_of(0).beat.load(kRelaxed))));
     else if (began)
       rank0_.resume(seconds(now));
     if (rank0_.look(seconds(now), setup_.timeout) != NodeLiveness::Change::silent) return;
     silent = seconds(now) - rank0_.heard();
-    place = view_of(report_of(rank_, memory_.places(), now)).text(names_);
+    place = view_of(report_of(rank_, memory_.progress(), now)).text(names_);
   }
   const Node& here = memory_.map().of(rank_);
   const std::string time = seconds_text(silent);

@@ -125,19 +125,19 @@ std::string RankView::text(const TaskNames& names) const {
                      place.step);
 }
 
-pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now) {
+pb::RankReport report_of(int rank, const runtime::RankProgress& progress, std::int64_t now) {
   pb::RankReport out;
   out.set_rank(rank);
-  out.set_phase(static_cast<std::uint32_t>(places.phase.load(kViewOrder)));
-  out.set_counter(places.counter.load(kViewOrder));
+  out.set_phase(static_cast<std::uint32_t>(progress.phase.load(kViewOrder)));
+  out.set_counter(progress.counter.load(kViewOrder));
   const auto age = [&](std::int64_t since) { return since == 0 ? 0 : now - since; };
-  out.set_phase_age(age(places.phase_since.load(kViewOrder)));
-  out.set_step(places.step.load(kViewOrder));
-  out.set_compute(places.compute.load(kViewOrder));
-  out.set_beat_age(age(places.beat.load(kViewOrder)));
-  out.set_pid(places.pid.load(kViewOrder));
-  out.set_typical_step(places.typical.load(kViewOrder));
-  for (const auto& lane : places.lanes) {
+  out.set_phase_age(age(progress.phase_since.load(kViewOrder)));
+  out.set_step(progress.step.load(kViewOrder));
+  out.set_compute(progress.compute.load(kViewOrder));
+  out.set_beat_age(age(progress.beat.load(kViewOrder)));
+  out.set_pid(progress.pid.load(kViewOrder));
+  out.set_typical_step(progress.typical.load(kViewOrder));
+  for (const auto& lane : progress.lanes) {
     // Read the place first. Otherwise the age of a later place would make this one appear young and prevent a warning.
     out.add_place(lane.place.load(kViewOrder));
     out.add_age(age(lane.since.load(kViewOrder)));

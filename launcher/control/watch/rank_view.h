@@ -9,7 +9,7 @@
 #include "comm/communicator.h"
 #include "launcher/control/control.pb.h"
 #include "models/model.h"
-#include "runtime/execute/places.h"
+#include "runtime/execute/rank_progress.h"
 
 namespace strata::launcher::control {
 
@@ -69,8 +69,8 @@ struct RankView {
   }
 };
 
-// Converts places, with times in ns on the steady clock, to a report at `now`, and a report to a view.
-pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now);
+// Converts progress, with times in ns on the steady clock, to a report at `now`, and a report to a view.
+pb::RankReport report_of(int rank, const runtime::RankProgress& progress, std::int64_t now);
 RankView view_of(const pb::RankReport& report);
 
 }  // namespace strata::launcher::control

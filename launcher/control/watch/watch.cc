@@ -19,7 +19,7 @@ constexpr double kStopped = 5;
 // Task times vary, so a task counts as stalled only after this many medians.
 constexpr double kMedians = 10;
 
-double or_never(double limit) {
+double infinite_if_zero(double limit) {
   return limit > 0 ? limit : std::numeric_limits<double>::infinity();
 }
 
@@ -55,7 +55,7 @@ std::string seconds_text(double seconds) {
 
 Watch::Watch(const Limits& limits, NodeMap map, double now)
     : limits_(limits),
-      stall_limit_(std::min(or_never(limits.warn_after), or_never(limits.stuck_after))),
+      stall_limit_(std::min(infinite_if_zero(limits.warn_after), infinite_if_zero(limits.stuck_after))),
       map_(std::move(map)),
       ranks_(map_.node_of.size()),
       reported_(ranks_.size(), now),

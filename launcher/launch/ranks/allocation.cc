@@ -66,7 +66,8 @@ void narrow(Allocation& allocation, std::vector<Host> asked) {
     const auto known = std::find_if(allocation.hosts.begin(), allocation.hosts.end(), has);
     if (known == allocation.hosts.end())
       fail(Exit::usage, "--hosts names {}, which {} does not have: leave --hosts out, or name nodes of {}", host.name,
-           allocation.origin, describe(spread(allocation.hosts, static_cast<int>(allocation.hosts.size()), 1)));
+           allocation.origin,
+           describe(distribute_ranks(allocation.hosts, static_cast<int>(allocation.hosts.size()), 1)));
     if (known->slots && host.slots.value_or(0) > *known->slots)
       fail(Exit::usage, "--hosts requests {} on {}, but {} has room for only {}", counted(*host.slots, "rank"),
            host.name, allocation.origin, *known->slots);
@@ -151,7 +152,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
   return out;
 }
 
-std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int default_slots) {
+std::vector<Share> distribute_ranks(const std::vector<Host>& hosts, int ranks, int default_slots) {
   std::vector<Share> out;
   out.reserve(hosts.size());
   for (const Host& host : hosts) out.push_back({host.name, 0});

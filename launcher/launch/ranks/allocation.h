@@ -45,7 +45,7 @@ struct Share {
 
 // Spreads `ranks` ranks over these nodes as evenly as their slots allow, earlier nodes first. A host without slots has
 // `default_slots`. Empty if there are not enough slots.
-std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int default_slots);
+std::vector<Share> distribute_ranks(const std::vector<Host>& hosts, int ranks, int default_slots);
 int total(const std::vector<Share>& shares);
 // The number of ranks that a node with this many GPUs takes: one per slot; without slots, one per GPU, or one. If the
 // slots are processors, one rank per GPU, or one per processor without GPUs.

@@ -27,18 +27,18 @@ constexpr double kRanksToEnd = 20;    // for the kernel to free a killed rank's 
 
 // A closed terminal sends SIGHUP twice (from the kernel and the shell), and one key press may reach launch in two ways.
 // A second stop ends the run immediately, so it counts only if it comes later than this.
-constexpr int kMeant = 200;  // ms after the first one
-volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
-void ask_to_stop(int signal) {
+constexpr int kDebounce = 200;  // ms after the first one
+volatile std::sig_atomic_t stop_signals = 0, first_stop_ms = 0;
+void count_stop_signal(int signal) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const auto ms = static_cast<std::sig_atomic_t>(now.tv_sec % 1'000'000 * 1000 + now.tv_nsec / 1'000'000);
-  if (stops_asked == 0) {
-    first_asked = ms;
-  } else if (signal == SIGHUP || (ms >= first_asked && ms - first_asked <= kMeant)) {
+  if (stop_signals == 0) {
+    first_stop_ms = ms;
+  } else if (signal == SIGHUP || (ms >= first_stop_ms && ms - first_stop_ms <= kDebounce)) {
     return;
   }
-  stops_asked = stops_asked + 1;
+  stop_signals = stop_signals + 1;
 }
 
 // mpirun adds its own exit codes, and a shell adds 128 + signal.
@@ -64,7 +64,7 @@ std::string with_ranks(const std::string& host, const RankStart& start) {
 
 // The cause if neither the ranks nor the nodes report one: the output of mpirun or srun, with a rank's last line.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
-  std::vector<std::string> words = output.of_starter();
+  std::vector<std::string> words = output.starter_output();
   std::erase_if(words, [](const std::string& line) {
     // srun prints this at each start if Slurm does not bind processes. The ranks bind themselves.
     return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
@@ -93,7 +93,7 @@ void find_cause(Outcome& out, const std::string& failure, const RankOutput& outp
     }
   }
   if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not respond", node);
-  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares, start.mesh);
+  if (out.cause.empty()) out.cause = cause_in(output.starter_output(), start.shares, start.mesh);
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
 
@@ -108,7 +108,7 @@ class Termination {
     since_ = Clock::now();
     child_.send(signal_);
   }
-  void go_on() {
+  void escalate() {
     if (begun_ && seconds_since(since_) > 8) child_.send_to_group(SIGKILL);
   }
 
@@ -121,12 +121,12 @@ class Termination {
 
 }  // namespace
 
-AskedToStop::AskedToStop() {
-  stops_asked = 0;
+StopSignalCounter::StopSignalCounter() {
+  stop_signals = 0;
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP})
     if (std::signal(signal, SIG_IGN) != SIG_IGN || signal == SIGTERM || signal == SIGUSR1) {
       struct sigaction action {};
-      action.sa_handler = ask_to_stop;
+      action.sa_handler = count_stop_signal;
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
@@ -134,11 +134,11 @@ AskedToStop::AskedToStop() {
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
-int AskedToStop::times() const {
-  return stops_asked;
+int StopSignalCounter::count() const {
+  return stop_signals;
 }
 
-Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const StopSignalCounter& stop,
                   LaunchScreen& screen, const std::optional<std::filesystem::path>& logs) {
   RankOutput output(allocation.starter, screen, logs, total(start.shares),
                     start.again ? LogFile::Open::later : LogFile::Open::now);
@@ -155,7 +155,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
   bool cut_short = false;  // launch itself ends the ranks for some other cause
   std::optional<Clock::time_point> failed_at;
   const auto cut = [&] {
-    cut_short = cut_short || (!ending.begun() && stop.times() == 0 && !output.end_reason().is_stop());
+    cut_short = cut_short || (!ending.begun() && stop.count() == 0 && !output.end_reason().is_stop());
     ending.begin();
   };
   const auto has_ranks = [&](const std::string& host) {
@@ -169,7 +169,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     read_lines(readers, 100);
     agents.ping();
     // Send only SIGINT: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
-    if (stop.times() > 0 && !passed_on) {
+    if (stop.count() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
       if (too_early) {
@@ -178,7 +178,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
         screen.say("stopping on request: the run ends after this step; a second signal ends it immediately");
         child.send(SIGUSR1);
       }
-    } else if (stop.times() > 1) {
+    } else if (stop.count() > 1) {
       ending.begin();
     }
     for (const Agents::Lost& lost : agents.lost()) {
@@ -192,7 +192,7 @@ Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& 
     }
     if (!output.failure().empty() && !failed_at) failed_at = Clock::now();
     if (failed_at && seconds_since(*failed_at) > kAfterFailure) cut();
-    ending.go_on();
+    ending.escalate();
   }
   output.finish();
   out.code = documented(child.exit_code().value_or(1));

@@ -14,12 +14,12 @@ namespace strata::launcher {
 
 // While this object exists, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process,
 // and Ctrl-Z does nothing. At most one may exist at a time.
-class AskedToStop {
+class StopSignalCounter {
  public:
-  AskedToStop();
-  AskedToStop(const AskedToStop&) = delete;
-  AskedToStop& operator=(const AskedToStop&) = delete;
-  int times() const;
+  StopSignalCounter();
+  StopSignalCounter(const StopSignalCounter&) = delete;
+  StopSignalCounter& operator=(const StopSignalCounter&) = delete;
+  int count() const;
 };
 
 // How one start of the ranks ended.
@@ -36,7 +36,7 @@ struct Outcome {
 // immediately. If a node is lost, or if ranks remain after one has ended with an error, launch asks the others to stop
 // and ends them, which counts as a failure and not as a stop. Before it returns, it ends the remaining processes on
 // nodes that respond, if possible.
-Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
+Outcome run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const StopSignalCounter& stop,
                   LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 
 }  // namespace strata::launcher

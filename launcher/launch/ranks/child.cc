@@ -90,7 +90,7 @@ void read_lines(std::span<LineReader* const> readers, int milliseconds) {
     if (polled[i].revents) readers[i]->read();
 }
 
-Child::Child(const Program& program, LineReader::Take out, LineReader::Take errors)
+Child::Child(const Program& program, LineReader::LineHandler out, LineReader::LineHandler errors)
     : out_(std::move(out)), errors_(std::move(errors)) {
   Pipe in, output, error_output;
   output = make_pipe();

@@ -26,9 +26,9 @@ struct Program {
 // Reads lines from a pipe. Owns the reading end.
 class LineReader {
  public:
-  using Take = std::function<void(std::string_view line)>;
+  using LineHandler = std::function<void(std::string_view line)>;
 
-  explicit LineReader(Take take) : take_(std::move(take)) {}
+  explicit LineReader(LineHandler take) : take_(std::move(take)) {}
   void open(Descriptor pipe);
   // Reads what is available without blocking, and passes every complete line to `take`, without its line break. At the
   // end of the pipe, also passes a last line that has none. A line above 1 MiB is passed in pieces.
@@ -38,7 +38,7 @@ class LineReader {
 
  private:
   Descriptor fd_;
-  Take take_;
+  LineHandler take_;
   std::string rest_;
 };
 
@@ -50,7 +50,7 @@ void read_lines(std::span<LineReader* const> readers, int milliseconds);
 class Child {
  public:
   // Throws Error{failed} if the program cannot be started.
-  Child(const Program& program, LineReader::Take out, LineReader::Take errors);
+  Child(const Program& program, LineReader::LineHandler out, LineReader::LineHandler errors);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -133,8 +133,8 @@ void RankOutput::print_log_failure() {
 }
 
 void RankOutput::keep(std::string_view line) {
-  if (of_starter_.size() >= kKept) of_starter_.erase(of_starter_.begin());
-  of_starter_.emplace_back(line);
+  if (starter_output_.size() >= kKept) starter_output_.erase(starter_output_.begin());
+  starter_output_.emplace_back(line);
   if (logs_) logs_->add(kStarter, std::string(line) + "\n");
 }
 
@@ -211,17 +211,17 @@ void RankOutput::show(bool is_error, const std::string& line) {
   }
 }
 
-std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
+std::string cause_in(const std::vector<std::string>& starter_output, const std::vector<Share>& shares,
                      const runtime::Mesh& mesh) {
   static const std::regex by_mpirun(
       R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+) \(([^)]*)\))");
   static const std::regex by_srun(R"(error: (\S+): tasks? ([0-9,-]+): (.*))");
   static const std::regex node_failure(R"(Node failure on (\S+))");
-  for (std::size_t i = 0; i < of_starter.size(); ++i) {
-    const std::string& line = of_starter[i];
+  for (std::size_t i = 0; i < starter_output.size(); ++i) {
+    const std::string& line = starter_output[i];
     std::smatch found;
     // Open MPI 5 wraps its sentences over lines.
-    const std::string both = i + 1 < of_starter.size() ? line + ' ' + of_starter[i + 1] : line;
+    const std::string both = i + 1 < starter_output.size() ? line + ' ' + starter_output[i + 1] : line;
     if (std::regex_search(both, found, by_mpirun))
       return fmt::format(
           "{} on {} was ended by signal {} ({}): its own last output, or the kernel's log if memory "

@@ -114,7 +114,7 @@ class RankOutput {
   // Whether any rank has printed anything yet.
   bool heard() const { return heard_; }
   // The last lines that the starter itself printed.
-  const std::vector<std::string>& of_starter() const { return of_starter_; }
+  const std::vector<std::string>& starter_output() const { return starter_output_; }
 
  private:
   void keep(std::string_view line);
@@ -133,7 +133,7 @@ class RankOutput {
   EndReason end_reason_;
   int paragraph_rank_ = -1;
   bool in_paragraph_ = false;
-  std::vector<std::string> of_starter_;
+  std::vector<std::string> starter_output_;
   std::filesystem::path folder_;             // the folder of the logs
   std::shared_ptr<LogFailure> log_failure_;  // shared with the writer, which may outlive this object
   std::optional<LineWriter> logs_;
@@ -142,7 +142,7 @@ class RankOutput {
 
 // The cause according to the messages of mpirun or srun, in this program's words: the rank that a signal ended, or the
 // file that was not found. Empty if no message is known. The rank is named as in `mesh`.
-std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
+std::string cause_in(const std::vector<std::string>& starter_output, const std::vector<Share>& shares,
                      const runtime::Mesh& mesh = {});
 
 }  // namespace strata::launcher

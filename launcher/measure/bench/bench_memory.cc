@@ -80,7 +80,7 @@ class Runs {
     while (!child.is_over()) {
       LineReader* readers[] = {&child.out(), &child.errors()};
       read_lines(readers, 50);
-      if (stop_.times() > 0) fail(Exit::failed, "stopped on request: the table ends here");
+      if (stop_.count() > 0) fail(Exit::failed, "stopped on request: the table ends here");
     }
     if (const int code = child.exit_code().value_or(1); code != 0)
       row.failure = last.empty() ? fmt::format("ended with exit code {}", code) : last;
@@ -116,7 +116,7 @@ class Runs {
 
   const fs::path& folder_;
   MemoryOf of_;
-  AskedToStop stop_;
+  StopSignalCounter stop_;
 };
 
 // The labels that documents need for this objective.

@@ -199,17 +199,17 @@ std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const 
   out += text(24, 76, "least memory: " + setting_words(smallest->setting), " class=\"quiet\"");
   out += text(24, kHeight - 8, device, " class=\"quiet\"");
 
-  double most_ms = 0, most_bytes = 0;
+  double max_ms = 0, max_bytes = 0;
   for (const MemoryRow* row : ran) {
-    most_ms = std::max(most_ms, time(*row));
-    most_bytes = std::max(most_bytes, static_cast<double>(bytes(*row)));
+    max_ms = std::max(max_ms, time(*row));
+    max_bytes = std::max(max_bytes, static_cast<double>(bytes(*row)));
   }
   constexpr double kMiB = 1024.0 * 1024, kGiB = 1024 * kMiB;
-  const double unit = most_bytes < 2 * kGiB ? kMiB : kGiB;
-  Scale x(most_bytes / unit, kLeft, kRight);
+  const double unit = max_bytes < 2 * kGiB ? kMiB : kGiB;
+  Scale x(max_bytes / unit, kLeft, kRight);
   x.most *= unit;
   x.distance *= unit;
-  const Scale y(most_ms, kBottom, kTop);
+  const Scale y(max_ms, kBottom, kTop);
   out += axes(x, y, unit, unit == kMiB ? "MiB" : "GiB", of);
   // Draw large markers first, so that none hides a smaller one.
   std::stable_sort(ran.begin(), ran.end(), [](const MemoryRow* a, const MemoryRow* b) {

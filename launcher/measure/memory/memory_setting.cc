@@ -53,7 +53,7 @@ void keep(const std::string& only, std::vector<MemorySetting>& settings) {
   const auto at = std::find(kNames.begin(), kNames.end(), only.substr(0, equals));
   if (equals == std::string::npos || at == kNames.end()) refuse(only);
   const auto key = static_cast<std::size_t>(at - kNames.begin());
-  const std::vector<std::string_view> values = words_of(std::string_view(only).substr(equals + 1), ',');
+  const std::vector<std::string_view> values = split_list(std::string_view(only).substr(equals + 1), ',');
   const std::vector<MemorySetting> all = all_settings();
   for (const std::string_view value : values)
     if (std::none_of(all.begin(), all.end(), [&](const auto& s) { return values_of(s)[key] == value; })) refuse(only);

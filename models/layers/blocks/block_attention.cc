@@ -72,7 +72,7 @@ void BlockAttention::attend_backward(Lane& lane, const Context& c, const device:
     attention_.backward(lane, c, shard(rows_.of(saved), v), shard(mixed_.of(saved), v), shard(lse_.of(saved), v),
                         shard(d_mixed, v), shard(d_rows, v), dropout, scratch, v, keys(saved, v),
                         shared_->any() ? shared_->gradients(work, v) : View{});
-  shared_->leave_gradients(lane, work, d_rows, c.partial);
+  shared_->write_partial_gradients(lane, work, d_rows, c.partial);
 }
 
 void BlockAttention::finish_backward(Lane& lane, const Context& c, ConstView saved, View d_rows,
@@ -129,11 +129,11 @@ HeadNorms::HeadNorms(const Spec& spec, Slots& save, Slots& work)
     : spec_(spec),
       query_(NormKind::root_mean_square, norm_of_heads(spec, spec.heads / spec.shards.of), spec.query_gain),
       key_(NormKind::root_mean_square, norm_of_heads(spec, keys_of_shard(spec)), spec.key_gain) {
-  const std::size_t of_shards = spec.shards.of > 1 ? spec.shards.count * spec.head_dim : 0;
+  const std::size_t shard_gains = spec.shards.of > 1 ? spec.shards.count * spec.head_dim : 0;
   query_rstd_ = save.add(spec.tokens * spec.shards.share(spec.heads), device::DType::fp32);
   key_rstd_ = save.add(spec.tokens * spec.shards.count * keys_of_shard(spec), device::DType::fp32);
-  d_query_gain_ = work.add(of_shards, device::DType::fp32);
-  d_key_gain_ = work.add(of_shards, device::DType::fp32);
+  d_query_gain_ = work.add(shard_gains, device::DType::fp32);
+  d_key_gain_ = work.add(shard_gains, device::DType::fp32);
 }
 
 void HeadNorms::forward(Lane& lane, const AttentionPart& a, const ParameterRange& parameters, ConstView rows, View to,
@@ -169,9 +169,9 @@ void HeadNorms::backward(Lane& lane, const AttentionPart& a, const ParameterRang
 
 void HeadNorms::sum_gains(Lane& lane, View workspace, View partials, const GradientRange& gradients) const {
   const std::size_t dim = spec_.head_dim;
-  const auto sum = [&](std::size_t gain, const Slot& of_shards, std::size_t place) {
+  const auto sum = [&](std::size_t gain, const Slot& shard_gains, std::size_t place) {
     if (is_frozen(gain)) return;
-    tree_sum(lane, spec_.shards.count, of_shards.of(workspace), {},
+    tree_sum(lane, spec_.shards.count, shard_gains.of(workspace), {},
              partials ? partials.sub(place * dim, dim) : gradients.sub(gain, dim));
   };
   sum(spec_.query_gain, d_query_gain_, 0);
@@ -223,7 +223,7 @@ void SharedKeys::take(Lane& lane, ConstView total, const ActivationViews& saved)
   if (crosses()) cast(lane, total.sub(head(0) * size(), size()), keys_.of(saved));
 }
 
-void SharedKeys::leave_gradients(Lane& lane, View workspace, View d_heads, View partial) const {
+void SharedKeys::write_partial_gradients(Lane& lane, View workspace, View d_heads, View partial) const {
   if (!any()) return;
   const View sums = sums_.of(workspace);
   if (crosses()) {

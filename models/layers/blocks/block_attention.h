@@ -102,7 +102,7 @@ class SharedKeys {
   void leave(device::Lane&, device::ConstView heads, const ActivationViews& saved, device::View partial) const;
   void take(device::Lane&, device::ConstView total, const ActivationViews& saved) const;
   // The same for the gradients, whose sums go to the rows of the shards that own them.
-  void leave_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
+  void write_partial_gradients(device::Lane&, device::View workspace, device::View d_heads, device::View partial) const;
   void take_gradients(device::Lane&, device::ConstView total, device::View d_heads) const;
 
  private:

@@ -98,10 +98,10 @@ struct BlockOperations {
     for (const SplitLinear* linear : linears()) elements += linear->crossing();
     return elements;
   }
-  void leave_gradients(device::Lane& lane, device::View workspace, device::View to) const {
+  void write_partial_gradients(device::Lane& lane, device::View workspace, device::View to) const {
     for (std::size_t i = 0, at = 0; i < factor_sums.size(); at += linears()[i++]->crossing())
       if (const std::size_t size = linears()[i]->crossing(); size > 0)
-        linears()[i]->leave_gradients(lane, factor_sums[i].of(workspace), to.sub(at, size));
+        linears()[i]->write_partial_gradients(lane, factor_sums[i].of(workspace), to.sub(at, size));
   }
   void take_gradients(device::Lane& lane, device::ConstView from, const GradientRange& gradients) const {
     for (std::size_t i = 0, at = 0; i < factor_sums.size(); at += linears()[i++]->crossing())
@@ -196,7 +196,7 @@ class BlockUnit : public SplitBlock {
   }
 
   std::size_t squares() const final { return plan_->squares(); }
-  void leave_squares(device::Lane& lane, const Context& c, device::View to) const final {
+  void write_partial_squares(device::Lane& lane, const Context& c, device::View to) const final {
     const Plan& b = plan_of(c);
     const bool keeps = b.kept_squares.size > 0;
     const device::View sums = keeps ? b.kept_squares.of(c.cache.values) : to.sub(0, b.squares());
@@ -244,8 +244,9 @@ class BlockUnit : public SplitBlock {
     const std::size_t of_projection = b.projection.squares(), of_down = b.down.squares();
     for (std::size_t v = 0; v < shards().count; ++v) {
       const device::View own = all.sub(v * b.squares(), b.squares());
-      if (of_projection > 0) b.projection.leave_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
-      if (of_down > 0) b.down.leave_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
+      if (of_projection > 0)
+        b.projection.write_partial_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
+      if (of_down > 0) b.down.write_partial_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
     }
     tree_sum(lane, shards().count, all, {}, sums);
   }

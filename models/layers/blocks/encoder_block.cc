@@ -120,13 +120,13 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
       case kAttention:
-        return b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.attention.rows(saved), scratch, {},
+        return b.qkv.forward(lane, c.parameters, gathered_rows(c, x), b.attention.rows(saved), scratch, {},
                              adapter_dropout(c, 0));
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, 3), b.projection_squares(saved));
       case kUp:
-        b.up.forward(lane, c.parameters, whole_rows(c, b.middle.of(saved)), b.inner.of(saved), scratch,
+        b.up.forward(lane, c.parameters, gathered_rows(c, b.middle.of(saved)), b.inner.of(saved), scratch,
                      b.active.of(saved), adapter_dropout(c, 4));
         return;
       case kDown:
@@ -166,14 +166,14 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
         if (!reaches(BlockStep::down)) return;
         const bool activates = passes(BlockStep::down);
         const ConstView d_down =
-            divides_rows() ? whole_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
+            divides_rows() ? gathered_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
         b.down.backward(lane, c.parameters, b.active.of(saved), d_down, inner_gradient(c), gradients, scratch,
                         activates ? b.inner.of(saved) : ConstView{}, adapter_dropout(c, 5),
                         b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, whole_input(c, b.middle.of(saved)), inner_gradient(c),
+        return b.up.backward(lane, c.parameters, gathered_input(c, b.middle.of(saved)), inner_gradient(c),
                              sum_in(c, other), gradients, scratch, {}, adapter_dropout(c, 4),
                              b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
@@ -181,19 +181,19 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
         if (!reaches(BlockStep::projection)) return;
         const View d_mixed = passes(BlockStep::projection) ? b.d_mixed(c.workspace) : View{};
         const ConstView d_projection =
-            divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
+            divides_rows() ? gathered_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
                               {}, adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace),
                               b.projection_squares(saved));
         return;
       }
       case kAttention:
-        return b.qkv.backward(lane, c.parameters, whole_input(c, x), b.d_rows(c.workspace), sum_in(c, narrow),
+        return b.qkv.backward(lane, c.parameters, gathered_input(c, x), b.d_rows(c.workspace), sum_in(c, narrow),
                               gradients, scratch, {}, adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }
   }
-  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
-                      View dx, View to, View input) const override {
+  void write_partial_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              ConstView dy, View dx, View to, View input) const override {
     const EncoderPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (of_mlp)
@@ -208,13 +208,13 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
   std::size_t crossing_gradients() const override {
     return plan_->attention_norm.crossing() + plan_->norm.crossing() + plan_->crossing();
   }
-  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+  void write_partial_gradients(Lane& lane, const Context& c, View to) const override {
     const EncoderPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
-    b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
-    b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.norm.crossing()));
-    b.leave_gradients(lane, c.workspace, next(b.crossing()));
+    b.attention_norm.write_partial_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.norm.write_partial_gradients(lane, b.norm_sums2.of(c.workspace), next(b.norm.crossing()));
+    b.write_partial_gradients(lane, c.workspace, next(b.crossing()));
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const EncoderPlan& b = *plan_;
@@ -255,7 +255,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     const EncoderPlan& b = *plan_;
     const SplitLinear& layer = product == kUp ? b.up : b.qkv;
     const ConstView dy = b.wide.of(c.workspace).sub(0, b.tokens * layer.out());
-    layer.backward_parameters(lane, whole_input(c, product == kUp ? b.middle.of(saved) : x), dy, gradients,
+    layer.backward_parameters(lane, gathered_input(c, product == kUp ? b.middle.of(saved) : x), dy, gradients,
                               b.scratch.of(c.workspace));
   }
   Seam seam_after(Pass pass, std::size_t product) const override {

@@ -77,7 +77,7 @@ struct BlockPlan : BlockOperations {
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
     if (attends) attention.place_work(work);
     const bool keeps_input = end.reaches(BlockStep::heads) && run.divides_rows() && attention.crossing_keys() > 0;
-    whole_input = work.add(keeps_input ? tokens * s.hidden : 0, t);
+    gathered_input = work.add(keeps_input ? tokens * s.hidden : 0, t);
     norm_sums1 = work.add(end.reaches(BlockStep::input_norm) && kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(end.reaches(BlockStep::middle_norm) ? mlp_norm.sums() : 0, DType::fp32);
     place_sums(work);
@@ -103,7 +103,7 @@ struct BlockPlan : BlockOperations {
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm;
   Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;  // saved
-  Slot no_bias, d_active, dropped, whole_input, norm_sums1, norm_sums2;      // workspace
+  Slot no_bias, d_active, dropped, gathered_input, norm_sums1, norm_sums2;   // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -157,7 +157,7 @@ class Block final : public BlockUnit<BlockPlan> {
                                     b.kept(c, kProjection));
       case kUp:
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
-        b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
+        b.up.forward(lane, c.parameters, gathered_rows(c, b.normed2.of(saved)), inner, scratch,
                      b.gated() ? View{} : active, adapter_dropout(c, b.up_at), {}, b.kept(c, kUp));
         if (b.gated()) gated_forward(lane, gate(), stacked, width, inner, active);
         return;
@@ -205,7 +205,7 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView inner = activates ? b.inner.of(saved) : ConstView{};
         const View d_inner = inner_gradient(c);
         const ConstView d_down =
-            divides_rows() ? whole_rows(c, dy) : through_dropout(lane, residual_dropout(c, 2), dy, dropped);
+            divides_rows() ? gathered_rows(c, dy) : through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
         if (!b.gated())
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
@@ -218,7 +218,7 @@ class Block final : public BlockUnit<BlockPlan> {
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, whole_input(c, b.normed2.of(saved)), inner_gradient(c),
+        return b.up.backward(lane, c.parameters, gathered_input(c, b.normed2.of(saved)), inner_gradient(c),
                              sum_in(c, d_normed), gradients, scratch, {}, adapter_dropout(c, b.up_at),
                              b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
@@ -227,7 +227,7 @@ class Block final : public BlockUnit<BlockPlan> {
         if (!reaches(BlockStep::projection)) return;
         const View d_mixed = passes(BlockStep::projection) ? b.d_mixed(c.workspace) : View{};
         const ConstView d_projection =
-            divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
+            divides_rows() ? gathered_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
                               {}, adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace),
                               b.projection_squares(saved));
@@ -262,7 +262,8 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace);
     if (product == kUp)
-      return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), inner_gradient(c), gradients, scratch);
+      return b.up.backward_parameters(lane, gathered_input(c, b.normed2.of(saved)), inner_gradient(c), gradients,
+                                      scratch);
     b.qkv.backward_parameters(lane, qkv_input(c, x, saved), b.d_rows(c.workspace), gradients, scratch);
   }
   // Gradients of the heads' norms cross together with attention's gradient, unless the ranks divide the rows.
@@ -272,8 +273,8 @@ class Block final : public BlockUnit<BlockPlan> {
       return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
     return {summed_rows(product) + (product == kAttention && !divides_rows() ? gains() : 0)};
   }
-  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
-                      View dx, View to, View input) const override {
+  void write_partial_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              ConstView dy, View dx, View to, View input) const override {
     const BlockPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (!of_mlp && !b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, c.total.sub(0, dx.size), saved, dy, dx, {});
@@ -288,15 +289,15 @@ class Block final : public BlockUnit<BlockPlan> {
     if (!divides_rows()) return b.crossing();
     return (b.layer.has_norm ? b.attention_norm.crossing() : 0) + b.mlp_norm.crossing() + gains() + b.crossing();
   }
-  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+  void write_partial_gradients(Lane& lane, const Context& c, View to) const override {
     const BlockPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
-    b.leave_gradients(lane, c.workspace, next(b.crossing()));
+    b.write_partial_gradients(lane, c.workspace, next(b.crossing()));
     if (!divides_rows()) return;
     if (b.layer.has_norm)
-      b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
-    b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
+      b.attention_norm.write_partial_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.mlp_norm.write_partial_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
     if (gains() > 0) b.attention.sum_gains(lane, c, next(gains()), {});
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
@@ -328,7 +329,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, const ActivationViews& saved) const {
     if (divides_rows())
-      x = whole_rows(c, x);
+      x = gathered_rows(c, x);
     else if (b.layer.has_norm)
       x = forward_attention_norm(lane, b, c, x, saved);
     b.qkv.forward(lane, c.parameters, x, b.attention.rows(saved), b.scratch.of(c.workspace), {}, adapter_dropout(c, 0),
@@ -338,16 +339,16 @@ class Block final : public BlockUnit<BlockPlan> {
   void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {
     BlockUnit::attend_backward(lane, c, x, saved);
     // The next stretch needs these rows again, but its total holds keys instead.
-    if (const View kept = plan_->whole_input.of(c.workspace); keeps_input())
-      cast(lane, whole_input(c, own_input(x, saved)), kept);
+    if (const View kept = plan_->gathered_input.of(c.workspace); keeps_input())
+      cast(lane, gathered_input(c, own_input(x, saved)), kept);
   }
   std::size_t crossing_keys() const override { return plan_->attention.crossing_keys(); }
-  bool keeps_input() const { return plan_->whole_input.size > 0 && trains(); }
+  bool keeps_input() const { return plan_->gathered_input.size > 0 && trains(); }
   ConstView own_input(ConstView x, ConstView saved) const {
     return plan_->layer.has_norm ? plan_->normed1.of(saved) : x;
   }
   ConstView qkv_input(const Context& c, ConstView x, ConstView saved) const {
-    return keeps_input() ? plan_->whole_input.of(c.workspace) : whole_input(c, own_input(x, saved));
+    return keeps_input() ? plan_->gathered_input.of(c.workspace) : gathered_input(c, own_input(x, saved));
   }
 
   void backward_qkv(Lane& lane, const Context& c, ConstView x, ConstView saved, View d_normed,

@@ -36,7 +36,7 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
   if (squares() > 0) {
-    if (due()) leave_squares(lane, c, shared() ? c.partial : saved_squares(c, saved));
+    if (due()) write_partial_squares(lane, c, shared() ? c.partial : saved_squares(c, saved));
     ++stretch;
     if (shared() && due()) take_squares(lane, c, saved);
   }
@@ -58,7 +58,7 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
 
 void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
                           View dx, const GradientRange& gradients) const {
-  if (c.meanwhile) {
+  if (c.overlaps_exchange) {
     const bool of_mlp = c.stretch <= (divides_rows_ ? 1 : 0);
     return backward_parameters_of(lane, c, of_mlp ? kUp : kAttention, x, saved, gradients);
   }
@@ -70,8 +70,8 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
     if (divides_rows_ && starts_half(Pass::backward, product)) {
       const bool goes_on = reaches(step_of(product));
       if (due())
-        leave_gradient(lane, c, product, x, saved, dy, dx, goes_on ? rows_in(c, dy, 0) : View{},
-                       needs_input(product) ? rows_in(c, dy, 1) : View{});
+        write_partial_gradient(lane, c, product, x, saved, dy, dx, goes_on ? rows_in(c, dy, 0) : View{},
+                               needs_input(product) ? rows_in(c, dy, 1) : View{});
       if (goes_on) ++stretch;
     }
     if (product == kAttention) {
@@ -84,7 +84,7 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
     if (due()) after_backward(lane, c, product, x, saved, dy, dx, gradients);
   }
   if (crossing_gradients() == 0) return;
-  if (due()) leave_gradients(lane, c, c.partial);
+  if (due()) write_partial_gradients(lane, c, c.partial);
   ++stretch;
   if (due()) take_gradients(lane, c.total, gradients);
 }
@@ -114,7 +114,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
     if (sum.elements == 0) continue;
     all.push_back(sum);
     all.back().own_rows = divides_rows_;
-    all.back().meanwhile = backward && trains() && !adapted_[product] && passes(step_of(product));
+    all.back().overlaps_exchange = backward && trains() && !adapted_[product] && passes(step_of(product));
   }
   if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients(), .has_products = false});
   return all;

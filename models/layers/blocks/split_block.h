@@ -108,9 +108,9 @@ class SplitBlock : public Unit {
   virtual std::size_t crossing_keys() const { return 0; }
   // DoRA's squared norms (SplitLinear::squares); squares() is their number. At the start of a forward, each rank leaves
   // the sums over its shards. If ranks share the block, they gather these at a seam, and take_squares() saves the sums
-  // over all shards. Otherwise leave_squares() writes to saved_squares().
+  // over all shards. Otherwise write_partial_squares() writes to saved_squares().
   virtual std::size_t squares() const = 0;
-  virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
+  virtual void write_partial_squares(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_squares(device::Lane&, const Context&, const ActivationViews& saved) const = 0;
   virtual device::View saved_squares(const Context&, const ActivationViews& saved) const = 0;
   // Like Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum
@@ -139,13 +139,13 @@ class SplitBlock : public Unit {
   // The same in backward, for the gradient of the half's output; `to` is empty if backward ends above it. If the block
   // trains, `input` gets the rows of the half's input again, for backward_parameters_of(); it is empty if nothing needs
   // them.
-  virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
-                              device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
-                              device::View input) const = 0;
+  virtual void write_partial_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
+                                      device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
+                                      device::View input) const = 0;
   // Gradients that are sums of all ranks' parts (of norms and of adapters' whole tensors): their number of elements; a
   // rank leaves its part, and takes the sums.
   virtual std::size_t crossing_gradients() const = 0;
-  virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
+  virtual void write_partial_gradients(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_gradients(device::Lane&, device::ConstView from, const GradientRange&) const = 0;
 
   // A product leaves its sum over shards in sum_in(): `own`, or the call's partial sum if other ranks add to it. The
@@ -160,11 +160,11 @@ class SplitBlock : public Unit {
   bool divides_rows() const { return divides_rows_; }
   const ShardRange& shards() const { return shards_; }
   // The input of a half of the block, or in backward the gradient of its output: `own`, or all rows if the ranks have
-  // gathered them. whole_input(): the input in backward.
-  device::ConstView whole_rows(const Context& c, device::ConstView own) const {
+  // gathered them. gathered_input(): the input in backward.
+  device::ConstView gathered_rows(const Context& c, device::ConstView own) const {
     return divides_rows_ ? c.total.sub(0, own.size / shards_.count * shards_.of) : own;
   }
-  device::ConstView whole_input(const Context& c, device::ConstView own) const {
+  device::ConstView gathered_input(const Context& c, device::ConstView own) const {
     const std::size_t size = own.size / shards_.count * shards_.of;
     return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }

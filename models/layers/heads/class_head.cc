@@ -88,8 +88,8 @@ class ClassHead final : public LossUnit {
         dtype_(run.dtype),
         training_(run.training),
         tokens_(run.tokens()),
-        taken_(run, spec.hidden),
-        rows_(taken_.count()),
+        loss_rows_(run, spec.hidden),
+        rows_(loss_rows_.count()),
         normed_rows_(spec.mean_heads > 0 ? tokens_ : rows_),
         shape_{rows_, spec.classes, stride_of(spec.classes), spec.target},
         scores_(run.device, forward_product()),
@@ -138,7 +138,7 @@ class ClassHead final : public LossUnit {
     const double products = learns ? learns_scores() ? 3 : 2 : 1, rows = static_cast<double>(rows_);
     const double dense = !dense_ ? 0 : dense_->forward_flops() + (learns ? dense_->backward_flops() : 0);
     return {.flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden)) + dense,
-            .bytes = products * static_cast<double>((rows_ * 4 + (taken_.picks() ? tokens_ : 0)) * spec_.hidden *
+            .bytes = products * static_cast<double>((rows_ * 4 + (loss_rows_.selects() ? tokens_ : 0)) * spec_.hidden *
                                                     size_of(dtype_))};
   }
   void list_products(std::vector<ProductShape>& out) const override {
@@ -192,11 +192,11 @@ class ClassHead final : public LossUnit {
     }
     if (mean_) return spread(lane, c, d, x, dx, own);
     if (norm_) {
-      unnorm(lane, c, d, taken_.picks() ? ConstView(picked_.of(c.workspace)) : x, other, own);
+      unnorm(lane, c, d, loss_rows_.selects() ? ConstView(selected_.of(c.workspace)) : x, other, own);
       std::swap(d, other);
     }
-    if (taken_.picks())
-      taken_.put_back(lane, c, d, dx, scratch);
+    if (loss_rows_.selects())
+      loss_rows_.put_back(lane, c, d, dx, scratch);
     else
       cast(lane, d, dx);
   }
@@ -204,9 +204,9 @@ class ClassHead final : public LossUnit {
  private:
   // Passes the mean's gradient on to all rows.
   void spread(Lane& lane, const Context& c, ConstView d, ConstView x, View dx, const GradientRange& own) const {
-    if (taken_.picks()) {
+    if (loss_rows_.selects()) {
       const View d_means = d_means_.of(c.workspace);
-      taken_.put_back(lane, c, d, d_means, scratch_.of(c.workspace));
+      loss_rows_.put_back(lane, c, d, d_means, scratch_.of(c.workspace));
       d = d_means;
     }
     if (!norm_) return cast(lane, mean_->backward(lane, c, x, d), dx);
@@ -238,7 +238,7 @@ class ClassHead final : public LossUnit {
     for (const auto& norm : {norm_, dense_norm_})
       if (norm) scratch = std::max(scratch, norm->scratch_bytes());
     if (spec_.biased) scratch = std::max(scratch, device::column_sum_workspace(rows_, spec_.classes));
-    scratch = std::max(scratch, taken_.scratch_bytes());
+    scratch = std::max(scratch, loss_rows_.scratch_bytes());
     const std::size_t all = rows_ * spec_.hidden;
     const auto if_any = [&](bool any) { return any ? all : 0; };
     Slots work;
@@ -249,10 +249,10 @@ class ClassHead final : public LossUnit {
     dense_rstd_ = work.add(dense_norm_ ? rows_ : 0, DType::fp32);
     no_bias_ = work.add(spec_.centred || dense_norm_ ? spec_.hidden : 0, dtype_);
     losses_ = work.add(rows_, DType::fp32);
-    picked_ = work.add(if_any(taken_.picks()), dtype_);
+    selected_ = work.add(if_any(loss_rows_.selects()), dtype_);
     normed_ = work.add(norm_ ? normed_rows_ * spec_.hidden : 0, dtype_);
     if (spec_.mean_heads > 0) mean_.emplace(spec_.hidden, spec_.mean_heads, run, work);
-    d_means_ = work.add(mean_ && taken_.picks() && training_ ? tokens_ * spec_.hidden : 0, dtype_);
+    d_means_ = work.add(mean_ && loss_rows_.selects() && training_ ? tokens_ * spec_.hidden : 0, dtype_);
     dropped_before_ = work.add(if_any(dense_ && spec_.dropout_before > 0), dtype_);
     inner_ = work.add(if_any(dense_.has_value()), dtype_);
     active_ = work.add(if_any(dense_ && fuses_gelu()), dtype_);
@@ -270,9 +270,9 @@ class ClassHead final : public LossUnit {
   }
   // The rows that enter the loss, normalized if the family requires it.
   ConstView take(Lane& lane, const Context& c, ConstView x) const {
-    const View picked = picked_.of(c.workspace);
-    return mean_ ? taken_.pick(lane, c, mean_->forward(lane, c, norm(lane, c, x)), picked)
-                 : norm(lane, c, taken_.pick(lane, c, x, picked));
+    const View selected = selected_.of(c.workspace);
+    return mean_ ? loss_rows_.select(lane, c, mean_->forward(lane, c, norm(lane, c, x)), selected)
+                 : norm(lane, c, loss_rows_.select(lane, c, x, selected));
   }
   ConstView norm(Lane& lane, const Context& c, ConstView x) const {
     if (!norm_) return x;
@@ -306,7 +306,7 @@ class ClassHead final : public LossUnit {
   DType dtype_;
   bool training_;
   std::size_t tokens_;
-  LossRows taken_;
+  LossRows loss_rows_;
   std::size_t rows_, normed_rows_;  // rows that enter the loss; rows of the final norm
   device::ClassScoreShape shape_;
   Product scores_, input_, weights_;
@@ -314,7 +314,7 @@ class ClassHead final : public LossUnit {
   std::optional<DocumentMean> mean_;
   std::optional<NormPart> norm_, dense_norm_;
   std::size_t weight_ = 0, bias_ = 0;
-  Slot scratch_, norm_mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, active_, dropped_after_;
+  Slot scratch_, norm_mean_, rstd_, losses_, selected_, normed_, dropped_before_, inner_, active_, dropped_after_;
   Slot dense_mean_, dense_rstd_, dense_normed_, d_means_;
   Slot no_bias_;          // for norms without a bias
   Slot fp32_, d_scores_;  // the scores, and their gradient

@@ -45,7 +45,7 @@ class ChunkedHead final : public LossUnit {
     input_.set_norm(
         {norm_kind(has_bias, spec.centred), norm_of_rows(generates_ ? 1 : rows_, spec.hidden, spec.eps), gain, bias});
     const auto words = static_cast<std::int64_t>(spec.vocabulary);
-    std::size_t of_bias = parameters().size(), of_table = 0;
+    std::size_t bias_index = parameters().size(), table_index = 0;
     if (biased() && split())
       add_cut_parameter(spec.logit_bias_name, {words}, {0, 1, shards_.of}, false, {0, 0});
     else if (biased())
@@ -68,7 +68,7 @@ class ChunkedHead final : public LossUnit {
       const LinearShape shape{.name = layer, .out = spec.vocabulary, .output = true};
       low_rank = add_low_rank(spec.hidden, {&shape, 1}, shards_.of)[0];
     }
-    of_table = parameters().size();
+    table_index = parameters().size();
     if (!tied() && split())
       add_cut_parameter(spec.weight_name, {words, d}, {0, 1, shards_.of}, true, spec.init);
     else if (!tied())
@@ -79,8 +79,8 @@ class ChunkedHead final : public LossUnit {
     }
     std::vector<std::size_t> rows, biases;
     for (std::size_t shard = 0; shard < shards_.count; ++shard) {
-      if (biased()) biases.push_back(parameters()[of_bias].offset_of(shard));
-      rows.push_back(tied() ? shared()->offset_of(shard) : parameters()[of_table].offset_of(shard));
+      if (biased()) biases.push_back(parameters()[bias_index].offset_of(shard));
+      rows.push_back(tied() ? shared()->offset_of(shard) : parameters()[table_index].offset_of(shard));
     }
     table_.place(std::move(rows), std::move(biases));
     const bool drops = run.adapter_dropout() > 0;
@@ -91,9 +91,9 @@ class ChunkedHead final : public LossUnit {
     if (low_rank.dora && drops) chunk_rows_ = std::min(rows_, (chunk_rows_ + 3) / 4 * 4);
 
     if (generates_) {
-      STRATA_CHECK(!biased() && !input_.transforms() && !input_.picks());
+      STRATA_CHECK(!biased() && !input_.transforms() && !input_.selects());
       row_.emplace(table_, shards_.count, spec.hidden, centred(), adapter_ ? &*adapter_ : nullptr, run.dtype);
-      whole_.bytes = row_->bytes();
+      untiled_.bytes = row_->bytes();
       return;
     }
     table_.prepare(rows_, chunk_rows_, low_rank, run);
@@ -102,51 +102,51 @@ class ChunkedHead final : public LossUnit {
     if (adapter_) scratch = std::max(scratch, adapter_->workspace(run.threads));
     if (table_.learns_words()) scratch = std::max(scratch, table_.column_workspace());
     const TableTiles& tiles = table_.tiles();
-    HeadPlaces::Shape shape{.rows = rows_,
-                            .chunk_rows = chunk_rows_,
-                            .hidden = spec.hidden,
-                            .dtype = dtype_,
-                            .scratch_bytes = scratch,
-                            .logit_stride = tiles.sum_over_full_shards(logit_stride),
-                            .table_rows = shards_.count * tiles.shard_words(),
-                            .words = shards_.count * table_.padded_words(),
-                            .most_words = tiles.widths()[0],
-                            .biased = biased(),
-                            .learns = training_,
-                            .learns_table = table_.learns_rows(),
-                            .learns_words = table_.learns_words(),
-                            .picks = input_.picks(),
-                            .transforms = input_.transforms(),
-                            .enters = input_.has_entry_norm(),
-                            .centred = centred(),
-                            .shards = split() ? shards_.count : 0,
-                            .shared = shared_over_ranks(),
-                            .rank = low_rank.rank,
-                            .drops = adapter_ && drops,
-                            .dora = low_rank.dora};
-    const auto scaled_stride = [&] { return drops ? shape.logit_stride : logit_stride(shape.most_words); };
+    HeadWorkspace::Shape shape{.rows = rows_,
+                               .chunk_rows = chunk_rows_,
+                               .hidden = spec.hidden,
+                               .dtype = dtype_,
+                               .scratch_bytes = scratch,
+                               .logit_stride = tiles.sum_over_full_shards(logit_stride),
+                               .table_rows = shards_.count * tiles.shard_words(),
+                               .words = shards_.count * table_.padded_words(),
+                               .max_words = tiles.widths()[0],
+                               .biased = biased(),
+                               .learns = training_,
+                               .learns_table = table_.learns_rows(),
+                               .learns_words = table_.learns_words(),
+                               .selects = input_.selects(),
+                               .transforms = input_.transforms(),
+                               .has_entry_norm = input_.has_entry_norm(),
+                               .centred = centred(),
+                               .shards = split() ? shards_.count : 0,
+                               .shared = shared_over_ranks(),
+                               .rank = low_rank.rank,
+                               .drops = adapter_ && drops,
+                               .dora = low_rank.dora};
+    const auto scaled_stride = [&] { return drops ? shape.logit_stride : logit_stride(shape.max_words); };
     if (shape.dora) shape.scaled_stride = scaled_stride();
-    whole_ = HeadPlaces(shape);
+    untiled_ = HeadWorkspace(shape);
     if (split()) return;
     shape.one_tile = true;
     shape.logit_stride = logit_stride(tiles.rows(0));
     if (shape.dora) shape.scaled_stride = scaled_stride();
     shape.table_rows = tiles.rows(0);
-    tiled_ = HeadPlaces(shape);
+    tiled_ = HeadWorkspace(shape);
   }
 
   std::size_t cache_bytes() const override { return row_ ? row_->cache_bytes() : 0; }
-  std::size_t loss_workspace() const override { return whole_.bytes; }
+  std::size_t loss_workspace() const override { return untiled_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Costs assume full shards, so that all ranks make the same decisions from them.
   Work loss_work(bool learns) const override {
-    return costs().of_words(shards_.count * table_.tiles().shard_words(), learns);
+    return costs().loss_work(shards_.count * table_.tiles().shard_words(), learns);
   }
-  Work whole_work(Pass pass) const override {
-    const double forward = costs().of_words(spec_.vocabulary, false).flops;
-    return {pass == Pass::forward ? forward : costs().of_words(spec_.vocabulary, true).flops - forward};
+  Work full_work(Pass pass) const override {
+    const double forward = costs().loss_work(spec_.vocabulary, false).flops;
+    return {pass == Pass::forward ? forward : costs().loss_work(spec_.vocabulary, true).flops - forward};
   }
-  Work step_work(LossStep step, std::size_t elements) const override { return costs().of_step(step, elements); }
+  Work step_work(LossStep step, std::size_t elements) const override { return costs().step_work(step, elements); }
   std::size_t table_tiles() const override { return split() ? 0 : table_.count(); }
   void list_products(std::vector<ProductShape>& out) const override {
     input_.list_products(out);
@@ -174,8 +174,8 @@ class ChunkedHead final : public LossUnit {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
     const std::size_t chunks = (rows_ + chunk_rows_ - 1) / chunk_rows_;
-    if (all || c.stretch == 0) normalize(lane, c, whole_, x);
-    if ((all || c.stretch == 0) && learn && !split()) zero(lane, d_normed(c, whole_));
+    if (all || c.stretch == 0) normalize(lane, c, untiled_, x);
+    if ((all || c.stretch == 0) && learn && !split()) zero(lane, d_normed(c, untiled_));
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       const std::size_t row = chunk * chunk_rows_;
       if (!all && c.stretch == chunk + 1) {
@@ -183,20 +183,20 @@ class ChunkedHead final : public LossUnit {
         if (learn) add_gradients_of_chunk(lane, c, row, table);
       }
       if (!all && c.stretch != chunk) continue;
-      add_statistics_of_chunk(lane, c, row, all ? whole_.of_shards.of(c.workspace).data : c.partial.data);
+      add_statistics_of_chunk(lane, c, row, all ? untiled_.shard_statistics.of(c.workspace).data : c.partial.data);
       if (!all) return;
-      if (split()) combine(lane, c, row, whole_.of_shards.of(c.workspace).data);
+      if (split()) combine(lane, c, row, untiled_.shard_statistics.of(c.workspace).data);
       if (learn) add_gradients_of_chunk(lane, c, row, table);
     }
     if (!all && c.stretch < chunks) return;
     if (all || c.stretch == chunks) {
-      add_loss(lane, c, whole_, loss);
+      add_loss(lane, c, untiled_, loss);
       if (!learn) return;
-      for (std::size_t tile = 0; tile < table_.count(); ++tile) round_gradients(lane, c, whole_, tile, table);
+      for (std::size_t tile = 0; tile < table_.count(); ++tile) round_gradients(lane, c, untiled_, tile, table);
       if (tied() && table_.learns_rows()) table_.zero_gaps(lane, table);
-      if (!all) return leave_gradients(lane, c);
+      if (!all) return write_partial_gradients(lane, c);
     }
-    finish(lane, c, whole_, x, dx, GradientRange{gradients});
+    finish(lane, c, untiled_, x, dx, GradientRange{gradients});
   }
 
   void logits(Lane& lane, const Context& c, ConstView x, View logits) const override {
@@ -247,15 +247,15 @@ class ChunkedHead final : public LossUnit {
   const ParameterRange& holder(const Context& c) const { return tied() ? c.shared : c.parameters; }
   ConstView weight(const Context& c, std::size_t tile) const { return table_.rows_in(holder(c), tile); }
   // The tile's place in the fp32 sum of the table's gradient, which in fp32 is the gradient.
-  View sum_of(const Context& c, const HeadPlaces& p, std::size_t tile, const GradientRange& gradients) const {
+  View sum_of(const Context& c, const HeadWorkspace& p, std::size_t tile, const GradientRange& gradients) const {
     if (dtype_ == DType::fp32) return table_.rows_in(gradients, tile);
     return table_.rows_of_sum(p.d_weight.of(c.workspace), tile, spec_.hidden, p.one_tile);
   }
-  static RowStatistics* statistics(const Context& c, const HeadPlaces& p) {
+  static RowStatistics* statistics(const Context& c, const HeadWorkspace& p) {
     return reinterpret_cast<RowStatistics*>(p.statistics.of(c.workspace).data);
   }
-  static View d_normed(const Context& c, const HeadPlaces& p) { return p.d_normed.of(c.workspace); }
-  View d_normed_of(const Context& c, const HeadPlaces& p, std::size_t row) const {
+  static View d_normed(const Context& c, const HeadWorkspace& p) { return p.d_normed.of(c.workspace); }
+  View d_normed_of(const Context& c, const HeadWorkspace& p, std::size_t row) const {
     return d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
   }
   HeadCosts costs() const {
@@ -264,56 +264,56 @@ class ChunkedHead final : public LossUnit {
   HeadTile at(std::size_t row, std::size_t tile) const { return {row, rows_from(row), tile}; }
   // The projection is the last of the head's linear layers.
   device::Dropout dropout_of_adapter(const Context& c) const { return adapter_dropout(c, linear_layers().size() - 1); }
-  void normalize(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x) const {
+  void normalize(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x) const {
     input_.forward(lane, c, p, x, adapter_dropout(c, 0));
     if (adapter_) adapter_->project(lane, c, p, dropout_of_adapter(c));
     for (std::size_t tile = 0; biased() && tile < table_.count(); ++tile)
       cast(lane, table_.bias_in(c.parameters, tile), table_.words_in(p.logit_bias.of(c.workspace), tile));
   }
 
-  ConstView chunk(const Context& c, const HeadPlaces& p, std::size_t row) const {
+  ConstView chunk(const Context& c, const HeadWorkspace& p, std::size_t row) const {
     return p.normed.of(c.workspace).sub(row * spec_.hidden, rows_from(row) * spec_.hidden);
   }
-  void run_logits(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
+  void run_logits(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t row, std::size_t tile,
                   const TileLogits& to) const {
     if (adapter_) return adapter_->logits(lane, c, p, at(row, tile), weight(c, tile), to);
     const ConstView bias = biased() ? table_.words_in(p.logit_bias.of(c.workspace), tile) : View{};
     products(row, tile).logits.run(lane, chunk(c, p, row), weight(c, tile), bias, to.logits, p.scratch.of(c.workspace));
   }
-  void add_statistics(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
+  void add_statistics(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t row, std::size_t tile,
                       const TileLogits& logits, RowStatistics* to) const {
     if (adapter_ && row == 0) adapter_->measure(lane, c, p, tile, weight(c, tile));
     run_logits(lane, c, p, row, tile, logits);
     softmax_statistics(lane, table_.logit_tile(rows_from(row), tile, logits.logits), c.batch.labels + row, to);
   }
-  // With several shards, the statistics of each go to `of_shards`, [shards, rows of the chunk].
-  void add_statistics_of_chunk(Lane& lane, const Context& c, std::size_t row, std::byte* of_shards) const {
-    RowStatistics* to = split() ? reinterpret_cast<RowStatistics*>(of_shards) : statistics(c, whole_) + row;
-    table_.for_logits(c, whole_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
-      add_statistics(lane, c, whole_, row, tile, logits, to + table_.shard(tile) * rows_from(row));
+  // With several shards, the statistics of each go to `shard_statistics`, [shards, rows of the chunk].
+  void add_statistics_of_chunk(Lane& lane, const Context& c, std::size_t row, std::byte* shard_statistics) const {
+    RowStatistics* to = split() ? reinterpret_cast<RowStatistics*>(shard_statistics) : statistics(c, untiled_) + row;
+    table_.for_logits(c, untiled_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
+      add_statistics(lane, c, untiled_, row, tile, logits, to + table_.shard(tile) * rows_from(row));
     });
   }
-  void combine(Lane& lane, const Context& c, std::size_t row, const std::byte* of_shards) const {
+  void combine(Lane& lane, const Context& c, std::size_t row, const std::byte* shard_statistics) const {
     combine_statistics(lane, {spec_.vocabulary, shards_.of, table_.tiles().shard_words()}, rows_from(row),
-                       reinterpret_cast<const RowStatistics*>(of_shards), c.batch.labels + row,
-                       statistics(c, whole_) + row);
+                       reinterpret_cast<const RowStatistics*>(shard_statistics), c.batch.labels + row,
+                       statistics(c, untiled_) + row);
   }
   // With several shards, the input's gradients of each are added by a tree.
   void add_gradients_of_chunk(Lane& lane, const Context& c, std::size_t row, const GradientRange& table) const {
     const std::size_t size = rows_from(row) * spec_.hidden;
-    const View stack = split() ? whole_.d_normed_of_shards.of(c.workspace).sub(0, shards_.count * size) : View{};
+    const View stack = split() ? untiled_.shard_d_normed.of(c.workspace).sub(0, shards_.count * size) : View{};
     if (split()) zero(lane, stack);
-    table_.for_logits(c, whole_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
-      if (adapter_) adapter_->scale_again(lane, c, whole_, at(row, tile), logits);
-      const View to = split() ? stack.sub(table_.shard(tile) * size, size) : d_normed_of(c, whole_, row);
-      add_gradients(lane, c, whole_, row, tile, logits, to, table);
+    table_.for_logits(c, untiled_, rows_from(row), [&](std::size_t tile, const TileLogits& logits) {
+      if (adapter_) adapter_->scale_again(lane, c, untiled_, at(row, tile), logits);
+      const View to = split() ? stack.sub(table_.shard(tile) * size, size) : d_normed_of(c, untiled_, row);
+      add_gradients(lane, c, untiled_, row, tile, logits, to, table);
     });
     if (!split()) return;
-    const Slot& sum = whole_.d_normed.size > 0 ? whole_.d_normed : whole_.d_normed_rounded;
+    const Slot& sum = untiled_.d_normed.size > 0 ? untiled_.d_normed : untiled_.d_normed_rounded;
     tree_sum(lane, shards_.count, stack, {}, sum.of(c.workspace).sub(row * spec_.hidden, size));
   }
   // Replaces the logits by their gradient, and adds their contributions to the gradients of the input and the table.
-  void add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t row, std::size_t tile,
+  void add_gradients(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t row, std::size_t tile,
                      const TileLogits& logits, View d_input, const GradientRange& gradients) const {
     const TileProducts& product = products(row, tile);
     const View scratch = p.scratch.of(c.workspace), own = logits.logits;
@@ -330,24 +330,24 @@ class ChunkedHead final : public LossUnit {
       (row == 0 ? product.weights_first : product.weights_more)
           .run(lane, d_logits, chunk(c, p, row), {}, sum_of(c, p, tile, gradients), scratch);
   }
-  void round_gradients(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile,
+  void round_gradients(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t tile,
                        const GradientRange& gradients) const {
     if (adapter_) adapter_->round_gradient(lane, c, p, tile, gradients);
     if (table_.learns_rows() && dtype_ != DType::fp32)
       cast(lane, sum_of(c, p, tile, gradients), table_.rows_in(gradients, tile));
   }
   // For the sum over the ranks that share the head.
-  void leave_gradients(Lane& lane, const Context& c) const {
+  void write_partial_gradients(Lane& lane, const Context& c) const {
     const std::size_t size = rows_ * spec_.hidden;
-    cast(lane, d_normed(c, whole_), c.partial.sub(0, size));
-    if (adapter_) adapter_->leave_gradient(lane, c, whole_, c.partial.sub(size, adapter_->crossing()));
+    cast(lane, d_normed(c, untiled_), c.partial.sub(0, size));
+    if (adapter_) adapter_->write_partial_gradient(lane, c, untiled_, c.partial.sub(size, adapter_->crossing()));
   }
-  void add_loss(Lane& lane, const Context& c, const HeadPlaces& p, device::ExactSum* loss) const {
+  void add_loss(Lane& lane, const Context& c, const HeadWorkspace& p, device::ExactSum* loss) const {
     const View losses = p.losses.of(c.workspace);
     cross_entropy_losses(lane, spec_.vocabulary, statistics(c, p), c.batch.labels, losses);
     sum_losses(lane, losses, loss);
   }
-  void finish(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, View dx,
+  void finish(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x, View dx,
               const GradientRange& gradients) const {
     View d_norm = d_normed(c, p);
     if (!shared_over_ranks() && dtype_ != DType::fp32) {
@@ -378,8 +378,8 @@ class ChunkedHead final : public LossUnit {
   std::optional<HeadAdapter> adapter_;
   bool generates_;
   std::optional<RowLogits> row_;  // if it generates
-  // With whole_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at once.
-  HeadPlaces whole_, tiled_;
+  // With untiled_, the logits of all tiles of a chunk and the gradient sums of all tiles exist at once.
+  HeadWorkspace untiled_, tiled_;
 };
 
 }  // namespace

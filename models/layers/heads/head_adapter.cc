@@ -61,7 +61,7 @@ double HeadAdapter::flops_of_b(double words, bool learns) const {
   return (learns ? 3 : 1) * 2 * static_cast<double>(crossing()) * words;
 }
 
-void HeadAdapter::project(Lane& lane, const Context& c, const HeadPlaces& p, const device::Dropout& dropout) const {
+void HeadAdapter::project(Lane& lane, const Context& c, const HeadWorkspace& p, const device::Dropout& dropout) const {
   ConstView x = p.normed.of(c.workspace);
   if (dropout.probability > 0) {
     const View left = p.dropped.of(c.workspace);
@@ -71,15 +71,15 @@ void HeadAdapter::project(Lane& lane, const Context& c, const HeadPlaces& p, con
   const View down = p.down.of(c.workspace);
   products_->down.run(lane, x, a(c.parameters), {}, down, p.scratch.of(c.workspace));
   if (at_.scale != 1) scale(lane, down, at_.scale, down);
-  if (p.d_down_of_shards.size > 0) zero(lane, p.d_down_of_shards.of(c.workspace));
+  if (p.shard_d_down.size > 0) zero(lane, p.shard_d_down.of(c.workspace));
   if (dora_) dora_->keep(lane, c, p, a(c.parameters));
 }
 
-void HeadAdapter::measure(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile, ConstView w) const {
+void HeadAdapter::measure(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t tile, ConstView w) const {
   if (dora_) dora_->measure(lane, c, p, tile, w, b(c.parameters, tile));
 }
 
-void HeadAdapter::logits(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at, ConstView w,
+void HeadAdapter::logits(Lane& lane, const Context& c, const HeadWorkspace& p, const HeadTile& at, ConstView w,
                          const TileLogits& to) const {
   const TileProducts& products = table_.products(at.rows, at.tile);
   const View scratch = p.scratch.of(c.workspace), z = dora_ ? to.unscaled : to.logits;
@@ -98,12 +98,12 @@ void HeadAdapter::logits(Lane& lane, const Context& c, const HeadPlaces& p, cons
 }
 
 // With dropout, the scaled logits of all tiles are kept.
-void HeadAdapter::scale_again(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at,
+void HeadAdapter::scale_again(Lane& lane, const Context& c, const HeadWorkspace& p, const HeadTile& at,
                               const TileLogits& to) const {
   if (dora_ && !dora_->drops()) dora_->scale(lane, c, p, at, to);
 }
 
-void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at, ConstView w,
+void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadWorkspace& p, const HeadTile& at, ConstView w,
                                 View d_logits, View unscaled, View d_input, const GradientRange& gradients,
                                 const device::Dropout& dropout) const {
   const auto [row, rows, tile] = at;
@@ -114,7 +114,7 @@ void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadPlaces& 
     dora_->backward(lane, c, p, at, w, d_logits, unscaled, d_input, dropout);
   else
     table_.products(rows, tile).input.run(lane, d_logits, w, {}, d_input, scratch);
-  const View d_down = p.d_down_of_shards.of(c.workspace).sub(table_.shard(tile) * crossing() + row * at_.rank, size);
+  const View d_down = p.shard_d_down.of(c.workspace).sub(table_.shard(tile) * crossing() + row * at_.rank, size);
   product.down.run(lane, d_logits, b(c.parameters, tile), {}, d_down, scratch);
   (row == 0 ? product.b_first : product.b_more)
       .run(lane, d_logits, p.down.of(c.workspace).sub(row * at_.rank, size), {}, sum_of(c, p, tile, gradients),
@@ -122,25 +122,25 @@ void HeadAdapter::add_gradients(Lane& lane, const Context& c, const HeadPlaces& 
 }
 
 // In fp32, the gradient is itself the sum over chunks.
-View HeadAdapter::sum_of(const Context& c, const HeadPlaces& p, std::size_t tile,
+View HeadAdapter::sum_of(const Context& c, const HeadWorkspace& p, std::size_t tile,
                          const GradientRange& gradients) const {
   if (p.d_b.size == 0) return b(gradients, tile);
   return table_.rows_of_sum(p.d_b.of(c.workspace), tile, at_.rank, p.one_tile);
 }
 
-void HeadAdapter::round_gradient(Lane& lane, const Context& c, const HeadPlaces& p, std::size_t tile,
+void HeadAdapter::round_gradient(Lane& lane, const Context& c, const HeadWorkspace& p, std::size_t tile,
                                  const GradientRange& gradients) const {
   if (p.d_b.size > 0) cast(lane, sum_of(c, p, tile, gradients), b(gradients, tile));
 }
 
 // Scaled here, so that neither B's gradient nor A's has to be scaled.
-void HeadAdapter::leave_gradient(Lane& lane, const Context& c, const HeadPlaces& p, View to) const {
-  const View of_shards = p.d_down_of_shards.of(c.workspace);
-  if (at_.scale != 1) scale(lane, of_shards, at_.scale, of_shards);
-  tree_sum(lane, of_shards.size / crossing(), of_shards, {}, to);
+void HeadAdapter::write_partial_gradient(Lane& lane, const Context& c, const HeadWorkspace& p, View to) const {
+  const View shard_gradients = p.shard_d_down.of(c.workspace);
+  if (at_.scale != 1) scale(lane, shard_gradients, at_.scale, shard_gradients);
+  tree_sum(lane, shard_gradients.size / crossing(), shard_gradients, {}, to);
 }
 
-void HeadAdapter::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView total, View d_norm,
+void HeadAdapter::backward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView total, View d_norm,
                            const GradientRange& gradients, const device::Dropout& dropout) const {
   const View scratch = p.scratch.of(c.workspace), d_down = p.d_down.of(c.workspace);
   if (dora_) dora_->round_gradient(lane, c, p, gradients);
@@ -148,7 +148,7 @@ void HeadAdapter::backward(Lane& lane, const Context& c, const HeadPlaces& p, Co
     cast(lane, total.sub(0, d_norm.size), d_norm);
     cast(lane, total.sub(d_norm.size, crossing()), d_down);
   } else {
-    leave_gradient(lane, c, p, d_down);
+    write_partial_gradient(lane, c, p, d_down);
   }
   const bool drops = dropout.probability > 0;
   products_->d_a.run(lane, d_down, (drops ? p.dropped : p.normed).of(c.workspace), {},

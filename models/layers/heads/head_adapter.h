@@ -49,22 +49,23 @@ class HeadAdapter {
   // adds that of x through w to d_input; DoRA replaces d_logits by the gradient of what it scales, and uses the memory
   // `unscaled`. For DoRA, measure() precedes a tile's first logits, and scale_again() writes a tile's logits again if
   // they share memory with those of other tiles. After the last chunk of a tile, round_gradient() writes dB. If ranks
-  // share the head, leave_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward() writes
-  // dA and the gradient of the magnitudes, and adds the gradient of x through A to d_norm. If `total` is not empty, it
-  // holds sums over ranks: of d_norm, and then of the results of leave_gradient(). `dropout` applies to x, and is the
-  // same in all calls.
-  void project(device::Lane&, const Context&, const HeadPlaces& p, const device::Dropout& dropout) const;
-  void measure(device::Lane&, const Context&, const HeadPlaces& p, std::size_t tile, device::ConstView w) const;
-  void logits(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
+  // share the head, write_partial_gradient() writes the gradient of s x A^T, summed over this rank's shards. backward()
+  // writes dA and the gradient of the magnitudes, and adds the gradient of x through A to d_norm. If `total` is not
+  // empty, it holds sums over ranks: of d_norm, and then of the results of write_partial_gradient(). `dropout` applies
+  // to x, and is the same in all calls.
+  void project(device::Lane&, const Context&, const HeadWorkspace& p, const device::Dropout& dropout) const;
+  void measure(device::Lane&, const Context&, const HeadWorkspace& p, std::size_t tile, device::ConstView w) const;
+  void logits(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at, device::ConstView w,
               const TileLogits& to) const;
-  void scale_again(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, const TileLogits& to) const;
-  void add_gradients(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
+  void scale_again(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at,
+                   const TileLogits& to) const;
+  void add_gradients(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at, device::ConstView w,
                      device::View d_logits, device::View unscaled, device::View d_input, const GradientRange& gradients,
                      const device::Dropout& dropout) const;
-  void round_gradient(device::Lane&, const Context&, const HeadPlaces& p, std::size_t tile,
+  void round_gradient(device::Lane&, const Context&, const HeadWorkspace& p, std::size_t tile,
                       const GradientRange& gradients) const;
-  void leave_gradient(device::Lane&, const Context&, const HeadPlaces& p, device::View to) const;
-  void backward(device::Lane&, const Context&, const HeadPlaces& p, device::ConstView total, device::View d_norm,
+  void write_partial_gradient(device::Lane&, const Context&, const HeadWorkspace& p, device::View to) const;
+  void backward(device::Lane&, const Context&, const HeadWorkspace& p, device::ConstView total, device::View d_norm,
                 const GradientRange& gradients, const device::Dropout& dropout) const;
 
   // For a single row: project_row() writes down[rank] = s A x, and add_to_row() adds B x down to a tile's logits, which
@@ -86,7 +87,7 @@ class HeadAdapter {
     const std::size_t row = table_.tiles().row_in_shard(tile);
     return flat.sub(b_[table_.shard(tile)] + row * at_.rank, table_.rows(tile) * at_.rank);
   }
-  device::View sum_of(const Context&, const HeadPlaces&, std::size_t tile, const GradientRange& gradients) const;
+  device::View sum_of(const Context&, const HeadWorkspace&, std::size_t tile, const GradientRange& gradients) const;
 
   struct Products {
     device::Product down, d_a, input;

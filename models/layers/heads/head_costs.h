@@ -17,12 +17,12 @@ struct HeadCosts {
   bool learns_table;
 
   // The work of the complete head with this many words of the table. `learns`: including gradients.
-  Work of_words(std::size_t words, bool learns) const;
-  Work of_step(LossStep step, std::size_t elements) const;  // LossUnit::step_work()
+  Work loss_work(std::size_t words, bool learns) const;
+  Work step_work(LossStep step, std::size_t elements) const;  // LossUnit::step_work()
 
  private:
   // Without norms.
-  Work of_table(std::size_t elements, std::size_t words, bool learns) const;
+  Work table_work(std::size_t elements, std::size_t words, bool learns) const;
   double flops_before_table(bool forward, bool backward) const;
 };
 

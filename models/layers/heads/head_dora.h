@@ -31,16 +31,16 @@ class HeadDora {
   double flops_of_norms(double words) const;
 
   // Copies A and m. measure() computes the norms of a tile's words and g, from the tile's W and B.
-  void keep(device::Lane&, const Context&, const HeadPlaces& p, device::ConstView a) const;
-  void measure(device::Lane&, const Context&, const HeadPlaces& p, std::size_t tile, device::ConstView w,
+  void keep(device::Lane&, const Context&, const HeadWorkspace& p, device::ConstView a) const;
+  void measure(device::Lane&, const Context&, const HeadWorkspace& p, std::size_t tile, device::ConstView w,
                device::ConstView b) const;
   // Writes the logits from z. With dropout, they are (x - x') W^T before.
-  void scale(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, const TileLogits& logits) const;
+  void scale(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at, const TileLogits& logits) const;
   // Adds dm, and adds x's gradient through W to d_input. Replaces the gradient of the logits by z's, after which z's
   // memory is undefined. `dropout`: of all rows of x.
-  void backward(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at, device::ConstView w,
+  void backward(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at, device::ConstView w,
                 device::View d_logits, device::View z, device::View d_input, device::Dropout dropout) const;
-  void round_gradient(device::Lane&, const Context&, const HeadPlaces& p, const GradientRange& gradients) const;
+  void round_gradient(device::Lane&, const Context&, const HeadWorkspace& p, const GradientRange& gradients) const;
 
   // For a single row: computes a tile's g, with row_bytes() of memory, and multiplies the tile's z by it.
   std::size_t row_bytes() const;
@@ -56,7 +56,7 @@ class HeadDora {
   device::View words(const Slot& slot, const Context& c, std::size_t tile) const {
     return table_.words_in(slot.of(c.workspace), tile);
   }
-  std::size_t most_words() const { return table_.tiles().widths()[0]; }
+  std::size_t max_words() const { return table_.tiles().widths()[0]; }
   device::DoraShape shape(std::size_t words) const { return {words, hidden_, at_.rank, false, at_.scale}; }
 
   LowRank at_;

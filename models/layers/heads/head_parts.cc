@@ -29,7 +29,7 @@ void HeadInput::set_transform(const Linear::Tensor& tensor, bool biased, const R
 }
 
 std::size_t HeadInput::scratch_bytes(int threads) const {
-  const std::size_t most = std::max(norm_->scratch_bytes(), taken_.scratch_bytes());
+  const std::size_t most = std::max(norm_->scratch_bytes(), loss_rows_.scratch_bytes());
   return transform_ ? std::max(most, transform_->scratch_bytes(threads)) : most;
 }
 
@@ -42,53 +42,53 @@ double HeadInput::flops(bool forward, bool backward) const {
   return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
 }
 
-ConstView HeadInput::taken(const Context& c, const HeadPlaces& p, ConstView x) const {
-  return picks() ? ConstView(p.picked.of(c.workspace)) : x;
+ConstView HeadInput::selected_rows(const Context& c, const HeadWorkspace& p, ConstView x) const {
+  return selects() ? ConstView(p.selected.of(c.workspace)) : x;
 }
 
-ConstView HeadInput::entered(const Context& c, const HeadPlaces& p, ConstView x) const {
-  return entry_norm_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
+ConstView HeadInput::transform_input(const Context& c, const HeadWorkspace& p, ConstView x) const {
+  return entry_norm_ ? ConstView(p.entry_normed.of(c.workspace)) : selected_rows(c, p, x);
 }
 
-ConstView HeadInput::unnormed(const Context& c, const HeadPlaces& p, ConstView x) const {
-  return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
+ConstView HeadInput::norm_input(const Context& c, const HeadWorkspace& p, ConstView x) const {
+  return transform_ ? ConstView(p.active.of(c.workspace)) : selected_rows(c, p, x);
 }
 
-void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x,
+void HeadInput::forward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x,
                         const device::Dropout& adapter_dropout) const {
   const View no_bias = p.no_bias.of(c.workspace);
-  const ConstView taken = taken_.pick(lane, c, x, p.picked.of(c.workspace));
+  const ConstView selected = loss_rows_.select(lane, c, x, p.selected.of(c.workspace));
   if (entry_norm_)
-    entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
+    entry_norm_->forward(lane, c.parameters, selected, p.entry_normed.of(c.workspace), p.entry_mean.of(c.workspace),
                          p.entry_rstd.of(c.workspace), no_bias);
   if (transform_)
-    transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.scratch.of(c.workspace),
-                        p.active.of(c.workspace), adapter_dropout);
-  norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
+    transform_->forward(lane, c.parameters, transform_input(c, p, x), p.inner.of(c.workspace),
+                        p.scratch.of(c.workspace), p.active.of(c.workspace), adapter_dropout);
+  norm_->forward(lane, c.parameters, norm_input(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
                  p.rstd.of(c.workspace), no_bias);
 }
 
-void HeadInput::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, ConstView d_norm, View dx,
+void HeadInput::backward(Lane& lane, const Context& c, const HeadWorkspace& p, ConstView x, ConstView d_norm, View dx,
                          const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
   const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
   // Nothing reads the norm's output again nor, after the norm's backward, its input: gradients take their memory.
-  const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
-  const View d_taken = !picks()      ? dx
-                       : entry_norm_ ? p.entered.of(c.workspace)
-                       : transform_  ? p.active.of(c.workspace)
-                                     : d_unnormed;
-  norm_->backward(lane, c.parameters, d_norm, unnormed(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
-                  d_unnormed, gradients, scratch, no_bias);
-  const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
+  const View d_norm_input = transform_ || selects() ? p.normed.of(c.workspace) : dx;
+  const View d_selected = !selects()    ? dx
+                          : entry_norm_ ? p.entry_normed.of(c.workspace)
+                          : transform_  ? p.active.of(c.workspace)
+                                        : d_norm_input;
+  norm_->backward(lane, c.parameters, d_norm, norm_input(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
+                  d_norm_input, gradients, scratch, no_bias);
+  const View d_transform_input = entry_norm_ ? p.active.of(c.workspace) : d_selected;
   if (transform_) {
-    activation_backward(lane, device::Activation::gelu_erf, d_unnormed, p.inner.of(c.workspace), d_unnormed);
-    transform_->backward(lane, c.parameters, entered(c, p, x), d_unnormed, d_entered, gradients, scratch, {},
-                         adapter_dropout);
+    activation_backward(lane, device::Activation::gelu_erf, d_norm_input, p.inner.of(c.workspace), d_norm_input);
+    transform_->backward(lane, c.parameters, transform_input(c, p, x), d_norm_input, d_transform_input, gradients,
+                         scratch, {}, adapter_dropout);
   }
   if (entry_norm_)
-    entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
-                          p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
-  if (picks()) taken_.put_back(lane, c, d_taken, dx, scratch);
+    entry_norm_->backward(lane, c.parameters, d_transform_input, selected_rows(c, p, x), p.entry_mean.of(c.workspace),
+                          p.entry_rstd.of(c.workspace), {}, d_selected, gradients, scratch, no_bias);
+  if (selects()) loss_rows_.put_back(lane, c, d_selected, dx, scratch);
 }
 
 namespace {
@@ -216,14 +216,14 @@ device::LogitTile HeadTable::logit_tile(std::size_t rows, std::size_t tile, devi
   return {rows, tiles_.first(tile), columns, logit_stride(columns), logits, tiles_.row_in_shard(tile) == 0};
 }
 
-void HeadTable::add_to_bias(Lane& lane, const Context& c, const HeadPlaces& p, const HeadTile& at,
+void HeadTable::add_to_bias(Lane& lane, const Context& c, const HeadWorkspace& p, const HeadTile& at,
                             ConstView d_logits) const {
   const std::size_t columns = tiles_.rows(at.tile);
   const View sum = words_in(p.d_logit_bias.of(c.workspace), at.tile);
-  const View of_chunk = at.row == 0 ? sum : p.of_chunk.of(c.workspace).sub(0, columns);
-  column_sum(lane, at.rows, columns, gradient_stride(columns, d_logits.dtype), d_logits, of_chunk,
+  const View chunk_gradient = at.row == 0 ? sum : p.chunk_gradient.of(c.workspace).sub(0, columns);
+  column_sum(lane, at.rows, columns, gradient_stride(columns, d_logits.dtype), d_logits, chunk_gradient,
              p.scratch.of(c.workspace));
-  if (at.row > 0) add(lane, of_chunk, sum);
+  if (at.row > 0) add(lane, chunk_gradient, sum);
 }
 
 void HeadTable::zero_gaps(device::Lane& lane, const GradientRange& gradients) const {
@@ -243,24 +243,24 @@ using device::Lane;
 using device::View;
 
 std::size_t LossRows::scratch_bytes() const {
-  return picks_ ? device::embedding_backward_workspace(count_, tokens_) : 0;
+  return selects_ ? device::embedding_backward_workspace(count_, tokens_) : 0;
 }
 
-ConstView LossRows::pick(Lane& lane, const Context& c, ConstView x, View picked) const {
-  if (!picks_) return x;
-  embedding_forward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, x, picked);
-  return picked;
+ConstView LossRows::select(Lane& lane, const Context& c, ConstView x, View selected) const {
+  if (!selects_) return x;
+  embedding_forward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, x, selected);
+  return selected;
 }
 
 void LossRows::put_back(Lane& lane, const Context& c, ConstView d, View dx, View scratch) const {
-  STRATA_CHECK(picks_);
+  STRATA_CHECK(selects_);
   embedding_backward(lane, count_, width_, c.batch.loss_rows, {0, tokens_, tokens_}, d, dx, scratch);
 }
 
 using device::DType;
 using device::RowStatistics;
 
-HeadPlaces::HeadPlaces(const Shape& s) {
+HeadWorkspace::HeadWorkspace(const Shape& s) {
   const std::size_t size = s.rows * s.hidden;
   const bool fp32 = s.dtype == DType::fp32;
   Slots work;
@@ -269,28 +269,28 @@ HeadPlaces::HeadPlaces(const Shape& s) {
   rstd = work.add(s.rows, DType::fp32);
   losses = work.add(s.rows, DType::fp32);
   statistics = work.add_bytes(s.rows * sizeof(RowStatistics));
-  picked = work.add(s.picks ? size : 0, s.dtype);
+  selected = work.add(s.selects ? size : 0, s.dtype);
   inner = work.add(s.transforms ? size : 0, s.dtype);
   active = work.add(s.transforms ? size : 0, s.dtype);
-  entered = work.add(s.enters ? size : 0, s.dtype);
-  entry_mean = work.add(s.enters ? s.rows : 0, DType::fp32);
-  entry_rstd = work.add(s.enters ? s.rows : 0, DType::fp32);
+  entry_normed = work.add(s.has_entry_norm ? size : 0, s.dtype);
+  entry_mean = work.add(s.has_entry_norm ? s.rows : 0, DType::fp32);
+  entry_rstd = work.add(s.has_entry_norm ? s.rows : 0, DType::fp32);
   no_bias = work.add(s.centred ? s.hidden : 0, s.dtype);
   normed = work.add(size, s.dtype);
   // Sums over tiles; the sums of several shards are added by a tree and rounded, unless other ranks add theirs.
   d_normed = work.add(s.learns && (s.shards == 0 || s.shared || fp32) ? size : 0, DType::fp32);
   d_normed_rounded = work.add(s.learns && !fp32 && !s.shared ? size : 0, s.dtype);
-  d_normed_of_shards = work.add(s.learns ? s.shards * s.chunk_rows * s.hidden : 0, DType::fp32);
-  of_shards = work.add_bytes(s.shared ? 0 : s.shards * s.chunk_rows * sizeof(RowStatistics));
+  shard_d_normed = work.add(s.learns ? s.shards * s.chunk_rows * s.hidden : 0, DType::fp32);
+  shard_statistics = work.add_bytes(s.shared ? 0 : s.shards * s.chunk_rows * sizeof(RowStatistics));
   logits = work.add(s.chunk_rows * s.logit_stride, DType::fp32);
   // In fp32 the gradient buffer itself is the sum over chunks.
   d_weight = work.add(s.learns && s.learns_table && !fp32 ? s.table_rows * s.hidden : 0, DType::fp32);
   logit_bias = work.add(s.biased ? s.words : 0, s.dora ? DType::fp32 : s.dtype);  // as what it is added to
   d_logit_bias = work.add(s.learns && s.learns_words ? s.words : 0, DType::fp32);
-  of_chunk = work.add(s.learns && (s.learns_words || s.dora) ? s.most_words : 0, DType::fp32);
+  chunk_gradient = work.add(s.learns && (s.learns_words || s.dora) ? s.max_words : 0, DType::fp32);
   const std::size_t thin = s.rows * s.rank;
   down = work.add(thin, s.dtype);
-  d_down_of_shards = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
+  shard_d_down = work.add(s.learns ? std::max<std::size_t>(s.shards, 1) * thin : 0, DType::fp32);
   d_down = work.add(s.learns ? thin : 0, s.dtype);
   dropped = work.add(s.drops ? size : 0, s.dtype);
   d_b = work.add(s.learns && !fp32 ? s.table_rows * s.rank : 0, DType::fp32);

@@ -23,21 +23,21 @@ namespace strata::models {
 class LossRows {
  public:
   LossRows(const RunShape& run, std::size_t width)
-      : tokens_(run.tokens()), width_(width), picks_(run.loss_rows > 0), count_(picks_ ? run.loss_rows : tokens_) {}
+      : tokens_(run.tokens()), width_(width), selects_(run.loss_rows > 0), count_(selects_ ? run.loss_rows : tokens_) {}
 
-  bool picks() const { return picks_; }  // otherwise it takes all rows in place
+  bool selects() const { return selects_; }  // otherwise it takes all rows in place
   std::size_t count() const { return count_; }
   // Bytes of scratch that put_back() needs.
   std::size_t scratch_bytes() const;
 
-  // The selected rows of x, [tokens, width], without gaps: in `picked`, or x itself.
-  device::ConstView pick(device::Lane&, const Context&, device::ConstView x, device::View picked) const;
-  // If picks(): writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
+  // The selected rows of x, [tokens, width], without gaps: in `selected`, or x itself.
+  device::ConstView select(device::Lane&, const Context&, device::ConstView x, device::View selected) const;
+  // If selects(): writes dx, [tokens, width], which is d in the rows that entered the loss, and 0 elsewhere.
   void put_back(device::Lane&, const Context&, device::ConstView d, device::View dx, device::View scratch) const;
 
  private:
   std::size_t tokens_, width_;
-  bool picks_;
+  bool selects_;
   std::size_t count_;
 };
 
@@ -52,7 +52,7 @@ struct TileLogits {
 };
 
 // The places of a head's values in the workspace of its call.
-struct HeadPlaces {
+struct HeadWorkspace {
   struct Shape {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
@@ -60,10 +60,10 @@ struct HeadPlaces {
     // The sum of the strides of the tiles whose logits exist at the same time, and the rows of the tiles whose gradient
     // sums do.
     std::size_t logit_stride, table_rows;
-    std::size_t words, most_words;  // all words of this rank's shards, and the maximum of a tile
+    std::size_t words, max_words;  // all words of this rank's shards, and the maximum of a tile
     bool biased, learns, learns_table, learns_words;
     // The head selects rows; has a transform; has a norm before the transform; has a LayerNorm, perhaps without a bias.
-    bool picks, transforms, enters, centred;
+    bool selects, transforms, has_entry_norm, centred;
     std::size_t shards;    // this rank's shards of the vocabulary; 0: it is not cut
     bool shared;           // whether ranks share the head, and add the gradients of the norm's output
     std::size_t rank = 0;  // the rank of the table's adapter; 0: no adapter
@@ -74,8 +74,8 @@ struct HeadPlaces {
     std::size_t scaled_stride = 0;
     bool one_tile = false;
   };
-  HeadPlaces() = default;
-  explicit HeadPlaces(const Shape& s);
+  HeadWorkspace() = default;
+  explicit HeadWorkspace(const Shape& s);
 
   // The memory for the first tile's logits.
   TileLogits first_logits(device::View workspace) const {
@@ -84,19 +84,19 @@ struct HeadPlaces {
   }
 
   // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
-  Slot picked, entered, inner, active;
+  Slot selected, entry_normed, inner, active;
   Slot entry_mean, entry_rstd;
   Slot no_bias;  // stands in for the bias of norms without one
   Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
   Slot logit_bias, d_logit_bias;
-  Slot of_chunk;  // a chunk's contribution to a gradient of one element per word, for the words of a tile
+  Slot chunk_gradient;  // a chunk's contribution to a gradient of one element per word, for the words of a tile
   // One chunk of rows, per virtual shard: the gradients of the norm's output, and the statistics.
-  Slot d_normed_of_shards, of_shards;
+  Slot shard_d_normed, shard_statistics;
   // The buffers of the table's adapter: s x A^T; the gradient of that, by virtual shard and complete; x after dropout,
   // later the gradient through it; the sum of B's gradient.
-  Slot down, d_down_of_shards, d_down, dropped, d_b;
+  Slot down, shard_d_down, d_down, dropped, d_b;
   // For DoRA: copies of A and of the magnitudes; for each word, |W + s B A|, what its logits are multiplied by, and the
   // sum of its magnitude's gradient; the scaled logits, later their gradients; the gradient of a chunk of x after
   // dropout.
@@ -110,14 +110,14 @@ struct HeadPlaces {
 // head. Its tensors lie in the head's flat buffer.
 class HeadInput {
  public:
-  HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
+  HeadInput(const RunShape& run, std::size_t hidden) : loss_rows_(run, hidden), hidden_(hidden) {}
   void set_norm(NormPart norm) { norm_.emplace(std::move(norm)); }
   void set_entry_norm(NormPart norm) { entry_norm_.emplace(std::move(norm)); }
   // `tensor`: the place of the transform's dense layer.
   void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
 
-  std::size_t rows() const { return taken_.count(); }
-  bool picks() const { return taken_.picks(); }
+  std::size_t rows() const { return loss_rows_.count(); }
+  bool selects() const { return loss_rows_.selects(); }
   bool transforms() const { return transform_.has_value(); }
   bool has_entry_norm() const { return entry_norm_.has_value(); }
   const NormPart& norm() const { return *norm_; }
@@ -126,20 +126,20 @@ class HeadInput {
   double flops(bool forward, bool backward) const;  // operations of the transform
 
   // Computes `normed` in the workspace from x, [tokens, hidden].
-  void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,
+  void forward(device::Lane&, const Context&, const HeadWorkspace&, device::ConstView x,
                const device::Dropout& adapter_dropout) const;
   // d_norm: the gradient of `normed`, whose memory is used. Writes dx and the gradients of the tensors.
-  void backward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x, device::ConstView d_norm,
+  void backward(device::Lane&, const Context&, const HeadWorkspace&, device::ConstView x, device::ConstView d_norm,
                 device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
 
  private:
-  // taken(): the input of the first step. entered(): the input of the transform. unnormed(): the input of the final
-  // norm.
-  device::ConstView taken(const Context&, const HeadPlaces&, device::ConstView x) const;
-  device::ConstView entered(const Context&, const HeadPlaces&, device::ConstView x) const;
-  device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;
+  // selected_rows(): the input of the first step. transform_input(): the input of the transform. norm_input(): the
+  // input of the final norm.
+  device::ConstView selected_rows(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView transform_input(const Context&, const HeadWorkspace&, device::ConstView x) const;
+  device::ConstView norm_input(const Context&, const HeadWorkspace&, device::ConstView x) const;
 
-  LossRows taken_;
+  LossRows loss_rows_;
   std::size_t hidden_;
   std::optional<Linear> transform_;
   std::optional<NormPart> norm_, entry_norm_;
@@ -247,12 +247,12 @@ class HeadTable {
   // The tile's logits or their gradients, in memory of their own, for the losses.
   device::LogitTile logit_tile(std::size_t rows, std::size_t tile, device::View logits) const;
   // Adds the contribution of a chunk's logits to the gradient of the bias.
-  void add_to_bias(device::Lane&, const Context&, const HeadPlaces& p, const HeadTile& at,
+  void add_to_bias(device::Lane&, const Context&, const HeadWorkspace& p, const HeadTile& at,
                    device::ConstView d_logits) const;
   // Calls f(tile, logits) with the place of each tile's logits for a chunk of `rows` rows. The places follow one
   // another; those of scaled logits may be the same.
   template <typename F>
-  void for_logits(const Context& c, const HeadPlaces& p, std::size_t rows, F&& f) const {
+  void for_logits(const Context& c, const HeadWorkspace& p, std::size_t rows, F&& f) const {
     const TileLogits first = p.first_logits(c.workspace);
     const bool together = p.scaled.size < p.logits.size && first.unscaled;
     std::size_t next = 0;

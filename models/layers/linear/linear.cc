@@ -104,7 +104,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     targets.push_back({column, tensor.out, tensor.low_rank});
     column += tensor.out;
   }
-  using Whole = LowRankProducts::Spec::Whole;
+  using Full = LowRankProducts::Spec::Full;
   const DType input_sum = runs.size() > 1 || spec_.partial_input_gradient ? DType::fp32 : t;
   low_rank_.emplace(LowRankProducts::Spec{.rows = spec_.rows,
                                           .in = spec_.in,
@@ -114,9 +114,9 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
                                           .device = spec_.device,
                                           .dropout = spec_.adapter_dropout,
                                           .output = product_dtype(),
-                                          .whole = spec_.partial_output           ? Whole::b
-                                                   : spec_.partial_input_gradient ? Whole::a
-                                                                                  : Whole::none,
+                                          .full = spec_.partial_output           ? Full::b
+                                                  : spec_.partial_input_gradient ? Full::a
+                                                                                 : Full::none,
                                           .input_gradient = spec_.input_gradient},
                     targets);
 }

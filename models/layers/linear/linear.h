@@ -35,7 +35,7 @@ class LowRankProducts {
     device::DType output = dtype;  // dtype of the y to which forward() adds
     // The factor that is not cut, if the layer is computed in virtual shards. Its gradient is a sum over shards;
     // backward_parameters() leaves this shard's part in fp32.
-    enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
+    enum class Full : std::uint8_t { none, a, b } full = Full::none;
     bool input_gradient = true;  // false: backward_input() is not called
   };
   // Targets of rank 0 have no adapter.
@@ -56,7 +56,7 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB, and leaves s dy B in `kept`. The gradients of whole factors go to `sums`, in the order of the
+  // Computes dA and dB, and leaves s dy B in `kept`. The gradients of full factors go to `sums`, in the order of the
   // targets.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
@@ -163,10 +163,12 @@ class Linear {
 
   // The number of DoRA's scales; 0: no adapter has them.
   std::size_t scales() const { return dora_ ? out_ : 0; }
-  // If the output is partial, DoRA's squared norms are sums over shards: leave_squares() leaves this shard's part of |W
+  // If the output is partial, DoRA's squared norms are sums over shards: write_partial_squares() leaves this shard's
+  // part of |W
   // + s B A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
   std::size_t squares() const { return dora_ && spec_.partial_output ? out_ : 0; }
-  void leave_squares(device::Lane&, const ParameterRange& parameters, device::View to, device::View scratch) const;
+  void write_partial_squares(device::Lane&, const ParameterRange& parameters, device::View to,
+                             device::View scratch) const;
 
  private:
   // Tensors whose weights are adjacent, and either all trained or all frozen: one product.

@@ -55,7 +55,7 @@ Linear::Dora Linear::cut(View scratch, const KeptScales& kept) const {
   return out;
 }
 
-void Linear::leave_squares(Lane& lane, const ParameterRange& parameters, View to, View scratch) const {
+void Linear::write_partial_squares(Lane& lane, const ParameterRange& parameters, View to, View scratch) const {
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     const LowRank& at = tensor.low_rank;
@@ -71,7 +71,7 @@ void Linear::run_norms(Lane& lane, const ParameterRange& parameters, const Dora&
                        View scratch) const {
   STRATA_CHECK_EQ(squares.size, this->squares());
   if (squares.size == 0) {
-    leave_squares(lane, parameters, dora.norms, scratch);
+    write_partial_squares(lane, parameters, dora.norms, scratch);
     squares = dora.norms;
   }
   std::size_t column = 0;

@@ -39,8 +39,7 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
   const auto rows = static_cast<std::int64_t>(spec.rows), in = static_cast<std::int64_t>(spec.in);
   const auto all = static_cast<std::int64_t>(spec.out);
   const DType t = spec.dtype;
-  const DType d_a = spec.whole == Spec::Whole::a ? DType::fp32 : t,
-              d_b = spec.whole == Spec::Whole::b ? DType::fp32 : t;
+  const DType d_a = spec.full == Spec::Full::a ? DType::fp32 : t, d_b = spec.full == Spec::Full::b ? DType::fp32 : t;
   const auto make = [&](const ProductShape& shape) { return Product(spec.device, shape); };
   for (const Run& run : runs) {
     const auto r = static_cast<std::int64_t>(run.rank);
@@ -179,9 +178,9 @@ void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& para
                                           const GradientRange& gradients, View kept, View scratch,
                                           const device::Dropout& dropout, View sums) const {
   std::size_t left_in_sums = 0;
-  const auto gradient = [&](Spec::Whole factor, std::size_t offset, std::size_t size) {
-    return spec_.whole == factor ? sums.sub(std::exchange(left_in_sums, left_in_sums + size), size)
-                                 : gradients.sub(offset, size);
+  const auto gradient = [&](Spec::Full factor, std::size_t offset, std::size_t size) {
+    return spec_.full == factor ? sums.sub(std::exchange(left_in_sums, left_in_sums + size), size)
+                                : gradients.sub(offset, size);
   };
   for (const Group& g : groups_) {
     const View h = thin(g, kept, false), d_h = thin(g, kept, true);
@@ -189,12 +188,12 @@ void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& para
     for (const Member& m : g.members) {
       const std::size_t size = m.target.out * m.target.at.rank;
       const ConstView dy_of = columns_from(dy, m.target.column);
-      m.d_b.run(lane, dy_of, columns_from(ConstView(h), m.first), {}, gradient(Spec::Whole::b, m.target.at.b, size),
+      m.d_b.run(lane, dy_of, columns_from(ConstView(h), m.first), {}, gradient(Spec::Full::b, m.target.at.b, size),
                 scratch);
       m.d_down.run(lane, dy_of, parameters.sub(m.target.at.b, size), {}, columns_from(d_h, m.first), scratch);
     }
     if (g.scale != 1) scale(lane, d_h, g.scale, d_h);
-    g.d_a.run(lane, d_h, left, {}, gradient(Spec::Whole::a, g.a, g.rank * spec_.in), scratch);
+    g.d_a.run(lane, d_h, left, {}, gradient(Spec::Full::a, g.a, g.rank * spec_.in), scratch);
   }
 }
 

@@ -32,8 +32,8 @@ std::string key_text(const ShardRange& shards) {
   return fmt::format("{} = {}", shards.count == 1 ? "parallel.tensor" : "parallel.tensor_shards", shards.of);
 }
 
-SplitLinear::SplitLinear(Linear whole) {
-  shards_.push_back(std::move(whole));
+SplitLinear::SplitLinear(Linear full) {
+  shards_.push_back(std::move(full));
   width_ = shards_[0].out();
 }
 
@@ -68,16 +68,16 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
     for (const Linear::Tensor& tensor : tensors) {
       const LowRank& at = tensor.low_rank;
       adapted_ = adapted_ || at.rank > 0;
-      const std::size_t whole = !split() ? 0 : at.rank * (inputs ? tensor.out : in_);
-      if (shards_.empty() && whole > 0) wholes_.push_back({inputs ? at.b : at.a, whole});
+      const std::size_t full = !split() ? 0 : at.rank * (inputs ? tensor.out : in_);
+      if (shards_.empty() && full > 0) full_tensors_.push_back({inputs ? at.b : at.a, full});
       if (tensor.out == 0) continue;
       STRATA_CHECK_EQ(spec.tensors.size(), static_cast<std::size_t>(&tensor - tensors.data()));
       spec.tensors.push_back(tensor);
-      own += whole;
+      own += full;
     }
     for (const Linear::Tensor& tensor : spec.tensors) {
       if (!split() || !inputs || !tensor.low_rank.dora) continue;
-      if (shards_.empty()) wholes_.push_back({tensor.low_rank.magnitude, tensor.out});
+      if (shards_.empty()) full_tensors_.push_back({tensor.low_rank.magnitude, tensor.out});
       own += tensor.out;
     }
     shards_.emplace_back(spec);
@@ -94,7 +94,7 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
 
 std::size_t SplitLinear::sums_of_shard() const {
   std::size_t elements = 0;
-  for (const Whole& whole : wholes_) elements += whole.size;
+  for (const FullTensor& full : full_tensors_) elements += full.size;
   return elements;
 }
 
@@ -112,18 +112,18 @@ device::Dropout SplitLinear::of_shard(device::Dropout dropout, std::size_t v) co
   return dropout;
 }
 
-void SplitLinear::leave_squares(Lane& lane, std::size_t v, const ParameterRange& parameters, View to,
-                                View scratch) const {
-  shards_[v].leave_squares(lane, parameters, to, after(scratch, partial_bytes()));
+void SplitLinear::write_partial_squares(Lane& lane, std::size_t v, const ParameterRange& parameters, View to,
+                                        View scratch) const {
+  shards_[v].write_partial_squares(lane, parameters, to, after(scratch, partial_bytes()));
 }
 
-void SplitLinear::leave_gradients(Lane& lane, ConstView sums, View to) const {
+void SplitLinear::write_partial_gradients(Lane& lane, ConstView sums, View to) const {
   tree_sum(lane, shards_.size(), sums, {}, to.sub(0, sums_of_shard()));
 }
 
 void SplitLinear::take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const {
   std::size_t at = 0;
-  for (const auto& [offset, size] : wholes_) {
+  for (const auto& [offset, size] : full_tensors_) {
     cast(lane, from.sub(at, size), gradients.sub(offset, size));
     at += size;
   }

@@ -44,7 +44,7 @@ class SplitLinear {
     std::size_t sharers = 1, everywhere = 0;
     std::vector<Linear::Tensor> complete = {};
   };
-  SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
+  SplitLinear(Linear full);  // NOLINT(google-explicit-constructor): one shard
   // `spec` describes the whole layer, without its tensors. With several shards, an adapter's factor on the cut side is
   // cut too, and the other factor is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut with the outputs. If
@@ -69,17 +69,18 @@ class SplitLinear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
-  // If inputs are cut: the number of DoRA's squared norms that are sums over shards (Linear::squares). leave_squares()
-  // leaves the part of this rank's shard `v`; forward() and backward() take the sums over all ranks' shards.
+  // If inputs are cut: the number of DoRA's squared norms that are sums over shards (Linear::squares).
+  // write_partial_squares() leaves the part of this rank's shard `v`; forward() and backward() take the sums over all
+  // ranks' shards.
   std::size_t squares() const { return shards_[0].squares(); }
-  void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
-                     device::View scratch) const;
+  void write_partial_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
+                             device::View scratch) const;
   // With several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements.
   // If ranks share the layer, the gradients stay there, and crossing() elements are sent to other ranks:
-  // leave_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
+  // write_partial_gradients() adds this rank's shards, and take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
-  void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
+  void write_partial_gradients(device::Lane&, device::ConstView sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
   // Computes the gradients of the layer's tensors, which backward() leaves out if ranks share cut outputs and exchange
   // dx, unless the layer has an adapter.
@@ -115,10 +116,10 @@ class SplitLinear {
   bool adapted_ = false;
   // The places of the gradients of adapters' whole tensors, in the order of the shards' output: factors, then
   // magnitudes. own_sums_: the number of these elements in each shard.
-  struct Whole {
+  struct FullTensor {
     std::size_t offset, size;
   };
-  std::vector<Whole> wholes_;
+  std::vector<FullTensor> full_tensors_;
   std::vector<std::size_t> own_sums_;
   std::optional<std::size_t> bias_;
 };

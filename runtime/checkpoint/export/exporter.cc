@@ -276,7 +276,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     made.close();
   };
   if (tokenizer) {
-    for (const std::string_view name : words_of(kTokenizerFiles)) copy(name);
+    for (const std::string_view name : split_list(kTokenizerFiles)) copy(name);
     // Named chat templates.
     const fs::path more = "additional_chat_templates";
     if (fs::is_directory(*tokenizer / more, ignored)) {
@@ -298,7 +298,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
 std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
   models::Config config = folder.config();
   if (!folder.is_checkpoint()) {
-    untie_what_differs(config, folder.path(), std::nullopt);
+    untie_if_different(config, folder.path(), std::nullopt);
     add_adapter_note(config, folder.path());
   }
   if (folder.has_adapter()) {

@@ -142,18 +142,19 @@ ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
   const auto all = list_checkpoints(path_, CheckpointTest::shards);
   if (all.empty()) no_model(path_);
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.damage.empty(); });
-  if (found == all.end()) fail(Exit::corrupt, "{}: {}: {}", path_.string(), none_whole_text(all.size()), all[0].damage);
+  if (found == all.end())
+    fail(Exit::corrupt, "{}: {}: {}", path_.string(), all_damaged_text(all.size()), all[0].damage);
   path_ = found->path;
 }
 
-ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, const Advance& advance) {
+ModelFolder ModelFolder::newest_undamaged(fs::path path, int threads, const Note& note, const Advance& advance) {
   ModelFolder out;
   out.path_ = std::move(path);
   if (out.find()) {
     if (out.checkpoint_) out.open_ = std::make_shared<const Checkpoint>(out.path_);
     return out;
   }
-  auto newest = newest_whole(out.path_, threads, note, advance);
+  auto newest = runtime::newest_undamaged(out.path_, threads, note, advance);
   if (!newest) no_model(out.path_);
   out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
   out.path_ = out.open_->path();
@@ -177,7 +178,7 @@ Workload open_workload(Recipe recipe) {
   const bool pretrained = path && recipe.model.init == Init::pretrained;
   // This comes before an adapter's layers are compared, because only an untied output layer is one of them.
   if (pretrained && !ModelFolder(*path).is_checkpoint())
-    untie_what_differs(description, *path, recipe.training.objective);
+    untie_if_different(description, *path, recipe.training.objective);
   if (peft) {
     PeftKeys found = read_peft_keys(recipe, *peft, Workload{recipe, description}.config());
     if (pretrained) found.notes.push_back(note_of_other_base(*peft, *path, ModelFolder(*path).path(), description));
@@ -211,12 +212,12 @@ ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world
   std::string chosen;  // name of the chosen checkpoint in the folder; empty if the path itself is the model
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
-    model = ModelFolder::whole(path, threads, note);
+    model = ModelFolder::newest_undamaged(path, threads, note);
     if (model->path() != path) chosen = model->path().filename().string();
   });
   chosen = world.exchange(chosen)[0];
   comm::agree(world, [&] {
-    if (world.rank() != 0) model = ModelFolder::whole(chosen.empty() ? path : path / chosen, threads, note);
+    if (world.rank() != 0) model = ModelFolder::newest_undamaged(chosen.empty() ? path : path / chosen, threads, note);
   });
   return std::move(*model);
 }

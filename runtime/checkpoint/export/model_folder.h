@@ -21,9 +21,10 @@ class ModelFolder {
  public:
   // Takes the newest of a run's checkpoints whose files exist, which is enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
-  // Takes the newest undamaged checkpoint of a run (newest_whole()). It stays open, and so is not removed, during the
-  // lifetime of this object and its weights.
-  static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
+  // Takes the newest undamaged checkpoint of a run (choice.h). It stays open, and so is not removed, during
+  // the lifetime of this object and its weights.
+  static ModelFolder newest_undamaged(std::filesystem::path path, int threads, const Note& note,
+                                      const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.
   const std::filesystem::path& path() const { return path_; }
@@ -75,8 +76,8 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest);
 // description from the directory or preset. Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);
 
-// ModelFolder::whole() on rank 0, and its choice on all ranks, because a run may still be writing to the folder.
-// Collective; throws AgreedError.
+// ModelFolder::newest_undamaged() on rank 0, and its choice on all ranks, because a run may still be writing to the
+// folder. Collective; throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
 // Returns the initial weights of the job's model: from model.path, or random, as model.init says. From a folder of

@@ -183,7 +183,7 @@ void TokenFile::read_as(std::uint64_t begin, std::span<std::uint32_t> out) const
 }
 
 void TokenFile::read(std::uint64_t begin, std::span<std::uint32_t> out) const {
-  file_.require_whole();
+  file_.require_untruncated();
   if (width_ == 2) {
     read_as<std::uint16_t>(begin, out);
   } else {

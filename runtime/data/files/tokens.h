@@ -46,7 +46,7 @@ class TokenFile {
   std::uint64_t count_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   bool any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   // Throws Error{corrupt} if the file has been truncated.
-  void require_whole() const { file_.require_whole(); }
+  void require_untruncated() const { file_.require_untruncated(); }
   // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or if the sidecar's hash
   // differs.
   void check_all() const;

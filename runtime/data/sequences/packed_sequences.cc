@@ -24,7 +24,7 @@ std::vector<Documents> open_documents(std::span<const TokenFile> files) {
 }
 
 // An upper bound on the number of sequences: in each window, at most one is less than half full.
-std::uint64_t most_sequences(const PackingFigures& figures, std::uint32_t seq_len) {
+std::uint64_t max_sequences(const PackingFigures& figures, std::uint32_t seq_len) {
   const std::uint64_t windows = (figures.documents + kWindow - 1) / kWindow;
   return std::min(figures.pieces, 2 * figures.rows / seq_len + windows);
 }
@@ -32,7 +32,7 @@ std::uint64_t most_sequences(const PackingFigures& figures, std::uint32_t seq_le
 }  // namespace
 
 std::size_t PackingFigures::index_bytes(std::uint32_t seq_len) const {
-  const std::uint64_t sequences = most_sequences(*this, seq_len) + 1;
+  const std::uint64_t sequences = max_sequences(*this, seq_len) + 1;
   return pieces * (sizeof(std::uint64_t) + sizeof(std::uint32_t)) +
          sequences * (sizeof(std::uint64_t) + sizeof(std::uint32_t)) + 4 * alignof(std::max_align_t);
 }
@@ -136,8 +136,8 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
   if (figures_.documents > 0) {  // reserved once at the promised size: planned memory is never freed
     index.begin.reserve(figures_.pieces);
     index.rows.reserve(figures_.pieces);
-    index.first_piece.reserve(most_sequences(figures_, seq_len_) + 1);
-    index.labels.reserve(most_sequences(figures_, seq_len_) + 1);
+    index.first_piece.reserve(max_sequences(figures_, seq_len_) + 1);
+    index.labels.reserve(max_sequences(figures_, seq_len_) + 1);
   } else if (most_ == kAllSequences) {  // reserved so that growing does not move it; unused pages take no memory
     std::uint64_t documents = 0;
     for (const Documents& of_file : documents_) documents += of_file.count();
@@ -175,13 +175,13 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
           }
           index.first_piece.push_back(index.begin.size());
           index.labels.push_back(labels);
-          most_labels_ = std::max<std::uint64_t>(most_labels_, most);
+          max_labels_ = std::max<std::uint64_t>(max_labels_, most);
         }
         window.clear();
       });
-  for (const TokenFile& file : files_) file.require_whole();
+  for (const TokenFile& file : files_) file.require_untruncated();
   if (figures_.pieces == 0) refuse_nothing();
-  STRATA_CHECK_LE(size(), most_sequences(figures_, seq_len_));
+  STRATA_CHECK_LE(size(), max_sequences(figures_, seq_len_));
   if (!labelling_->exact() && !counts_here) count_labels();
 }
 

@@ -88,7 +88,7 @@ struct PackingFigures {
 class PackedSequences final : public Sequences {
  public:
   // When documents are packed: once the index has its memory from the plan, or immediately, in the process's own
-  // memory, if the plan also needs most_labels().
+  // memory, if the plan also needs max_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
   // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
   // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that
@@ -101,7 +101,7 @@ class PackedSequences final : public Sequences {
 
   std::uint64_t size() const override { return index_->labels.size(); }
   std::uint64_t labels(std::uint64_t sequence) const override { return index_->labels[sequence]; }
-  std::uint64_t most_labels() const override { return most_labels_; }
+  std::uint64_t max_labels() const override { return max_labels_; }
   void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const override;
 
   const PackingFigures* packing() const override { return &figures_; }
@@ -135,7 +135,7 @@ class PackedSequences final : public Sequences {
   std::uint64_t most_;
   PackingFigures figures_;
   std::optional<Index> index_;  // set once they are packed
-  std::uint64_t most_labels_ = 0;
+  std::uint64_t max_labels_ = 0;
 };
 
 }  // namespace strata::runtime

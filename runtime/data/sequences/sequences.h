@@ -95,7 +95,7 @@ class Sequences {
   // The number of labels that count in the sequence, in every epoch. Reads no token.
   virtual std::uint64_t labels(std::uint64_t sequence) const = 0;
   // An upper bound on the labels of any sequence.
-  virtual std::uint64_t most_labels() const = 0;
+  virtual std::uint64_t max_labels() const = 0;
   // Fills all rows of the sequence. Throws Error{corrupt} if a file has been truncated, or a token is outside the
   // vocabulary.
   virtual void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const = 0;

@@ -48,7 +48,7 @@ void StreamSequences::keep_in(std::pmr::memory_resource* memory) {
   labels_.emplace(memory).reserve(std::min(most_, size()));
   for (std::uint64_t sequence = 0; sequence < std::min(most_, size()); ++sequence)
     labels_->push_back(labelling_->count(piece_of(sequence)));
-  for (const TokenFile& file : files_) file.require_whole();
+  for (const TokenFile& file : files_) file.require_untruncated();
 }
 
 std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
@@ -58,7 +58,7 @@ std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
 }
 
 // A file's first sequence is the longest.
-std::uint64_t StreamSequences::most_labels() const {
+std::uint64_t StreamSequences::max_labels() const {
   std::uint64_t most = 0;
   for (std::size_t f = 0; f < files_.size(); ++f)
     if (first_sequence_[f] < first_sequence_[f + 1])
@@ -77,8 +77,8 @@ void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
   std::fill(own.types.begin(), own.types.end(), 0u);
 }
 
-std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<Labelling> labelling) {
+std::unique_ptr<Sequences> full_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
+                                          std::shared_ptr<Labelling> labelling) {
   std::uint64_t most = 0;
   for (const TokenFile& file : files) most = std::max(most, file.count());
   const std::size_t count = files.size();

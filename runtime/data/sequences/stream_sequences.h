@@ -26,7 +26,7 @@ class StreamSequences final : public Sequences {
   void keep_in(std::pmr::memory_resource* memory) override;
   std::uint64_t size() const override { return first_sequence_.back(); }
   std::uint64_t labels(std::uint64_t sequence) const override;
-  std::uint64_t most_labels() const override;
+  std::uint64_t max_labels() const override;
   void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const override;
 
  private:
@@ -39,8 +39,8 @@ class StreamSequences final : public Sequences {
 
 // A stream for training: full sequences. Throws Error{usage} if there is none. The labels are the next tokens, unless
 // another labelling is given.
-std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
-                                           std::shared_ptr<Labelling> labelling = {});
+std::unique_ptr<Sequences> full_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
+                                          std::shared_ptr<Labelling> labelling = {});
 // A stream for evaluation: every label once, for the first `most` sequences. Throws Error{usage} if there is none.
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
                                        std::shared_ptr<Labelling> labelling = {}, std::uint64_t most = kAllSequences);

@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-Box Box::whole(std::vector<std::uint64_t> shape) {
+Box Box::full(std::vector<std::uint64_t> shape) {
   std::vector<std::uint64_t> zeros(shape.size());
   return {shape, std::move(zeros), shape};
 }

@@ -12,10 +12,10 @@ namespace strata::runtime {
 struct Box {
   std::vector<std::uint64_t> shape, offset, size;
 
-  static Box whole(std::vector<std::uint64_t> shape);
+  static Box full(std::vector<std::uint64_t> shape);
   std::uint64_t elements() const;
   std::uint64_t of_tensor() const;  // elements of the whole tensor
-  bool is_whole() const { return size == shape; }
+  bool is_full() const { return size == shape; }
   bool overlaps(const Box& other) const;  // `other` has the same shape
   bool operator==(const Box&) const = default;
 };

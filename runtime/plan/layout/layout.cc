@@ -19,7 +19,7 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
 // A virtual shard's piece of a tensor, with the cut dimension split into its segments; empty if the tensor is whole.
 std::optional<Box> box_of(const models::Parameter& p, std::size_t number) {
   if (p.slice.shards == 1) return {};
-  Box box = Box::whole({p.shape.begin(), p.shape.end()});
+  Box box = Box::full({p.shape.begin(), p.shape.end()});
   auto d = static_cast<std::ptrdiff_t>(p.slice.dimension);
   if (const std::size_t segments = p.slice.segments; segments > 1) {
     for (auto* numbers : {&box.shape, &box.size}) {

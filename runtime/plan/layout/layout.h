@@ -40,7 +40,7 @@ struct TensorRange {
 
   // True if the tensor is cut into virtual shards.
   bool is_cut() const { return box.has_value(); }
-  Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
+  Box box_of(const models::Parameter& p) const { return box ? *box : Box::full({p.shape.begin(), p.shape.end()}); }
 };
 
 // A flat buffer of a unit's parameters of one kind (trained, frozen or quantised), padded and cut into equal shards.

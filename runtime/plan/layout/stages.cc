@@ -188,16 +188,16 @@ std::vector<Segment> within(std::span<const Segment> segments, const StageUnits&
 
 namespace {
 
-using What = StageStep::What;
+using Action = StageStep::Action;
 
 // All forwards, or all backwards, of a stage in their order.
-std::vector<StageStep> passes(What what, int stage, const Pipeline& pipeline, int micro_batches) {
+std::vector<StageStep> passes(Action action, int stage, const Pipeline& pipeline, int micro_batches) {
   std::vector<StageStep> out;
   for (int group = 0; group < micro_batches; group += pipeline.stages)
     for (int i = 0; i < pipeline.chunks; ++i) {
-      const int chunk = what == What::forward ? i : pipeline.chunks - 1 - i;
+      const int chunk = action == Action::forward ? i : pipeline.chunks - 1 - i;
       for (int g = group; g < std::min(group + pipeline.stages, micro_batches); ++g)
-        out.push_back({what, g, chunk * pipeline.stages + stage});
+        out.push_back({action, g, chunk * pipeline.stages + stage});
     }
   return out;
 }
@@ -211,8 +211,8 @@ std::size_t forwards_ahead(int stage, const Pipeline& pipeline, std::size_t all)
 }
 
 std::vector<StageStep> passes_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
-  const auto forwards = passes(What::forward, stage, pipeline, micro_batches);
-  const auto backwards = passes(What::backward, stage, pipeline, micro_batches);
+  const auto forwards = passes(Action::forward, stage, pipeline, micro_batches);
+  const auto backwards = passes(Action::backward, stage, pipeline, micro_batches);
   const std::size_t ahead = forwards_ahead(stage, pipeline, forwards.size());
   std::vector<StageStep> out(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
   for (std::size_t i = 0; i < backwards.size(); ++i) {
@@ -235,27 +235,27 @@ class PassTimes {
       moved = false;
       for (int s = 0; s < pipeline.stages; ++s)
         for (; next[index(s)] < all[index(s)].size(); ++next[index(s)]) {
-          const auto [what, g, piece] = all[index(s)][next[index(s)]];
+          const auto [action, g, piece] = all[index(s)][next[index(s)]];
           double ready = 1;  // 0: something that it needs has no time yet
-          if (what == What::forward && piece > 0) ready = end(piece - 1, what, g);
-          if (what == What::backward)
-            ready = piece + 1 < pipeline.pieces() ? end(piece + 1, what, g) : end(piece, What::forward, g);
+          if (action == Action::forward && piece > 0) ready = end(piece - 1, action, g);
+          if (action == Action::backward)
+            ready = piece + 1 < pipeline.pieces() ? end(piece + 1, action, g) : end(piece, Action::forward, g);
           if (ready == 0) break;
-          const double takes = forward[index(piece)] * (what == What::backward ? backward_of_forward : 1);
-          end(piece, what, g) = free[index(s)] = std::max(ready, free[index(s)]) + takes;
+          const double takes = forward[index(piece)] * (action == Action::backward ? backward_of_forward : 1);
+          end(piece, action, g) = free[index(s)] = std::max(ready, free[index(s)]) + takes;
           moved = true;
         }
     }
     for (int s = 0; s < pipeline.stages; ++s) STRATA_CHECK_EQ(next[index(s)], all[index(s)].size());
   }
-  double end(int piece, What pass, int micro_batch) const { return ends_[place(piece, pass, micro_batch)]; }
+  double end(int piece, Action pass, int micro_batch) const { return ends_[place(piece, pass, micro_batch)]; }
   double last() const { return *std::ranges::max_element(ends_); }
 
  private:
-  std::size_t place(int piece, What pass, int g) const {
-    return (2 * index(piece) + (pass == What::forward ? 0 : 1)) * index(micro_batches_) + index(g);
+  std::size_t place(int piece, Action pass, int g) const {
+    return (2 * index(piece) + (pass == Action::forward ? 0 : 1)) * index(micro_batches_) + index(g);
   }
-  double& end(int piece, What pass, int g) { return ends_[place(piece, pass, g)]; }
+  double& end(int piece, Action pass, int g) { return ends_[place(piece, pass, g)]; }
 
   int micro_batches_;
   std::vector<double> ends_;
@@ -311,21 +311,21 @@ std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int m
     StageStep step;
   };
   std::vector<Placed> all;
-  const auto add = [&](What what, int g, int piece, int sender, What pass) {
-    const bool backward = pass == What::backward;
-    all.push_back({{times.end(sender, pass, g), false, sender % pipeline.stages, backward}, {what, g, piece}});
+  const auto add = [&](Action action, int g, int piece, int sender, Action pass) {
+    const bool backward = pass == Action::backward;
+    all.push_back({{times.end(sender, pass, g), false, sender % pipeline.stages, backward}, {action, g, piece}});
   };
   for (const StageStep& pass : passes_of_stage(stage, pipeline, micro_batches))
-    all.push_back({{times.end(pass.piece, pass.what, pass.micro_batch) - 1, true, 0, false}, pass});
+    all.push_back({{times.end(pass.piece, pass.action, pass.micro_batch) - 1, true, 0, false}, pass});
   for (int g = 0; g < micro_batches; ++g)
     for (int piece = stage; piece < pipeline.pieces(); piece += pipeline.stages) {
       if (piece > 0) {
-        add(What::receive_input, g, piece, piece - 1, What::forward);
-        add(What::send_gradient, g, piece, piece, What::backward);
+        add(Action::receive_input, g, piece, piece - 1, Action::forward);
+        add(Action::send_gradient, g, piece, piece, Action::backward);
       }
       if (piece + 1 < pipeline.pieces()) {
-        add(What::send_output, g, piece, piece, What::forward);
-        add(What::receive_gradient, g, piece, piece + 1, What::backward);
+        add(Action::send_output, g, piece, piece, Action::forward);
+        add(Action::receive_gradient, g, piece, piece + 1, Action::backward);
       }
     }
   std::ranges::sort(all, {}, &Placed::place);

@@ -73,7 +73,7 @@ std::vector<Segment> within(std::span<const Segment> segments, const StageUnits&
 
 // A step of a stage for a micro-batch: a pass through the units of a piece, or a message at one of its boundaries.
 struct StageStep {
-  enum class What : std::uint8_t {
+  enum class Action : std::uint8_t {
     forward,
     backward,
     receive_input,     // from the stage of the previous piece
@@ -81,7 +81,7 @@ struct StageStep {
     receive_gradient,  // the gradient of the output, from the stage of the next piece
     send_gradient,     // the gradient of the input, to the stage of the previous piece
   };
-  What what;
+  Action action;
   int micro_batch;
   int piece = 0;
   bool operator==(const StageStep&) const = default;

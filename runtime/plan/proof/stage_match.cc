@@ -24,8 +24,8 @@ bool are_neighbours(const Task& sent, const Task& received) {
 }
 
 std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages) {
-  using Way = std::tuple<int, int, LaneId>;  // from, to
-  std::map<Way, std::vector<const Task*>> sends, receives;
+  using Channel = std::tuple<int, int, LaneId>;  // from, to
+  std::map<Channel, std::vector<const Task*>> sends, receives;
   for (const StepPlan* const plan : stages)
     for (const Task& task : plan->tasks) {
       if (!is_message(task.kind)) continue;

@@ -10,8 +10,8 @@ namespace {
 
 // The state of a buffer over the ranks that share a layer.
 struct SumState {
-  enum class Kind : std::uint8_t { whole, partial, summed, total };
-  Kind kind = Kind::whole;
+  enum class Kind : std::uint8_t { full, partial, summed, total };
+  Kind kind = Kind::full;
   const Task* of = nullptr;  // the task that put it into this state
 };
 

@@ -53,7 +53,7 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   const Buffer* lasting = nullptr;  // the same among buffers that live from step to step
   for (const Buffer* b : by_offset) {
     if (last && last->tier != b->tier) last = lasting = nullptr;
-    const Buffer* const under = b->whole_cycle ? last : lasting;
+    const Buffer* const under = b->persistent ? last : lasting;
     if (under && b->bytes > 0 && b->offset < under->offset + under->bytes)
       return fmt::format("buffers \"{}\" and \"{}\" overlap, and one of them lives from step to step", under->name,
                          b->name);
@@ -61,7 +61,7 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
       return !other || b->offset + b->bytes > other->offset + other->bytes;
     };
     if (later(last)) last = b;
-    if (b->whole_cycle && later(lasting)) lasting = b;
+    if (b->persistent && later(lasting)) lasting = b;
   }
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
     const Task& task = plan.tasks[index(t)];
@@ -106,7 +106,7 @@ class Sweep {
       first_use_.push_back(static_cast<int>(uses_.size()));
       for (const Use& use : task.uses) {
         const Buffer& buffer = plan.buffers[index(use.buffer)];
-        uses_.push_back({use.buffer, buffer.whole_cycle, cells_.of(buffer.tier, touched_by(use, buffer)), use.access});
+        uses_.push_back({use.buffer, buffer.persistent, cells_.of(buffer.tier, touched_by(use, buffer)), use.access});
       }
     }
     first_use_.push_back(static_cast<int>(uses_.size()));
@@ -228,7 +228,7 @@ class Sweep {
     if (cell.origin == kNone) return std::nullopt;
     const Origin& origin = origins_[index(cell.origin)];
     const Buffer& source = plan_.buffers[index(origin.buffer)];
-    if (!source.whole_cycle && origin.step != step_) return std::nullopt;
+    if (!source.persistent && origin.step != step_) return std::nullopt;
     const std::size_t bytes = cells_.bytes_of(plan_.buffers[index(touch.buffer)].tier, at);
     const auto [first, last] = cells_.touching(source.tier, {origin.begin, origin.begin + bytes});
     for (int p = first; p < last; ++p)

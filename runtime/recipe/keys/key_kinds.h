@@ -31,7 +31,7 @@ constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible cou
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = std::numeric_limits<float>::max();
 
-inline RecipeKey::Most most_float() {
+inline RecipeKey::Most max_float() {
   return {kHuge, fmt::format("{:.8g}", kHuge)};
 }
 template <typename T>
@@ -168,7 +168,7 @@ RecipeKey number(std::string name, double least, double most, std::string allowe
     return store(number_in(v, least, most, below), at(recipe));
   };
   RecipeKey key = plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
-  if (most == kHuge) key.most = most_float();
+  if (most == kHuge) key.most = max_float();
   return key;
 }
 

@@ -38,7 +38,7 @@ RecipeKey class_weights() {
           "classification: the factor of each class's loss, in the order of the classes' numbers",
           set,
           text,
-          most_float()};
+          max_float()};
 }
 
 // The recipe records whether it was given, because objectives other than masked_lm refuse it.

@@ -69,7 +69,7 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
   for (const Buffer& buffer : plan.buffers) {
     const auto tier = static_cast<std::size_t>(buffer.tier), kind = static_cast<std::size_t>(buffer.kind);
     has_[tier][kind] = true;
-    if (buffer.whole_cycle) lasting_[tier][kind] += buffer.bytes;
+    if (buffer.persistent) lasting_[tier][kind] += buffer.bytes;
   }
 }
 
@@ -153,7 +153,7 @@ void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::sp
   if (before) *before = {number, {spans.begin(), spans.end()}};
 }
 
-std::string Trace::message(const Ran& sent, const Ran& received) {
+std::string Trace::message(const ExecutedTask& sent, const ExecutedTask& received) {
   std::string text;
   // A receive begins when it is posted and ends with the message. Clocks of two nodes may differ by more than this
   // duration.
@@ -163,10 +163,11 @@ std::string Trace::message(const Ran& sent, const Ran& received) {
   return text;
 }
 
-void Trace::add_arrow(std::string& text, const Ran& from, std::int64_t begin, const Ran& to, std::int64_t end) {
+void Trace::add_arrow(std::string& text, const ExecutedTask& from, std::int64_t begin, const ExecutedTask& to,
+                      std::int64_t end) {
   // Unique in the text of all stages.
   const std::uint64_t id = ++arrows_ * static_cast<std::uint64_t>(plan_.mesh().stages) + index(plan_.stage);
-  const auto add = [&](const JsonObject& phase, const Ran& ran, std::int64_t at) {
+  const auto add = [&](const JsonObject& phase, const ExecutedTask& ran, std::int64_t at) {
     add_event(text, JsonObject(phase)
                         .add("ts", JsonText{microseconds(at - zero_)})
                         .add("pid", ran.rank)
@@ -196,7 +197,7 @@ void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans)
   };
   std::vector<Change> changes;
   for (std::size_t b = 0; b < lives.size(); ++b) {
-    if (plan_.buffers[b].whole_cycle || !ran(lives[b])) continue;
+    if (plan_.buffers[b].persistent || !ran(lives[b])) continue;
     changes.push_back({lives[b].begin, b, true});
     changes.push_back({lives[b].end, b, false});
   }
@@ -245,9 +246,9 @@ StageTraces::StageTraces(std::span<const StepPlan* const> stages, const models::
     : stages_(stages.begin(), stages.end()), mesh_(stages[0]->mesh()) {
   for (const StepPlan* const plan : stages_) traces_.emplace_back(*plan, model);
   // The n-th message from one stage to another in a lane is the n-th that the other receives there (find_mismatch).
-  using Way = std::tuple<std::size_t, std::size_t, LaneId>;  // from, to
-  std::map<Way, std::vector<std::size_t>> received;
-  std::map<Way, std::size_t> sent;
+  using Channel = std::tuple<std::size_t, std::size_t, LaneId>;  // from, to
+  std::map<Channel, std::vector<std::size_t>> received;
+  std::map<Channel, std::size_t> sent;
   const auto for_messages = [&](MessageEnd end, auto&& f) {
     for (std::size_t s = 0; s < stages_.size() && stages_.size() > 1; ++s)
       for (std::size_t t = 0; t < stages_[s]->tasks.size(); ++t)
@@ -258,7 +259,7 @@ StageTraces::StageTraces(std::span<const StepPlan* const> stages, const models::
     received[{peer, stage, lane}].push_back(task);
   });
   for_messages(MessageEnd::sender, [&](std::size_t stage, std::size_t peer, LaneId lane, std::size_t task) {
-    const Way way{stage, peer, lane};
+    const Channel way{stage, peer, lane};
     messages_.push_back({stage, task, peer, received[way].at(sent[way]++)});
   });
 }

@@ -38,7 +38,7 @@ struct TraceHead {
 class Trace {
  public:
   // A task that ran on a rank.
-  struct Ran {
+  struct ExecutedTask {
     int rank;
     LaneId lane;
     Span span;
@@ -51,7 +51,7 @@ class Trace {
   // not. zero: the time at which the trace begins.
   std::string step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero);
   // The arrow of a message, from the task that sends it to the task that receives it on another rank.
-  std::string message(const Ran& sent, const Ran& received);
+  std::string message(const ExecutedTask& sent, const ExecutedTask& received);
   static std::string end() { return "\n]}\n"; }
 
  private:
@@ -59,7 +59,8 @@ class Trace {
 
   void add_slices(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) const;
   void add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans);
-  void add_arrow(std::string& text, const Ran& from, std::int64_t begin, const Ran& to, std::int64_t end);
+  void add_arrow(std::string& text, const ExecutedTask& from, std::int64_t begin, const ExecutedTask& to,
+                 std::int64_t end);
   void add_memory(std::string& text, int rank, std::span<const Span> spans) const;
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 

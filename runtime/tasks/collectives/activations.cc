@@ -116,7 +116,7 @@ std::size_t GatherRows::rows_bytes(const Draft& draft, std::size_t matrices) {
   return draft.bytes_of(matrices * own_elements(draft.plan, draft.model));
 }
 
-std::size_t GatherRows::whole_bytes(const Draft& draft, std::size_t matrices) {
+std::size_t GatherRows::full_bytes(const Draft& draft, std::size_t matrices) {
   return draft.bytes_of(matrices * draft.plan.tokens * draft.model.hidden);
 }
 
@@ -128,10 +128,10 @@ void GatherRows::add(Draft& draft) const {
   task.at_once = matrices;
   const bool of_seam = stretch >= 0;
   Draft::use(task, rows, of_seam ? Role::partial : Role::source, Access::read);
-  Draft::use(task, whole, of_seam ? Role::total : Role::target, Access::write);
+  Draft::use(task, full, of_seam ? Role::total : Role::target, Access::write);
   const std::size_t sent = others * rows_bytes(draft, matrices);
   const std::uint64_t between = matrices * draft.levels(Peers::tensor).gathered(rows_bytes(draft));
-  task.cost.bytes = static_cast<double>(rows_bytes(draft, matrices) + whole_bytes(draft, matrices));
+  task.cost.bytes = static_cast<double>(rows_bytes(draft, matrices) + full_bytes(draft, matrices));
   task.cost.sent_bytes = static_cast<double>(sent);
   task.cost.between_bytes = static_cast<double>(between);
   draft.plan.comm_bytes.all_gather += sent;
@@ -141,19 +141,19 @@ void GatherRows::add(Draft& draft) const {
 void GatherRows::run(TaskContext& context, const Task& task, device::Lane&) {
   const bool of_seam = task.stretch >= 0;
   const device::View rows = context.view(task, of_seam ? Role::partial : Role::source);
-  const device::View whole = context.view(task, of_seam ? Role::total : Role::target);
+  const device::View full = context.view(task, of_seam ? Role::total : Role::target);
   comm::Communicator& communicator = context.communicators.tensor;
   const std::size_t own = own_elements(context.plan, context.model),
                     all = own * static_cast<std::size_t>(communicator.size());
   for (std::size_t i = 0; i < task.at_once; ++i) {
-    const device::View matrix = whole.sub(i * all, all);
+    const device::View matrix = full.sub(i * all, all);
     communicator.all_gather({own * size_of(rows.dtype), 0, matrix.bytes()}, rows.sub(i * own, own).data, matrix.data);
   }
 }
 
 void TakeRows::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::take_rows, LaneId::compute, unit, micro_batch);
-  Draft::use(task, whole, Role::source, Access::read);
+  Draft::use(task, full, Role::source, Access::read);
   Draft::use(task, rows, Role::target, Access::write);
   task.cost.bytes = static_cast<double>(2 * GatherRows::rows_bytes(draft));
 }

@@ -32,10 +32,10 @@ struct GatherRows {
   int stretch = -1;       // the stretch of the call that the seam follows
   bool backward = false;  // whether the call is a backward
   std::size_t matrices = 1;
-  int rows, whole;  // buffers of rows_bytes(...) and whole_bytes(...)
+  int rows, full;  // buffers of rows_bytes(...) and full_bytes(...)
 
   static std::size_t rows_bytes(const Draft& draft, std::size_t matrices = 1);
-  static std::size_t whole_bytes(const Draft& draft, std::size_t matrices = 1);
+  static std::size_t full_bytes(const Draft& draft, std::size_t matrices = 1);
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);
 };
@@ -43,7 +43,7 @@ struct GatherRows {
 // Copies this rank's rows of a unit's result for all rows.
 struct TakeRows {
   int unit, micro_batch;
-  int whole, rows;
+  int full, rows;
 
   void add(Draft& draft) const;
   static void run(TaskContext& context, const Task& task, device::Lane& lane);

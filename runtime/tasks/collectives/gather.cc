@@ -40,15 +40,15 @@ void Gather::run(TaskContext& context, const Task& task, device::Lane&) {
                                               context.view(task, Role::parameters).data);
 }
 
-void Spread::add(Draft& draft) const {
+void GatherUpdated::add(Draft& draft) const {
   const std::size_t held = draft.plan.parameters_of(index(unit)).size();
-  Task& task = draft.add_task(TaskKind::spread, LaneId::gather, unit);
+  Task& task = draft.add_task(TaskKind::gather_updated, LaneId::gather, unit);
   task.end = held;
   Draft::use(task, parameters, Role::parameters, Access::update);
   count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.computed);
 }
 
-void Spread::run(TaskContext& context, const Task& task, device::Lane&) {
+void GatherUpdated::run(TaskContext& context, const Task& task, device::Lane&) {
   const StepPlan& plan = context.plan;
   gather_in_place(context.communicators.updates, plan.parameters_of(index(task.unit)).piece(context.rank),
                   plan.parts_of(index(task.unit)).piece(context.rank), context.view(task, Role::parameters).data,

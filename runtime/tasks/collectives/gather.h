@@ -16,7 +16,7 @@ struct Gather {
 
 // In-place all-gather of a unit's updated parameters among the ranks that hold the same parameters. Each rank has
 // updated its part of them.
-struct Spread {
+struct GatherUpdated {
   int unit, parameters;
 
   void add(Draft& draft) const;

@@ -18,15 +18,15 @@ namespace strata::runtime {
 namespace {
 
 // The place of a tensor in a model.
-struct MergedPlace {
+struct TensorLocation {
   std::size_t unit, parameter;
 };
 
-std::map<std::string, MergedPlace> places_of(const models::Model& model) {
-  std::map<std::string, MergedPlace> out;
+std::map<std::string, TensorLocation> places_of(const models::Model& model) {
+  std::map<std::string, TensorLocation> out;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
     for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p)
-      out.emplace(model.units[unit]->parameters()[p].name, MergedPlace{unit, p});
+      out.emplace(model.units[unit]->parameters()[p].name, TensorLocation{unit, p});
   return out;
 }
 
@@ -35,12 +35,12 @@ class MergedWeights final : public ForwardedWeights {
   MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain,
                 bool merges)
       : ForwardedWeights(std::move(weights)) {
-    const std::map<std::string, MergedPlace> places = places_of(adapted);
+    const std::map<std::string, TensorLocation> places = places_of(adapted);
     std::map<std::string, Delta> deltas;
     for (const auto& unit : adapted.units)
       for (const auto& layer : unit->linear_layers()) {
         if (layer.low_rank.rank == 0 || !merges) continue;
-        const MergedPlace a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
+        const TensorLocation a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
         const bool dora = layer.low_rank.dora;
         deltas[layer.name + ".weight"] = {
             size_of(adapted, b) / layer.low_rank.rank,
@@ -77,21 +77,21 @@ class MergedWeights final : public ForwardedWeights {
     }
   }
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    const MergedPlace& place = sources_[unit][parameter].place;
+    const TensorLocation& place = sources_[unit][parameter].place;
     weights_.prefetch(place.unit, place.parameter, begin, count);
   }
   // Only the model's own weights are quantised, not the adapter.
   bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
-    const MergedPlace& place = sources_[unit][parameter].place;
+    const TensorLocation& place = sources_[unit][parameter].place;
     return weights_.quantised(place.unit, place.parameter, format);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
-    const MergedPlace& place = sources_[unit][parameter].place;
+    const TensorLocation& place = sources_[unit][parameter].place;
     weights_.read_block(place.unit, place.parameter, begin, block);
   }
   std::string unpacked_dtype(std::size_t unit, std::size_t parameter) const override {
-    const MergedPlace& place = sources_[unit][parameter].place;
+    const TensorLocation& place = sources_[unit][parameter].place;
     return weights_.unpacked_dtype(place.unit, place.parameter);
   }
   // Merged weights are in no file, and have no base.
@@ -104,18 +104,18 @@ class MergedWeights final : public ForwardedWeights {
     std::size_t out, in, rank;
     float scale;
     bool input_major;
-    MergedPlace a, b, weight;
-    std::optional<MergedPlace> magnitude;  // DoRA's
+    TensorLocation a, b, weight;
+    std::optional<TensorLocation> magnitude;  // DoRA's
 
     std::size_t row(std::size_t at) const { return input_major ? at % out : at / in; }
     std::size_t column(std::size_t at) const { return input_major ? at / out : at % in; }
   };
   struct Source {
-    MergedPlace place;
+    TensorLocation place;
     std::optional<Delta> delta;
   };
   struct Factors {
-    MergedPlace of;
+    TensorLocation of;
     std::vector<float> a, b;
     std::vector<double> ratios;  // DoRA: a row's magnitude divided by its norm
 
@@ -127,7 +127,7 @@ class MergedWeights final : public ForwardedWeights {
     }
   };
 
-  static std::size_t size_of(const models::Model& model, const MergedPlace& place) {
+  static std::size_t size_of(const models::Model& model, const TensorLocation& place) {
     return model.units[place.unit]->parameters()[place.parameter].size();
   }
   // The pieces of a tensor are read one after another, so its factors are read once and kept.

@@ -52,7 +52,7 @@ class Keys {
     if (value && value->get_double().get(number) != simdjson::SUCCESS) wrong(key, "a number");
     return number;
   }
-  std::int64_t whole(std::string_view key, std::int64_t otherwise) const {
+  std::int64_t integer(std::string_view key, std::int64_t otherwise) const {
     const auto value = find(key);
     std::int64_t number = otherwise;
     if (value && value->get_int64().get(number) != simdjson::SUCCESS) wrong(key, "a whole number");
@@ -93,7 +93,7 @@ class Keys {
   std::vector<std::int64_t> layers(std::string_view key) const {
     const auto value = find(key);
     if (!value) return {};
-    if (!value->is_array()) return {whole(key, 0)};
+    if (!value->is_array()) return {integer(key, 0)};
     std::vector<std::int64_t> out;
     const simdjson::dom::array list = value->get_array();
     for (const element item : list)
@@ -312,7 +312,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   // If the key is missing, peft uses its default. If it is null, peft fails.
   if (keys.is_null("r")) keys.wrong("r", "a rank");
   if (keys.is_null("lora_alpha")) keys.wrong("lora_alpha", "a number above 0");
-  a.rank = keys.whole("r", 8);
+  a.rank = keys.integer("r", 8);
   a.alpha = keys.number("lora_alpha", 8);
   if (a.rank < 1 || a.rank > models::kMaxAdapterRank) keys.wrong("r", "a rank");
   require_positive(keys, "lora_alpha", a.alpha);

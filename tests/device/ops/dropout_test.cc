@@ -81,14 +81,15 @@ TEST(Dropout, CountsColumnsOfACompleteMatrix) {
       in_lane(2, [&](Lane& lane) { dropout(lane, use, all.view(), {}, all.view()); });
       const auto from = static_cast<std::size_t>(first), n = static_cast<std::size_t>(columns);
       Array some(dtype, kRows * n);
-      const auto in_whole = [&](std::size_t i) { return i / n * kStride + from + i % n; };
-      for (std::size_t i = 0; i < some.size(); ++i) some.set(i, x[in_whole(i)]);
+      const auto full_index = [&](std::size_t i) { return i / n * kStride + from + i % n; };
+      for (std::size_t i = 0; i < some.size(); ++i) some.set(i, x[full_index(i)]);
       Dropout of_columns = use;
       of_columns.first = from;
       of_columns.columns = static_cast<std::uint32_t>(n);
       of_columns.stride = kStride;
       in_lane(2, [&](Lane& lane) { dropout(lane, of_columns, some.view(), {}, some.view()); });
-      for (std::size_t i = 0; i < some.size(); ++i) ASSERT_EQ(some[i], all[in_whole(i)]) << name_of(dtype) << ", " << i;
+      for (std::size_t i = 0; i < some.size(); ++i)
+        ASSERT_EQ(some[i], all[full_index(i)]) << name_of(dtype) << ", " << i;
     }
 }
 

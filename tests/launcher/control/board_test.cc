@@ -43,24 +43,24 @@ TEST_F(BoardTest, StepsAreKnownOnceCollected) {
 
 TEST_F(BoardTest, ACheckpointIsRequestedOnce) {
   EXPECT_EQ(board_.take_requests(), 0U);
-  board_.ask_checkpoint();
+  board_.request_checkpoint();
   EXPECT_EQ(board_.take_requests(), runtime::kCheckpoint);
   EXPECT_EQ(board_.take_requests(), 0U);
 }
 
 TEST_F(BoardTest, AStopNamesTheStepThatAcceptsIt) {
   (void)board_.take_requests();  // step 11 begins
-  EXPECT_EQ(board_.ask_stop(false).last, 12) << "step 11 has already looked";
+  EXPECT_EQ(board_.request_stop(false).last, 12) << "step 11 has already looked";
   EXPECT_EQ(board_.take_requests(), runtime::kStop);
-  const Board::Stop again = board_.ask_stop(true);
+  const Board::Stop again = board_.request_stop(true);
   EXPECT_EQ(again.last, 12);
   EXPECT_FALSE(again.at_once) << "the run has taken the earlier request, which asked for a checkpoint";
-  EXPECT_EQ(board_.stop_asked(), runtime::kStop);
+  EXPECT_EQ(board_.stop_requested(), runtime::kStop);
 }
 
 TEST_F(BoardTest, APendingStopCanBecomeImmediate) {
-  (void)board_.ask_stop(false);
-  EXPECT_TRUE(board_.ask_stop(true).at_once);
+  (void)board_.request_stop(false);
+  EXPECT_TRUE(board_.request_stop(true).at_once);
   EXPECT_EQ(board_.take_stop(), runtime::kStop | runtime::kStopAtOnce);
 }
 

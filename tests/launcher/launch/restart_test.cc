@@ -78,51 +78,51 @@ TEST(BatchSets, KeepTheGlobalBatch) {
   EXPECT_THAT(batch_sets(recipe, 24, 3), IsEmpty());
 }
 
-TEST(MostRanks, DivideTheBatchAndFit) {
+TEST(MaxRanks, DivideTheBatchAndFit) {
   Recipe recipe;
   const std::vector<Host> hosts = {{"a", 4}, {"b", 3}};
   const auto any = [](const auto&) { return true; };
-  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 7, any)), 7);
-  EXPECT_THAT(most_ranks(hosts, 1, recipe, 12, any), ElementsAre(Share{"a", 3}, Share{"b", 3}));
-  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 13, any)), 1);
-  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, [](const auto& shares) { return total(shares) < 5; })), 4);
-  EXPECT_THAT(most_ranks(hosts, 1, recipe, 12, [](const auto&) { return false; }), IsEmpty());
+  EXPECT_EQ(total(max_ranks(hosts, 1, recipe, 7, any)), 7);
+  EXPECT_THAT(max_ranks(hosts, 1, recipe, 12, any), ElementsAre(Share{"a", 3}, Share{"b", 3}));
+  EXPECT_EQ(total(max_ranks(hosts, 1, recipe, 13, any)), 1);
+  EXPECT_EQ(total(max_ranks(hosts, 1, recipe, 12, [](const auto& shares) { return total(shares) < 5; })), 4);
+  EXPECT_THAT(max_ranks(hosts, 1, recipe, 12, [](const auto&) { return false; }), IsEmpty());
   recipe.training.micro_batch_size = 3;
-  EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, any)), 4);
+  EXPECT_EQ(total(max_ranks(hosts, 1, recipe, 12, any)), 4);
 }
 
 // The ranks of a replica are lost together, and a step is divided evenly over replicas.
-TEST(MostRanks, FormCompleteReplicas) {
+TEST(MaxRanks, FormCompleteReplicas) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}};
   const auto any = [](const auto&) { return true; };
-  EXPECT_THAT(most_ranks(hosts, 1, recipe, 4, any), ElementsAre(Share{"a", 2}, Share{"b", 2}));
-  EXPECT_THAT(most_ranks(hosts, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}));
-  EXPECT_EQ(total(most_ranks({{"a", 7}}, 1, recipe, 6, any)), 6) << "6 ranks are 3 replicas, which divide 6";
+  EXPECT_THAT(max_ranks(hosts, 1, recipe, 4, any), ElementsAre(Share{"a", 2}, Share{"b", 2}));
+  EXPECT_THAT(max_ranks(hosts, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}));
+  EXPECT_EQ(total(max_ranks({{"a", 7}}, 1, recipe, 6, any)), 6) << "6 ranks are 3 replicas, which divide 6";
   recipe.parallel.stages = 1;
   recipe.parallel.tensor = 2;
-  EXPECT_THAT(most_ranks({{"a", 4}, {"b", 3}}, 1, recipe, 3, any), ElementsAre(Share{"a", 4}, Share{"b", 2}))
+  EXPECT_THAT(max_ranks({{"a", 4}, {"b", 3}}, 1, recipe, 3, any), ElementsAre(Share{"a", 4}, Share{"b", 2}))
       << "a tensor group lies on one node";
-  EXPECT_THAT(most_ranks({{"a", 1}, {"b", 1}}, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}))
+  EXPECT_THAT(max_ranks({{"a", 1}, {"b", 1}}, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}))
       << "a tensor group spans nodes only for lack of room";
   recipe.parallel.stages = 4;
-  EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
+  EXPECT_THAT(max_ranks(hosts, 1, recipe, 8, any), IsEmpty());
 }
 
 // With 12 sequences, four replicas would take three micro-batches each, which two interleaved stages cannot.
-TEST(MostRanks, FormCompleteGroupsOfMicroBatchesIfInterleaved) {
+TEST(MaxRanks, FormCompleteGroupsOfMicroBatchesIfInterleaved) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const auto any = [](const auto&) { return true; };
-  EXPECT_EQ(total(most_ranks({{"a", 8}}, 1, recipe, 12, any)), 8);
+  EXPECT_EQ(total(max_ranks({{"a", 8}}, 1, recipe, 12, any)), 8);
   recipe.parallel.schedule = runtime::Schedule::interleaved;
   recipe.parallel.chunks = 2;
-  EXPECT_EQ(total(most_ranks({{"a", 8}}, 1, recipe, 12, any)), 6);
-  EXPECT_THAT(most_ranks({{"a", 8}}, 1, recipe, 3, any), IsEmpty());
+  EXPECT_EQ(total(max_ranks({{"a", 8}}, 1, recipe, 12, any)), 6);
+  EXPECT_THAT(max_ranks({{"a", 8}}, 1, recipe, 3, any), IsEmpty());
 }
 
-TEST(MostRanks, ReportIdleAndMissingRanks) {
+TEST(MaxRanks, ReportIdleAndMissingRanks) {
   Recipe recipe;
   recipe.parallel.stages = 2;
   const std::vector<Host> hosts = {{"a", 3}, {"b", 2}, {"c", std::nullopt}};

@@ -51,7 +51,7 @@ TEST_F(Calibrate, MeasuresEveryFigureOfTheFile) {
   EXPECT_THAT(machine.widths, testing::ElementsAre(64, 128));
   ASSERT_TRUE(machine.disk.has_value());
   EXPECT_LE(machine.disk->both_ways, 2);
-  EXPECT_LE(machine.disk->beside_products, 1);
+  EXPECT_LE(machine.disk->speed_during_products, 1);
   EXPECT_FALSE(machine.collectives.has_value()) << "one rank sends nothing";
 }
 

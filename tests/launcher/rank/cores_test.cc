@@ -36,30 +36,31 @@ TEST(ThreadsText, DescribesAllRanks) {
 }
 
 // The note of rank 0 for these cores and device.threads of the ranks; 0: not set.
-std::string crowding(const std::vector<int>& cores, const std::vector<std::int64_t>& threads) {
+std::string oversubscription(const std::vector<int>& cores, const std::vector<std::int64_t>& threads) {
   std::string text;
   comm::run_threads(static_cast<int>(cores.size()), [&](comm::World& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     const auto asked = threads[rank] > 0 ? std::optional(threads[rank]) : std::nullopt;
-    const std::string mine = crowding_text({cores[rank], ""}, asked, world);
+    const std::string mine = oversubscription_text({cores[rank], ""}, asked, world);
     if (world.rank() == 0) text = mine;
   });
   return text;
 }
 
-TEST(CrowdingText, NotesMoreThreadsThanCores) {
-  EXPECT_EQ(crowding({2}, {8}),
+TEST(OversubscriptionText, NotesMoreThreadsThanCores) {
+  EXPECT_EQ(oversubscription({2}, {8}),
             "device.threads = 8, but this process has only 2 cores, so its threads wait for each other: set "
             "device.threads = 2");
-  EXPECT_EQ(crowding({1, 1}, {2, 2}),
+  EXPECT_EQ(oversubscription({1, 1}, {2, 2}),
             "device.threads = 2, but each rank has only 1 core, so its threads wait for each other: set "
             "device.threads = 1");
-  EXPECT_EQ(crowding({3, 2, 2}, {3, 3, 3}),
+  EXPECT_EQ(oversubscription({3, 2, 2}, {3, 3, 3}),
             "device.threads = 3, but rank 1 has only 2 cores, so its threads wait for each other: set "
             "device.threads = 2");
-  EXPECT_EQ(crowding({2, 2}, {2, 1}), "");
-  EXPECT_EQ(crowding({1, 1, 1, 1}, {0, 0, 0, 0}), "") << "ranks may share cores, but not because of device.threads";
-  EXPECT_EQ(crowding({1, 1, 1, 1}, {1, 1, 1, 1}), "");
+  EXPECT_EQ(oversubscription({2, 2}, {2, 1}), "");
+  EXPECT_EQ(oversubscription({1, 1, 1, 1}, {0, 0, 0, 0}), "")
+      << "ranks may share cores, but not because of device.threads";
+  EXPECT_EQ(oversubscription({1, 1, 1, 1}, {1, 1, 1, 1}), "");
 }
 
 TEST(BindCores, ARankWithoutMpirunKeepsTheCoresItMayUse) {

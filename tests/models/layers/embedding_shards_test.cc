@@ -25,7 +25,7 @@ Array run_stretch(const RunShape& shape, const Array& table, std::size_t stretch
   const Parameter& p = unit->parameters()[0];
   for (std::size_t piece = 0; piece < p.pieces(); ++piece)
     for (std::size_t i = 0; i < p.piece_size(piece); ++i)
-      parameters.set(p.offset_of(piece) + i, table[p.piece(piece).in_whole(i)]);
+      parameters.set(p.offset_of(piece) + i, table[p.piece(piece).full_index(i)]);
   const std::vector<std::uint32_t> tokens = {6, 0, 3, 5, 5, 1, 2, 4, 6};
   device::testing::in_lane(1, [&](device::Lane& lane) {
     Context c{};

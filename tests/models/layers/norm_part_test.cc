@@ -135,7 +135,7 @@ TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
           norm.forward(lane, {parameters.view()}, own(x.view()), y.view(), mean.view(), rstd.view(), no_bias.view());
           norm.backward(lane, {parameters.view()}, own(dy.view()), own(x.view()), mean.view(), rstd.view(), {},
                         own(d_input), {to}, scratch.view(), no_bias.view(), sums.view());
-          if (left) norm.leave_gradients(lane, sums.view(), left);
+          if (left) norm.write_partial_gradients(lane, sums.view(), left);
           lane.synchronize();
           return norm.crossing();
         };

@@ -35,7 +35,7 @@ class CheckpointChoiceTest : public testing::Test {
   // The name of the chosen checkpoint. Skipped ones are noted.
   std::string chosen() {
     notes_.clear();
-    const auto found = newest_whole(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
+    const auto found = newest_undamaged(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
     return found ? found->path().filename().string() : "";
   }
 

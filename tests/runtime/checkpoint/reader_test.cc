@@ -73,7 +73,7 @@ TEST_F(CheckpointReaderTest, RequiresEveryElementOnceInBoxes) {
     EXPECT_FAILURE(Checkpoint(folder_.path() / "step-1"), Exit::corrupt,
                    AllOf(HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
   };
-  const Box whole = Box::whole(shape), left{shape, {0, 0}, {4, 512}}, right{shape, {0, 512}, {4, 512}};
+  const Box whole = Box::full(shape), left{shape, {0, 0}, {4, 512}}, right{shape, {0, 512}, {4, 512}};
   const Box more{shape, {0, 500}, {4, 524}}, split{{4, 2, 512}, {0, 1, 0}, {4, 1, 512}};
   refused({{left, 0, 2048}, {more, 0, 2096}}, "each element once", "[0, 500] twice");
   refused({{whole, 0, 4096}, {right, 0, 2048}}, "each element once", "twice");

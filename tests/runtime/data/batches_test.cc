@@ -41,7 +41,7 @@ class BatchesTest : public testing::Test {
   // Batches of a single stream of these files.
   Batches stream(std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order, std::uint64_t seed) {
     std::vector<Source> sources;
-    sources.push_back({whole_sequences(files(), seq_len)});
+    sources.push_back({full_sequences(files(), seq_len)});
     return {std::move(sources), seq_len, micro_batch_size, order, seed};
   }
   tests::ScratchFolder folder_;
@@ -62,7 +62,7 @@ class CountedOnce final : public Labelling {
 
 TEST_F(BatchesTest, CountsAStepsLabelsWithoutReadingTokensAgain) {
   const auto labelling = std::make_shared<CountedOnce>();
-  auto sequences = whole_sequences(files(), 3, labelling);
+  auto sequences = full_sequences(files(), 3, labelling);
   EXPECT_GE(sequences->index_bytes(), 5 * sizeof(std::uint32_t));
   std::vector<std::byte> planned(sequences->index_bytes());
   std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
@@ -107,7 +107,7 @@ class SetOfSequence final : public Labelling {
 TEST_F(BatchesTest, SetsOfClassesFollowTheirRows) {
   std::vector<Source> sources;
   for (const int shift : {0, 5})
-    sources.push_back({whole_sequences(files(), 3, std::make_shared<SetOfSequence>(shift))});
+    sources.push_back({full_sequences(files(), 3, std::make_shared<SetOfSequence>(shift))});
   const Batches batches(std::move(sources), 3, 2, DataOrder::sequential, 1);
   const DisjointSequences evaluated(every_label(files(), 3, std::make_shared<SetOfSequence>(0)), 3, 2);
   const models::BatchShape shape{.tokens = 6, .loss_rows = 4, .class_words = 3};

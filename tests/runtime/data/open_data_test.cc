@@ -163,7 +163,7 @@ TEST_F(OpenDataTest, ReadsOnlyEvaluatedSequences) {
       const DisjointSequences sequences(
           open_validation_data(
               r, {60000, [](std::span<const TokenFile>) {}, fingerprints_, std::pmr::get_default_resource(), make}),
-          8, 2, most_validation_sequences(r));
+          8, 2, max_validation_sequences(r));
       EXPECT_EQ(sequences.sequences(), 3u);
       EXPECT_LE(of_validation, 2 * 3u * 8);
     }

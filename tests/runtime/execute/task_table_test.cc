@@ -12,7 +12,7 @@ namespace {
 
 // StepBoundary does the host's work between steps. Every other kind of task has its own struct.
 TEST(TaskTable, HasEveryKindExceptTheHosts) {
-  const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
+  const std::set<TaskKind> of_host = {TaskKind::copy_scalars, TaskKind::host_write, TaskKind::host_read};
   for (const TaskTraits& traits : kTaskTraits)
     EXPECT_EQ(run_of(traits.kind) == nullptr, of_host.count(traits.kind) == 1) << traits.name;
   EXPECT_EQ(run_of(TaskKind::reduce), &ReduceGradient::run);

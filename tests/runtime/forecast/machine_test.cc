@@ -180,7 +180,7 @@ TEST_F(Profile, RefusesAJobThatNeedsMoreThanWasMeasured) {
   EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).write_latency_s, 20e-6);
   EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_core_share, 0.25);
   EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_both_ways, 0.75);
-  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_beside_products, 0.5);
+  EXPECT_DOUBLE_EQ(profile_at(machine, on_disk).disk_speed_during_products, 0.5);
 }
 
 // The measurement covers the exchange and the sum that follows. The simulator, which models both, gets the same time.

@@ -76,7 +76,7 @@ TEST(Simulator, DriveTransfersUseAShareOfTheCores) {
 TEST(Simulator, ADrivesSpeedAllowsForBothDirectionsAndProducts) {
   MachineProfile machine = unit_speeds(2);
   machine.disk_both_ways = 0.8;
-  machine.disk_beside_products = 0.5;
+  machine.disk_speed_during_products = 0.5;
   const auto alone = simulate(plan_of({task_in(LaneId::disk_read, 1)}), machine);
   EXPECT_NEAR(length(alone[0]), 1, kClock);
   const auto both = simulate(plan_of({task_in(LaneId::disk_read, 1), task_in(LaneId::disk_write, 1)}), machine);

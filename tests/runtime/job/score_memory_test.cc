@@ -20,7 +20,7 @@ TEST(ScoreMemoryTest, EachRankKeepsColumnsOfSomeClasses) {
   EXPECT_EQ(memory_of(2, ClassTarget::one, 1000, 1, 16).bytes, 1000u * (4 + 8)) << "the second class alone";
   EXPECT_EQ(memory_of(2, ClassTarget::many, 1000, 1, 16).bytes, 1000u * (4 + 2 * 8));
   EXPECT_EQ(memory_of(1, ClassTarget::number, 1000, 8, 16).bytes, 1000u * 8);
-  EXPECT_EQ(memory_of(3, ClassTarget::none, 1000, 2, 16).bytes, 1000u * sizeof(RowPlace));
+  EXPECT_EQ(memory_of(3, ClassTarget::none, 1000, 2, 16).bytes, 1000u * sizeof(RowLocation));
 }
 
 TEST(ScoreMemoryTest, KeepsOnlyCountsForManyClasses) {

@@ -191,7 +191,7 @@ TEST_F(MaskedTokensTest, SequencesPredictTheirNumberOfLabels) {
                                  PackedSequences::Pack::at_once);
     for (std::uint64_t s = 0; s < packed.size(); ++s)
       for (const std::uint64_t epoch : {0, 1}) {
-        std::vector<std::uint32_t> tokens(32), positions(32), loss_rows(packed.most_labels());
+        std::vector<std::uint32_t> tokens(32), positions(32), loss_rows(packed.max_labels());
         std::vector<std::int32_t> labels(32);
         std::vector<RowRange> documents(32);
         const Rows rows{tokens, labels, positions, documents, loss_rows};

@@ -20,13 +20,13 @@ constexpr std::size_t kPage = device::kBufferAlignment;
 // Hand-made plans. Sizes and offsets are in pages.
 class OffsetsTest : public testing::Test {
  protected:
-  static int buffer_of(StepPlan& plan, std::size_t pages, bool whole_cycle = false, Tier tier = Tier::device,
+  static int buffer_of(StepPlan& plan, std::size_t pages, bool persistent = false, Tier tier = Tier::device,
                        Kind kind = Kind::workspace) {
-    plan.buffers.push_back({"buffer", kind, tier, pages * kPage, whole_cycle});
+    plan.buffers.push_back({"buffer", kind, tier, pages * kPage, persistent});
     return static_cast<int>(plan.buffers.size()) - 1;
   }
   int buffer(std::size_t pages) { return buffer_of(plan_, pages); }
-  int whole_cycle(std::size_t pages, Tier tier = Tier::device) { return buffer_of(plan_, pages, true, tier); }
+  int persistent(std::size_t pages, Tier tier = Tier::device) { return buffer_of(plan_, pages, true, tier); }
   void task(LaneId lane, std::initializer_list<Use> uses) {
     plan_.tasks.emplace_back(Task{TaskKind::forward, lane}).uses = uses;
   }
@@ -59,7 +59,7 @@ class OffsetsTest : public testing::Test {
 };
 
 TEST_F(OffsetsTest, ABufferLivesFromItsFirstUseToItsLast) {
-  const int a = buffer(1), b = buffer(1), state = whole_cycle(1);
+  const int a = buffer(1), b = buffer(1), state = persistent(1);
   task({a});
   task({b, state});
   task({a});
@@ -124,7 +124,7 @@ TEST_F(OffsetsTest, ABufferFitsExactlyIntoAGap) {
 
 // No buffer of a task may come where the state of the next step lies, even if this task has not used it yet.
 TEST_F(OffsetsTest, StateThatLivesFromStepToStepComesFirst) {
-  const int work = buffer(9), state = whole_cycle(1), more = whole_cycle(2);
+  const int work = buffer(9), state = persistent(1), more = persistent(2);
   task({work});
   task({state});
   task({more});
@@ -132,7 +132,7 @@ TEST_F(OffsetsTest, StateThatLivesFromStepToStepComesFirst) {
 }
 
 TEST_F(OffsetsTest, EveryTierHasItsOwnOffsets) {
-  const int device = whole_cycle(2), host = whole_cycle(3, Tier::host), drive = whole_cycle(4, Tier::nvme);
+  const int device = persistent(2), host = persistent(3, Tier::host), drive = persistent(4, Tier::nvme);
   const int on_host = buffer_of(plan_, 1, false, Tier::host), on_device = buffer(1);
   task({device, host, drive, on_host, on_device});
   EXPECT_THAT(offsets(), ElementsAre(0, 0, 0, 3, 2));
@@ -149,7 +149,7 @@ TEST_F(OffsetsTest, APlanBetweenTheStepsUsesTheirParametersInPlace) {
   assign_offsets(steps, nullptr);
   ASSERT_THAT(pages_of(steps), ElementsAre(0, 3, 5, 6));
 
-  const int own_state = whole_cycle(1), its_frozen = whole_cycle(1), its_trained = whole_cycle(2), work = buffer(4);
+  const int own_state = persistent(1), its_frozen = persistent(1), its_trained = persistent(2), work = buffer(4);
   plan_.state_buffers = {StateBuffers{.parameters = its_trained, .frozen = its_frozen}};
   task({own_state, its_frozen, its_trained, work});
   assign_offsets(plan_, &steps);

@@ -32,7 +32,7 @@ TEST(Peers, AreTheRanksThatShareAPiece) {
   EXPECT_THAT(sorted(group_of(plan, Peers::updates, 5)), ElementsAre(1, 3, 5, 7)) << "with its half of the parameters";
   EXPECT_THAT(sorted(group_of(plan, Peers::sums, 5)), ElementsAre(1, 5)) << "with its quarter of the sums";
   EXPECT_EQ(group_of(plan, Peers::gradients, 5).size(), 8);
-  EXPECT_TRUE(plan.copies_sums() && plan.gathers_sums() && plan.spreads());
+  EXPECT_TRUE(plan.copies_sums() && plan.gathers_sums() && plan.gathers_updated());
 }
 
 TEST(Peers, AreOnePerNodeIfNodesSumTheirGradients) {
@@ -51,7 +51,7 @@ TEST(Peers, AreAllRanksIfARankWouldBeAlone) {
   const StepPlan flat = plan_of(0, 0, 0);
   for (const Peers peers : {Peers::parameters, Peers::updates, Peers::gradients, Peers::sums})
     EXPECT_THAT(group_of(flat, peers, 3).members, ElementsAreArray(all));
-  EXPECT_FALSE(flat.copies_sums() || flat.gathers_sums() || flat.spreads());
+  EXPECT_FALSE(flat.copies_sums() || flat.gathers_sums() || flat.gathers_updated());
   EXPECT_THAT(group_of(plan_of(1, 0, 0), Peers::parameters, 3).members, ElementsAreArray(all));
 }
 

@@ -77,7 +77,7 @@ TEST(Planner, GathersUpdatedParametersDuringTheNextStep) {
       }
       ASSERT_EQ(across.size(), 1u) << "stage " << zero_stage << ", unit " << task.unit;
       const Task& gather = plan.tasks[static_cast<std::size_t>(across[0])];
-      EXPECT_EQ(gather.kind, TaskKind::spread);
+      EXPECT_EQ(gather.kind, TaskKind::gather_updated);
       EXPECT_EQ(gather.unit, task.unit);
       ++awaited;
     }

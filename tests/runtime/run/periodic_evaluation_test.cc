@@ -105,9 +105,9 @@ TEST_F(PeriodicEvaluationTest, UsesMemoryThatAStepLeavesFree) {
       }
       // Apart from parameters, its buffers do not overlap buffers that live from step to step.
       for (const Buffer& own : job.evaluation->plan.buffers) {
-        if (own.kind == Kind::parameters && own.whole_cycle) continue;
+        if (own.kind == Kind::parameters && own.persistent) continue;
         for (const Buffer& theirs : job.plan.buffers) {
-          if (!theirs.whole_cycle || theirs.tier != own.tier) continue;
+          if (!theirs.persistent || theirs.tier != own.tier) continue;
           EXPECT_TRUE(own.offset >= theirs.offset + theirs.bytes || theirs.offset >= own.offset + own.bytes)
               << own.name << " and " << theirs.name;
         }

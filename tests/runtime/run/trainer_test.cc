@@ -37,26 +37,26 @@ TEST(TrainerTest, PublishesTheProgressOfItsLanes) {
   const auto data = folder.write("t.bin", std::string(4000, '\1'));
   const std::vector<std::string> sets = {"training.max_steps=4", "data.train=" + data.string()};
   const StepPlan plan = tiny_job(sets, 1).plan;
-  const auto places = std::make_unique<RankPlaces>();
+  const auto progress = std::make_unique<RankProgress>();
   constexpr std::int64_t kBefore = 100;
   std::set<LaneId> lanes;
   std::int64_t step = 0;
   std::vector<std::int64_t> asked;  // when each step was
   const auto look = [&](Trainer& trainer) {
-    if (step == 0) trainer.executor().publish(*places, kBefore);
-    const std::uint64_t count = places->done_count.load();
-    for (std::uint64_t n = count > RankPlaces::kDone ? count - RankPlaces::kDone : 0; n < count; ++n) {
-      const auto i = n % RankPlaces::kDone;
-      const LanePlace place = unpacked(places->done[i].place.load());
+    if (step == 0) trainer.executor().publish(*progress, kBefore);
+    const std::uint64_t count = progress->done_count.load();
+    for (std::uint64_t n = count > RankProgress::kDone ? count - RankProgress::kDone : 0; n < count; ++n) {
+      const auto i = n % RankProgress::kDone;
+      const LanePlace place = unpacked(progress->done[i].place.load());
       ASSERT_GE(place.task, 0);
       ASSERT_LT(static_cast<std::size_t>(place.task), plan.tasks.size());
       const LaneId lane = plan.tasks[static_cast<std::size_t>(place.task)].lane;
-      EXPECT_EQ(places->done[i].lane.load(), static_cast<std::uint32_t>(lane));
+      EXPECT_EQ(progress->done[i].lane.load(), static_cast<std::uint32_t>(lane));
       // The time does not count from the end of the lane's previous task.
       if (plan.tasks[static_cast<std::size_t>(place.task)].kind == TaskKind::host_write) {
-        EXPECT_GE(places->done[i].begin.load(), asked.at(static_cast<std::size_t>(place.step - kBefore - 1)));
+        EXPECT_GE(progress->done[i].begin.load(), asked.at(static_cast<std::size_t>(place.step - kBefore - 1)));
       }
-      EXPECT_GE(places->done[i].end.load(), places->done[i].begin.load());
+      EXPECT_GE(progress->done[i].end.load(), progress->done[i].begin.load());
       EXPECT_GT(place.step, kBefore);
       EXPECT_LE(place.step, kBefore + step);
       lanes.insert(lane);

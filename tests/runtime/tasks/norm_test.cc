@@ -94,7 +94,7 @@ TEST(ConsensusTask, SendsItsMessageToTheOthers) {
     EXPECT_EQ(task.cost.sent_bytes, static_cast<double>(others * sizeof(device::StepMessage)));
     const auto& messages = run.draft.plan.buffers[static_cast<std::size_t>(use_of(task, Role::staging).buffer)];
     EXPECT_GE(messages.bytes, static_cast<std::size_t>(ranks) * sizeof(device::StepMessage));
-    EXPECT_FALSE(messages.whole_cycle);
+    EXPECT_FALSE(messages.persistent);
   }
 }
 

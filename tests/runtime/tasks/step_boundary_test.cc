@@ -33,7 +33,7 @@ void expect_uses(const Task& task, std::initializer_list<Expected> uses) {
 TEST(StepBoundaryTest, HostTasksDeclareTheirUses) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_copy_scalars(run.draft);
   StepBoundary::add_write(run.draft);
   StepBoundary::add_read(run.draft);
   const ControlBuffers& control = run.draft.plan.host_control;
@@ -42,7 +42,7 @@ TEST(StepBoundaryTest, HostTasksDeclareTheirUses) {
     EXPECT_EQ(task.lane, LaneId::host);
     EXPECT_EQ(task.unit, -1);
   }
-  EXPECT_EQ(tasks[0].kind, TaskKind::carry);
+  EXPECT_EQ(tasks[0].kind, TaskKind::copy_scalars);
   EXPECT_EQ(tasks[0].when, When::pending) << "nothing to carry after a step that left no update";
   expect_uses(tasks[0], {{control.state, Access::read}, {control.pending, Access::write}});
   EXPECT_EQ(tasks[1].kind, TaskKind::host_write);
@@ -81,10 +81,10 @@ TEST(StepBoundaryTest, WriteResetsTheStep) {
 }
 
 // The previous step's decisions are kept apart from the next step's.
-TEST(StepBoundaryTest, CarryKeepsThePreviousStepsScalars) {
+TEST(StepBoundaryTest, CopyScalarsKeepsThePreviousStepsScalars) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);
-  StepBoundary::add_carry(run.draft);
+  StepBoundary::add_copy_scalars(run.draft);
   StepBoundary::add_write(run.draft);
   run.place();
   StepBoundary boundary(run.draft.plan, run.draft.model, run.storage());

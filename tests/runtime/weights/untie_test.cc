@@ -35,7 +35,7 @@ class UntieTest : public testing::Test {
     auto config = models::Config::parse(
         R"({"model_type":"gpt2","n_embd":4,"n_head":2,"n_layer":1,"n_positions":4,"vocab_size":2)" + more + "}",
         "config.json");
-    untie_what_differs(config, folder_.path(), objective);
+    untie_if_different(config, folder_.path(), objective);
     return config;
   }
 

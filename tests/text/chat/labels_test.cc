@@ -223,7 +223,7 @@ std::string read_text(const fs::path& path) {
 }
 
 // The IDs and masks are those of transformers' apply_chat_template (tests/golden/make_chats.py).
-TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
+TEST(TokenAlignerTest, IdsAndMasksMatchTransformers) {
   std::vector<Value> chats;
   std::istringstream lines(read_text(kGoldenOfLabels / "chat/conversations.jsonl"));
   for (std::string line; std::getline(lines, line);) chats.push_back(parse_json(line));
@@ -243,7 +243,7 @@ TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
     const auto rendered = plain.render(
         Value::dict({{Value(std::string("messages")), chat.messages}, {Value(std::string("tools")), chat.tools}}));
     const auto workspace = tokenizer->workspace();
-    TokenPlaces places(*tokenizer, *workspace);
+    TokenAligner places(*tokenizer, *workspace);
     const auto ids = tokenizer->encode(rendered.text);
     std::vector<std::uint32_t> wanted;
     for (const Value& id : one.find("ids")->items()) wanted.push_back(static_cast<std::uint32_t>(id.integer()));
@@ -260,7 +260,7 @@ TEST(TokenPlacesTest, IdsAndMasksMatchTransformers) {
 }
 
 // Compares with the definition for boundaries between words: the number of tokens of the text before the boundary.
-TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
+TEST(TokenAlignerTest, EveryTokenizerLocatesAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const TextSpan answer{text.find("yes") - 1, text.find("Question two")};
   std::size_t found = 0;
@@ -269,7 +269,7 @@ TEST(TokenPlacesTest, EveryTokenizerLocatesAnAnswer) {
     SCOPED_TRACE(entry.path().filename().string());
     const auto tokenizer = load_tokenizer(entry.path());
     const auto workspace = tokenizer->workspace();
-    TokenPlaces places(*tokenizer, *workspace);
+    TokenAligner places(*tokenizer, *workspace);
     const auto ids = tokenizer->encode(text);
     std::vector<std::uint8_t> counts;
     if (!places.mark(text, ids, {{answer}}, counts)) continue;

@@ -27,14 +27,15 @@ TEST(ByteOrderMark, IdentifiesTheEncoding) {
   }
 }
 
-TEST(EncodingByZeros, UsesThePlacesOfZeros) {
-  EXPECT_EQ(encoding_by_zeros("a\0b\0c\0d\0"sv), Encoding::utf16_little);
-  EXPECT_EQ(encoding_by_zeros("\0a\0b\0c\0d"sv), Encoding::utf16_big);
-  EXPECT_EQ(encoding_by_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
-  EXPECT_EQ(encoding_by_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
-  EXPECT_EQ(encoding_by_zeros("abcdefgh"sv), Encoding::utf8);
-  EXPECT_EQ(encoding_by_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
-  EXPECT_EQ(encoding_by_zeros("a\0"sv), Encoding::utf8) << "too short to tell";
+TEST(EncodingFromZeroBytes, UsesThePlacesOfZeros) {
+  EXPECT_EQ(encoding_from_zero_bytes("a\0b\0c\0d\0"sv), Encoding::utf16_little);
+  EXPECT_EQ(encoding_from_zero_bytes("\0a\0b\0c\0d"sv), Encoding::utf16_big);
+  EXPECT_EQ(encoding_from_zero_bytes("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
+  EXPECT_EQ(encoding_from_zero_bytes("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
+  EXPECT_EQ(encoding_from_zero_bytes("abcdefgh"sv), Encoding::utf8);
+  EXPECT_EQ(encoding_from_zero_bytes("a\0b\0c\0\0\0"sv), Encoding::utf8)
+      << "too many zeros for UTF-16, too few for UTF-32";
+  EXPECT_EQ(encoding_from_zero_bytes("a\0"sv), Encoding::utf8) << "too short to tell";
 }
 
 // An incomplete character waits for more bytes, unless nothing follows.

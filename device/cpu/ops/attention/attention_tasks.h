@@ -20,11 +20,11 @@ class AttentionTasks {
     for (std::size_t tiles = most; tiles >= 1; tiles /= 2) {
       heads_ = std::min(group_, std::max<std::size_t>(tiles / 2, 1));
       query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
-      if (spread(forward_tasks(), team)) break;
+      if (fills_threads(forward_tasks(), team)) break;
     }
     // If two threads work on the same head, one waits until the other has added all tiles of its task to dq.
     key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
-    while (key_tiles_ > 1 && !spread(backward_tasks(), team)) key_tiles_ /= 2;
+    while (key_tiles_ > 1 && !fills_threads(backward_tasks(), team)) key_tiles_ /= 2;
   }
 
   std::size_t scratch() const { return attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
@@ -56,7 +56,7 @@ class AttentionTasks {
  private:
   // True if each thread gets several tasks and, if all tasks take equally long, nearly all threads are busy in the last
   // round.
-  static bool spread(std::size_t tasks, std::size_t threads) {
+  static bool fills_threads(std::size_t tasks, std::size_t threads) {
     const std::size_t rounds = (tasks + threads - 1) / threads;
     return tasks >= 8 * threads && 40 * tasks >= 39 * rounds * threads;
   }

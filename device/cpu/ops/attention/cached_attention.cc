@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kBlock = 16;  // positions in a block of keys
 
 // The keys of all heads, then the values of all heads.
-struct CachePlaces {
-  explicit CachePlaces(const CachedAttentionShape& s)
+struct CacheLayout {
+  explicit CacheLayout(const CachedAttentionShape& s)
       : head_dim(s.head_dim), head(s.rounded_capacity() * s.head_dim), values(s.kv_heads * head) {}
   std::size_t key(std::size_t kv_head, std::size_t position, std::size_t element) const {
     return kv_head * head + (position / kBlock * head_dim + element) * kBlock + position % kBlock;
@@ -26,7 +26,7 @@ struct CachePlaces {
 
 template <typename T>
 void append(const CachedAttentionShape& s, std::size_t position, const T* k, const T* v, T* cache) {
-  const CachePlaces at(s);
+  const CacheLayout at(s);
   for (std::size_t head = 0; head < s.kv_heads; ++head) {
     for (std::size_t e = 0; e < s.head_dim; ++e) cache[at.key(head, position, e)] = k[head * s.head_dim + e];
     std::copy_n(v + head * s.head_dim, s.head_dim, cache + at.value(head, position));
@@ -48,7 +48,7 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
   });
   const auto kernel = cached_attention_kernels().attend[index(q.dtype)];
   submit(lane, [=](Team& team) {
-    const CachePlaces at(s);
+    const CacheLayout at(s);
     const std::size_t element = size_of(q.dtype), group = s.heads / s.kv_heads;
     team.run(rows * s.heads, [&](std::size_t task, int worker) {
       const std::size_t row = task / s.heads, head = task % s.heads, end = first + row + 1;

@@ -37,20 +37,20 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
   });
 }
 
-void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
-                        const std::int32_t* labels, RowStatistics* statistics) {
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows,
+                        const RowStatistics* shard_statistics, const std::int32_t* labels, RowStatistics* statistics) {
   submit(lane, [=](Team&) {
     const std::size_t some = (shards.vocabulary + shards.words - 1) / shards.words;  // shards that have words
     for (std::size_t r = 0; r < rows; ++r) {
       if (labels[r] == kIgnoredLabel) continue;
       float largest = -INFINITY;
-      for (std::size_t v = 0; v < some; ++v) largest = std::max(largest, of_shards[v * rows + r].largest);
+      for (std::size_t v = 0; v < some; ++v) largest = std::max(largest, shard_statistics[v * rows + r].largest);
       double waiting[kMaxLevels];  // complete subtrees that wait for their right neighbours
       std::size_t top = 0;
       for (std::size_t v = 0; v < shards.count; ++v) {
         double sum = 0;
         if (v < some) {
-          const RowStatistics& s = of_shards[v * rows + r];
+          const RowStatistics& s = shard_statistics[v * rows + r];
           // If all logits are -inf, the difference would be NaN.
           sum = s.largest == largest ? s.sum : s.sum * std::exp(double{s.largest} - double{largest});
         }
@@ -58,7 +58,7 @@ void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t 
         waiting[top++] = sum;
       }
       const std::size_t owner = std::min(static_cast<std::size_t>(labels[r]) / shards.words, some - 1);
-      statistics[r] = {waiting[0], largest, of_shards[owner * rows + r].label};
+      statistics[r] = {waiting[0], largest, shard_statistics[owner * rows + r].label};
     }
   });
 }

@@ -106,18 +106,18 @@ __global__ void __launch_bounds__(kThreads)
 // `waiting` stays in registers, as in tree_sum.cu.
 constexpr int kLevels = 11;
 
-__global__ void join_shards(VocabularyShards shards, std::size_t rows, const RowStatistics* of_shards,
+__global__ void join_shards(VocabularyShards shards, std::size_t rows, const RowStatistics* shard_statistics,
                             const std::int32_t* labels, RowStatistics* statistics) {
   const std::size_t r = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (r >= rows || labels[r] == kIgnoredLabel) return;
   const std::size_t some = (shards.vocabulary + shards.words - 1) / shards.words;
   float largest = -kInfinity;
-  for (std::size_t v = 0; v < some; ++v) largest = fmaxf(largest, of_shards[v * rows + r].largest);
+  for (std::size_t v = 0; v < some; ++v) largest = fmaxf(largest, shard_statistics[v * rows + r].largest);
   double waiting[kLevels] = {}, sum = 0;
   for (std::size_t v = 0; v < shards.count; ++v) {
     sum = 0;
     if (v < some) {
-      const RowStatistics s = of_shards[v * rows + r];
+      const RowStatistics s = shard_statistics[v * rows + r];
       // If all logits are -inf, the difference would be NaN.
       sum = s.largest == largest ? s.sum : s.sum * exp(static_cast<double>(s.largest) - static_cast<double>(largest));
     }
@@ -133,7 +133,7 @@ __global__ void join_shards(VocabularyShards shards, std::size_t rows, const Row
   }
   const std::size_t label = static_cast<std::size_t>(labels[r]) / shards.words;
   const std::size_t owner = label < some ? label : some - 1;
-  statistics[r] = {sum, largest, of_shards[owner * rows + r].label};
+  statistics[r] = {sum, largest, shard_statistics[owner * rows + r].label};
 }
 
 __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatistics* statistics,
@@ -214,11 +214,11 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
          tile.stride, tile.starts, labels, statistics);
 }
 
-void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
-                        const std::int32_t* labels, RowStatistics* statistics) {
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows,
+                        const RowStatistics* shard_statistics, const std::int32_t* labels, RowStatistics* statistics) {
   if (rows == 0) return;
   const auto blocks = static_cast<unsigned>((rows + kThreads - 1) / kThreads);
-  launch(lane, blocks, kThreads, 0, join_shards, shards, rows, of_shards, labels, statistics);
+  launch(lane, blocks, kThreads, 0, join_shards, shards, rows, shard_statistics, labels, statistics);
 }
 
 void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,

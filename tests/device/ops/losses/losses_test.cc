@@ -156,15 +156,15 @@ TEST_P(CrossEntropy, SameBitsByTiles) {
 TEST_P(CrossEntropy, StatisticsOfShards) {
   for (const std::size_t shards : {1, 2, 8, 64}) {
     const std::size_t words = (vocab + shards - 1) / shards;
-    std::vector<RowStatistics> of_shards(shards * rows, {std::nan(""), std::nanf(""), std::nanf("")}), statistics(rows);
+    std::vector<RowStatistics> per_shard(shards * rows, {std::nan(""), std::nanf(""), std::nanf("")}), statistics(rows);
     Array losses(DType::fp32, rows);
     in_lane(2, [&](Lane& lane) {
       for (std::size_t v = 0; v * words < vocab; ++v) {
         const std::size_t columns = std::min(words, vocab - v * words);
         const View from{logits.data() + v * words * 4, logits.view().size - v * words, DType::fp32};
-        softmax_statistics(lane, {rows, v * words, columns, vocab, from, true}, labels.data(), &of_shards[v * rows]);
+        softmax_statistics(lane, {rows, v * words, columns, vocab, from, true}, labels.data(), &per_shard[v * rows]);
       }
-      combine_statistics(lane, {vocab, shards, words}, rows, of_shards.data(), labels.data(), statistics.data());
+      combine_statistics(lane, {vocab, shards, words}, rows, per_shard.data(), labels.data(), statistics.data());
       cross_entropy_losses(lane, vocab, statistics.data(), labels.data(), losses.view());
     });
     for (std::size_t r = 0; r < rows; ++r) {

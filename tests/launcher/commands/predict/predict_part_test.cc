@@ -57,8 +57,8 @@ TEST(PredictPartTest, ClaimsNamesBeforeTheFilesExist) {
   EXPECT_EQ(folder.read("o.part"), "strata predict by 1 of 2\nrounds");
 }
 
-std::vector<runtime::RowPlace> empty_places(std::size_t rows = 10) {
-  return std::vector<runtime::RowPlace>(rows);
+std::vector<runtime::RowLocation> empty_places(std::size_t rows = 10) {
+  return std::vector<runtime::RowLocation>(rows);
 }
 std::map<std::int64_t, std::vector<float>> all_of(PredictPart& part) {
   std::map<std::int64_t, std::vector<float>> out;

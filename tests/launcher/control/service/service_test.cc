@@ -287,15 +287,15 @@ TEST_F(ServiceTest, ReportsThatItIsTooLateToSkipTheCheckpoint) {
   const pb::StopReply late = client.stop(true);
   EXPECT_TRUE(late.checkpoint());
   EXPECT_EQ(late.last_step(), 1);
-  EXPECT_EQ(board_.stop_asked(), runtime::kStop) << "the late request was not posted";
+  EXPECT_EQ(board_.stop_requested(), runtime::kStop) << "the late request was not posted";
   const pb::Status status = client.status();
   for (const pb::Event& event : status.events())
     EXPECT_THAT(event.text(), Not(HasSubstr("without a checkpoint"))) << "which is not what happens";
   close();
   Board evaluating;
-  (void)evaluating.ask_stop(false);
+  (void)evaluating.request_stop(false);
   EXPECT_EQ(evaluating.take_stop(), runtime::kStop);
-  EXPECT_FALSE(evaluating.ask_stop(true).at_once);
+  EXPECT_FALSE(evaluating.request_stop(true).at_once);
 }
 
 TEST_F(ServiceTest, RefusesInvalidAndLongMessages) {

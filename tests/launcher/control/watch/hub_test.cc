@@ -222,7 +222,7 @@ TEST_F(StuckHubTest, EndsTheRunEvenIfTheDriveHangs) {
   Hub::Setup with_it = setup();
   with_it.write = [answers = drive.get_future().share(), done](const std::string& path, const std::string& text) {
     answers.wait();
-    write_whole(path, text);
+    write_atomically(path, text);
     done->set_value();
   };
   hub_.reset();

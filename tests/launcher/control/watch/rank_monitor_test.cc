@@ -77,8 +77,8 @@ class RankMonitorTest : public testing::Test {
 };
 
 TEST_F(RankMonitorTest, ReportsThePlaceOfItsRank) {
-  memory_.places().enter(runtime::Phase::training);
-  memory_.places().step.store(7);
+  memory_.progress().enter(runtime::Phase::training);
+  memory_.progress().step.store(7);
   const RankMonitor monitor(memory_, setup());
   ASSERT_TRUE(happens([&] { return sent_.all().size() >= 2; }));
   const pb::NodeReport report = sent_.all().back();
@@ -98,7 +98,7 @@ TEST_F(RankMonitorTest, ReportsANewPhaseSoon) {
   const auto start = std::chrono::steady_clock::now();
   using enum runtime::Phase;
   for (const runtime::Phase phase : {planning, loading, training, evaluating, training, writing, ending}) {
-    memory_.places().enter(phase);
+    memory_.progress().enter(phase);
     EXPECT_TRUE(happens([&] {
       const auto all = sent_.all();
       return !all.empty() && view_of(all.back().ranks(0)).phase == phase;
@@ -109,19 +109,19 @@ TEST_F(RankMonitorTest, ReportsANewPhaseSoon) {
 
 TEST_F(RankMonitorTest, ShowsThatTheProcessRuns) {
   const RankMonitor monitor(memory_, setup());
-  const std::int64_t first = memory_.places().beat.load();
+  const std::int64_t first = memory_.progress().beat.load();
   EXPECT_GT(first, 0) << "before the constructor returns";
-  EXPECT_TRUE(happens([&] { return memory_.places().beat.load() > first; }));
+  EXPECT_TRUE(happens([&] { return memory_.progress().beat.load() > first; }));
 }
 
 // A rank that loads or hashes runs no tasks, so the bytes that its process moves show that it makes progress.
 TEST_F(RankMonitorTest, CountsProgressOutsideOfTraining) {
-  memory_.places().enter(runtime::Phase::training);
+  memory_.progress().enter(runtime::Phase::training);
   const RankMonitor monitor(memory_, setup());
   ASSERT_TRUE(ticks());
-  EXPECT_EQ(memory_.places().counter.load(), 0U) << "its tasks show that";
-  memory_.places().enter(runtime::Phase::loading);
-  EXPECT_TRUE(happens([&] { return memory_.places().counter.load() > 0; }));
+  EXPECT_EQ(memory_.progress().counter.load(), 0U) << "its tasks show that";
+  memory_.progress().enter(runtime::Phase::loading);
+  EXPECT_TRUE(happens([&] { return memory_.progress().counter.load() > 0; }));
 }
 
 TEST_F(RankMonitorTest, StartsBeforeItsConstructorReturns) {

@@ -28,13 +28,13 @@ TEST(Allocation, ReadsSlurmsListOfNumbers) {
 
 TEST(Allocation, SpreadsRanksEvenlyWithinTheSlots) {
   const std::vector<Host> hosts = {{"a", 2}, {"b", 4}, {"c", {}}};
-  EXPECT_THAT(spread(hosts, 3, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}, Share{"c", 1}));
-  EXPECT_THAT(spread(hosts, 7, 1), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 1}));
-  EXPECT_THAT(spread(hosts, 2, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}));
-  EXPECT_THAT(spread(hosts, 8, 1), IsEmpty());
-  EXPECT_THAT(spread(hosts, 8, 2), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 2}));
-  EXPECT_EQ(total(spread(hosts, 7, 1)), 7);
-  EXPECT_EQ(describe(spread(hosts, 3, 1)), "a (1), b (1), c (1)");
+  EXPECT_THAT(distribute_ranks(hosts, 3, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}, Share{"c", 1}));
+  EXPECT_THAT(distribute_ranks(hosts, 7, 1), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 1}));
+  EXPECT_THAT(distribute_ranks(hosts, 2, 1), ElementsAre(Share{"a", 1}, Share{"b", 1}));
+  EXPECT_THAT(distribute_ranks(hosts, 8, 1), IsEmpty());
+  EXPECT_THAT(distribute_ranks(hosts, 8, 2), ElementsAre(Share{"a", 2}, Share{"b", 4}, Share{"c", 2}));
+  EXPECT_EQ(total(distribute_ranks(hosts, 7, 1)), 7);
+  EXPECT_EQ(describe(distribute_ranks(hosts, 3, 1)), "a (1), b (1), c (1)");
 }
 
 TEST(Allocation, StartsTheRequestedRanksOrOnePerGpu) {

@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-// Restores what AskedToStop changes.
+// Restores what StopSignalCounter changes.
 class KeptSignals {
  public:
   KeptSignals() {
@@ -42,32 +42,32 @@ class KeptSignals {
       {{SIGTERM, {}}, {SIGUSR1, {}}, {SIGINT, {}}, {SIGHUP, {}}, {SIGPIPE, {}}, {SIGTSTP, {}}, {SIGTTOU, {}}}};
 };
 
-TEST(AskedToStopTest, OneKeyMayArriveTwice) {
+TEST(StopSignalCounterTest, OneKeyMayArriveTwice) {
   const KeptSignals kept;
-  const AskedToStop stop;
-  EXPECT_EQ(stop.times(), 0);
+  const StopSignalCounter stop;
+  EXPECT_EQ(stop.count(), 0);
   const auto begin = std::chrono::steady_clock::now();
   raise(SIGTERM);
   raise(SIGUSR1);
   if (std::chrono::steady_clock::now() - begin > 150ms) GTEST_SKIP() << "this machine is too busy";
-  EXPECT_EQ(stop.times(), 1);
+  EXPECT_EQ(stop.count(), 1);
   std::this_thread::sleep_for(300ms);
   raise(SIGHUP);
-  EXPECT_EQ(stop.times(), 1) << "a closed terminal sends it twice";
+  EXPECT_EQ(stop.count(), 1) << "a closed terminal sends it twice";
   raise(SIGTERM);
-  EXPECT_EQ(stop.times(), 2);
+  EXPECT_EQ(stop.count(), 2);
   raise(SIGTSTP);  // which does nothing
 }
 
-TEST(AskedToStopTest, EachObjectCountsFromZero) {
+TEST(StopSignalCounterTest, EachObjectCountsFromZero) {
   const KeptSignals kept;
   {
-    const AskedToStop stop;
+    const StopSignalCounter stop;
     raise(SIGUSR1);
-    EXPECT_EQ(stop.times(), 1);
+    EXPECT_EQ(stop.count(), 1);
   }
-  const AskedToStop stop;
-  EXPECT_EQ(stop.times(), 0);
+  const StopSignalCounter stop;
+  EXPECT_EQ(stop.count(), 0);
 }
 
 // Starts of two ranks by scripts that stand for mpirun and srun, and an agent's ssh.
@@ -117,7 +117,7 @@ class RunRanksTest : public testing::Test {
   std::string path_;
   Allocation allocation_;
   RankStart start_{{{"localhost", 2}}, {"train", "r.toml"}, {}, "run-1", {}, false};
-  AskedToStop stop_;
+  StopSignalCounter stop_;
   LaunchScreen screen_;
   Agents agents_{allocation_, "run-1", 300, {}, [] {}};
 };
@@ -166,7 +166,7 @@ TEST_F(RunRanksTest, ForwardsARequestToStop) {
   EXPECT_EQ(outcome.cause, "stopped on request");
   EXPECT_TRUE(outcome.printed);
   EXPECT_TRUE(outcome.reason.is_stop());
-  EXPECT_EQ(stop_.times(), 1);
+  EXPECT_EQ(stop_.count(), 1);
 }
 
 // While mpirun starts, it does not forward signals.
@@ -181,7 +181,7 @@ TEST_F(RunRanksTest, ASecondRequestEndsTheRanksAtOnce) {
   const Outcome outcome = run("trap 'exit 9' INT\ntrap 'exit 10' TERM\ntrap '' USR1\n" +
                               ask_for_stop("[1,0]<stderr>:step 1") + "sleep 1\nkill -TERM $PPID" + kWait);
   EXPECT_EQ(outcome.cause, "mpirun ended with exit code 9; the last output of a rank: step 1");
-  EXPECT_EQ(stop_.times(), 2);
+  EXPECT_EQ(stop_.count(), 2);
 }
 
 TEST_F(RunRanksTest, SrunIsEndedBySigterm) {
@@ -202,7 +202,7 @@ TEST_F(RunRanksTest, ALostNodeIsAFailureAndNoStop) {
   EXPECT_FALSE(outcome.printed);
   EXPECT_THAT(outcome.lost, ElementsAre(kNode));
   EXPECT_EQ(outcome.reason, EndReason{});
-  EXPECT_EQ(stop_.times(), 0);
+  EXPECT_EQ(stop_.count(), 0);
 }
 
 TEST_F(RunRanksTest, ANodeThatDoesNotAnswerAfterTheEndIsLost) {

@@ -31,7 +31,7 @@ TEST_F(RankOutputTest, HidesMpirunsOwnOutput) {
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 1", "----------", "mpirun detected that one or more processes exited",
                             "[1,1]<stderr>:step 2"}),
             "step 1\nstep 2\n");
-  EXPECT_THAT(output.of_starter(), ElementsAre("----------", "mpirun detected that one or more processes exited"));
+  EXPECT_THAT(output.starter_output(), ElementsAre("----------", "mpirun detected that one or more processes exited"));
 }
 
 // mpirun forwards what it has read: a line may come in pieces, each with its tag.
@@ -39,7 +39,7 @@ TEST_F(RankOutputTest, JoinsPiecesOfALine) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
             "a long line\n[1, 2]<x>\n");
-  EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
+  EXPECT_THAT(output.starter_output(), ElementsAre("[n1:5] warning"));
   // Pieces of another rank come between them.
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:one[1,1]<stderr>:two", "[1,0]<stderr>: line", "[1,1]<stderr>:three"}),
             "two\none line\nthree\n");
@@ -131,7 +131,7 @@ TEST_F(RankOutputTest, AFullLogDiskIsReportedOnceAndTheScreenContinues) {
 TEST_F(RankOutputTest, ReadsLabelsOfSrun) {
   RankOutput output(Starter::srun, screen_, std::nullopt, 12);
   EXPECT_EQ(screen(output, {" 3: step 1", "11:", "srun: error: n2: task 3: Exited with exit code 1"}), "step 1\n\n");
-  EXPECT_THAT(output.of_starter(), ElementsAre("srun: error: n2: task 3: Exited with exit code 1"));
+  EXPECT_THAT(output.starter_output(), ElementsAre("srun: error: n2: task 3: Exited with exit code 1"));
 }
 
 TEST_F(RankOutputTest, ARestartAppendsToTheRanksFiles) {
@@ -154,8 +154,8 @@ TEST_F(RankOutputTest, ARestartAppendsToTheRanksFiles) {
 TEST_F(RankOutputTest, KeepsTheLastOfMpirunsOutput) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   for (int line = 0; line < 5000; ++line) output.take(true, std::to_string(line));
-  EXPECT_LE(output.of_starter().size(), 1000u);
-  EXPECT_EQ(output.of_starter().back(), "4999");
+  EXPECT_LE(output.starter_output().size(), 1000u);
+  EXPECT_EQ(output.starter_output().back(), "4999");
 }
 
 TEST(CauseIn, NamesRankAndNodeOfASignal) {

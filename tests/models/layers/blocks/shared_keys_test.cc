@@ -69,7 +69,7 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   RankOfKeys alone(0, kShards);
   in_lane(2, [&](Lane& lane) {
     alone.keys.leave(lane, alone.heads.view(), {alone.saved.view(), {}}, {});
-    alone.keys.leave_gradients(lane, alone.workspace.view(), alone.d_heads.view(), {});
+    alone.keys.write_partial_gradients(lane, alone.workspace.view(), alone.d_heads.view(), {});
   });
   std::vector<RankOfKeys> ranks;
   for (std::size_t first = 0; first < kShards; first += 2) ranks.emplace_back(first, 2);
@@ -107,7 +107,7 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
         EXPECT_EQ(ranks[r].kept(v, i), alone.in_rows(alone.heads, r / 2 * kSharers, i));
 
   on_all([](Lane& lane, RankOfKeys& r) {
-    r.keys.leave_gradients(lane, r.workspace.view(), r.d_heads.view(), r.partial.view());
+    r.keys.write_partial_gradients(lane, r.workspace.view(), r.d_heads.view(), r.partial.view());
   });
   exchange();
   on_all([](Lane& lane, RankOfKeys& r) { r.keys.take_gradients(lane, r.total.view(), r.d_heads.view()); });

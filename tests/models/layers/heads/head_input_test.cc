@@ -29,13 +29,13 @@ class HeadInputUnit final : public Unit {
     end_part();
     piece_.set_transform(dense, true, run);
     piece_.set_norm({NormKind::layer, norm_of_rows(run.tokens(), kHeadInputHidden, kHeadInputEps), gain, bias});
-    HeadPlaces::Shape shape{};
+    HeadWorkspace::Shape shape{};
     shape.rows = run.tokens();
     shape.hidden = kHeadInputHidden;
     shape.dtype = run.dtype;
     shape.scratch_bytes = piece_.scratch_bytes(run.threads);
     shape.transforms = true;
-    places_ = HeadPlaces(shape);
+    places_ = HeadWorkspace(shape);
     Slots work;
     (void)work.add_bytes(places_.bytes);
     d_normed_ = work.add(run.tokens() * kHeadInputHidden, run.dtype);
@@ -60,7 +60,7 @@ class HeadInputUnit final : public Unit {
 
  private:
   HeadInput piece_;
-  HeadPlaces places_;
+  HeadWorkspace places_;
   Slot d_normed_;
   UnitBytes bytes_;
 };

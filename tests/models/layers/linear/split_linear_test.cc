@@ -53,10 +53,10 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
   Array parameters = Array::random(dtype, 2 * shards * kStride, 9), gradients(dtype, 2 * shards * kStride);
   SplitLinear::Offsets offsets;
   const auto spread = [&](const Parameter& p, const Array& values, std::size_t v, std::size_t at) {
-    for (std::size_t i = 0; i < p.piece_size(v); ++i) parameters.set(at + i, values[p.piece(v).in_whole(i)]);
+    for (std::size_t i = 0; i < p.piece_size(v); ++i) parameters.set(at + i, values[p.piece(v).full_index(i)]);
   };
   const auto gather = [&](const Parameter& p, Array& values, std::size_t v, std::size_t at) {
-    for (std::size_t i = 0; i < p.piece_size(v); ++i) values.set(p.piece(v).in_whole(i), gradients[at + i]);
+    for (std::size_t i = 0; i < p.piece_size(v); ++i) values.set(p.piece(v).full_index(i), gradients[at + i]);
   };
   const auto bias_at = [&](std::size_t v) { return (2 * (outputs ? v : 0) + 1) * kStride; };
   for (std::size_t v = 0; v < shards; ++v) {
@@ -97,15 +97,15 @@ TEST(SplitLinear, MatchesTheCompleteLayer) {
   for (const CutSide side : {CutSide::outputs, CutSide::inputs})
     for (const bool input_major : {false, true})
       for (const DType dtype : {DType::fp32, DType::bf16}) {
-        const Results whole = run(side, input_major, 1, dtype);
+        const Results full = run(side, input_major, 1, dtype);
         for (const std::size_t shards : {2u, 4u}) {
           const Results split = run(side, input_major, shards, dtype);
           const auto what = ::testing::Message() << (side == CutSide::outputs ? "outputs" : "inputs") << " in "
                                                  << shards << (input_major ? ", [in, out]" : ", [out, in]");
-          EXPECT_TRUE(split.y == whole.y) << what;
-          EXPECT_TRUE(split.dx == whole.dx) << what;
-          EXPECT_TRUE(split.dw == whole.dw) << what;
-          EXPECT_TRUE(split.db == whole.db) << what;
+          EXPECT_TRUE(split.y == full.y) << what;
+          EXPECT_TRUE(split.dx == full.dx) << what;
+          EXPECT_TRUE(split.dw == full.dw) << what;
+          EXPECT_TRUE(split.db == full.db) << what;
         }
       }
 }

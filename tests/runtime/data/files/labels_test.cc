@@ -58,7 +58,7 @@ TEST(LabelColumnTest, MovesIntoItsPlannedMemory) {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<std::uint32_t> words_of(const ClassSets& sets, std::int32_t set, std::size_t words) {
+std::vector<std::uint32_t> split_list(const ClassSets& sets, std::int32_t set, std::size_t words) {
   std::vector<std::uint32_t> out(words, 0xdeadbeef);
   sets.write(set, out);
   return out;
@@ -69,9 +69,9 @@ TEST(ClassSetsTest, ClassesAreBitsInOrder) {
   EXPECT_EQ(sets.add(std::vector{31, 0, 89, 32}), 0);
   EXPECT_EQ(sets.add({}), 1);
   EXPECT_EQ(sets.add(std::vector{64, 64}), 2);
-  EXPECT_THAT(words_of(sets, 0, 3), ElementsAre(0x80000001u, 1u, 1u << 25));
-  EXPECT_THAT(words_of(sets, 1, 3), ElementsAre(0u, 0u, 0u));
-  EXPECT_THAT(words_of(sets, 2, 3), ElementsAre(0u, 0u, 1u));
+  EXPECT_THAT(split_list(sets, 0, 3), ElementsAre(0x80000001u, 1u, 1u << 25));
+  EXPECT_THAT(split_list(sets, 1, 3), ElementsAre(0u, 0u, 0u));
+  EXPECT_THAT(split_list(sets, 2, 3), ElementsAre(0u, 0u, 1u));
   EXPECT_THAT(sets.of(0), ElementsAre(31, 0, 89, 32));
   EXPECT_THAT(sets.of(1), IsEmpty());
 }
@@ -91,7 +91,7 @@ TEST(ClassSetsTest, MoveIntoThePlannedMemoryWithTheirColumn) {
     column.keep_in(&memory);  // it is there
     RC_ASSERT(column.size() == made.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
-      const auto words = words_of(*column.sets(), column[i], (classes + 31) / 32);
+      const auto words = split_list(*column.sets(), column[i], (classes + 31) / 32);
       const std::set<std::int32_t> wanted(made[i].begin(), made[i].end());
       std::size_t bits = 0;
       for (const std::uint32_t word : words) bits += static_cast<std::size_t>(std::popcount(word));

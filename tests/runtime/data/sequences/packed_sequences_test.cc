@@ -243,7 +243,7 @@ TEST(PackedSequencesTest, CountsTokenDependentLabelsOnce) {
     EXPECT_EQ(labels, 2u + 3 + 1 + 4 + 1 + 3 + 2 + 1);
     EXPECT_EQ(spy->counted, 30u);
     EXPECT_EQ(spy->looked, pack == Pack::at_once ? 30u : 60u);
-    EXPECT_EQ(packed.most_labels(), 8u) << "of the head's rows: known without counting";
+    EXPECT_EQ(packed.max_labels(), 8u) << "of the head's rows: known without counting";
   }
 }
 

@@ -25,7 +25,7 @@ std::uint64_t place_of(const Box& box, std::uint64_t i) {
 }
 
 Box any_box(const Sizes& shape) {
-  Box box = Box::whole(shape);
+  Box box = Box::full(shape);
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (*rc::gen::inRange(0, 3) == 0) continue;
     box.offset[d] = *rc::gen::inRange<std::uint64_t>(0, shape[d]);
@@ -60,7 +60,7 @@ TEST(BoxTest, FindsCommonElementsIndexByIndex) {
 }
 
 TEST(BoxTest, ContiguousPartsAreOneRun) {
-  EXPECT_EQ(BoxRuns(Box::whole({6, 3, 4})).count(), 1u);
+  EXPECT_EQ(BoxRuns(Box::full({6, 3, 4})).count(), 1u);
   const BoxRuns rows({{6, 12}, {2, 0}, {3, 12}});
   EXPECT_EQ(rows.count(), 1u);
   EXPECT_EQ(rows.place(0), 24u);

@@ -139,7 +139,7 @@ std::string text_of(int stage, int stages, int micro_batches, bool all_forward_f
   const Pipeline pipeline{stages, 1,
                           all_forward_first ? Schedule::all_forward_all_backward : Schedule::one_forward_one_backward};
   for (const StageStep& step : steps_of_stage(stage, pipeline, micro_batches))
-    out += std::string(1, "fbiogd"[static_cast<std::size_t>(step.what)]) + std::to_string(step.micro_batch);
+    out += std::string(1, "fbiogd"[static_cast<std::size_t>(step.action)]) + std::to_string(step.micro_batch);
   return out;
 }
 std::string passes_in(const std::string& steps) {
@@ -161,8 +161,8 @@ TEST(Stages, OneForwardOneBackward) {
 std::string interleaved(int stage, int stages, int chunks, int micro_batches) {
   std::string out;
   for (const StageStep& step : steps_of_stage(stage, {stages, chunks, Schedule::interleaved}, micro_batches))
-    if (step.what == StageStep::What::forward || step.what == StageStep::What::backward)
-      out += fmt::format("{}{}{}", step.what == StageStep::What::forward ? 'f' : 'b', step.micro_batch,
+    if (step.action == StageStep::Action::forward || step.action == StageStep::Action::backward)
+      out += fmt::format("{}{}{}", step.action == StageStep::Action::forward ? 'f' : 'b', step.micro_batch,
                          static_cast<char>('a' + step.piece));
   return out;
 }
@@ -187,13 +187,13 @@ TEST(Stages, InterleavedKeepsTheOrderOfMicroBatches) {
                steps_of_stage(stage, {stages, chunks, Schedule::interleaved}, micro_batches)) {
             const auto at = static_cast<std::size_t>(piece);
             EXPECT_EQ(piece % stages, stage);
-            if (what == StageStep::What::receive_input) received.insert({piece, g});
-            if (what == StageStep::What::receive_gradient) gradients.insert({piece, g});
-            if (what == StageStep::What::forward) {
+            if (what == StageStep::Action::receive_input) received.insert({piece, g});
+            if (what == StageStep::Action::receive_gradient) gradients.insert({piece, g});
+            if (what == StageStep::Action::forward) {
               EXPECT_EQ(g, forwards[at]++);
               EXPECT_TRUE(piece == 0 || received.contains({piece, g}));
             }
-            if (what == StageStep::What::backward) {
+            if (what == StageStep::Action::backward) {
               EXPECT_EQ(g, backwards[at]++);
               EXPECT_TRUE(piece + 1 == pieces ? forwards[at] > g : gradients.contains({piece, g}));
             }

@@ -77,7 +77,7 @@ TEST_P(Mutation, OmittedOrLateTaskIsCaught) {
     if (plan_.tasks[t].when != When::always) continue;
     const auto reader = [&](const Use& use) {
       // A buffer that lives from step to step holds what was written earlier.
-      if (use.access != Access::write || plan_.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle) return t;
+      if (use.access != Access::write || plan_.buffers[static_cast<std::size_t>(use.buffer)].persistent) return t;
       for (std::size_t r = t + 1; r < plan_.tasks.size(); ++r)
         for (const Use& other : plan_.tasks[r].uses)
           if (other.buffer == use.buffer && plan_.tasks[r].when == When::always) return r;
@@ -123,7 +123,7 @@ TEST_P(Mutation, ShiftedUseIsCaught) {
       const Use& use = plan_.tasks[t].uses[u];
       const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(use.buffer)];
       // State always exists, so using another part of it gives other numbers but is not a violation.
-      if (use.bytes == 0 || buffer.whole_cycle || use.access == Access::write) continue;
+      if (use.bytes == 0 || buffer.persistent || use.access == Access::write) continue;
       StepPlan damaged = plan_;
       damaged.tasks[t].uses[u].offset += buffer.bytes;
       EXPECT_NE(find_violation(damaged, kUnlimited), std::nullopt) << "task " << t << ", " << buffer.name;
@@ -222,7 +222,7 @@ TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
     const auto& uses = plan.tasks[t].uses;
     // If the task only touches buffers that live from step to step, there is nothing to find.
     if (plan.tasks[t].when != When::pending || std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-          return plan.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle;
+          return plan.buffers[static_cast<std::size_t>(use.buffer)].persistent;
         }))
       continue;
     StepPlan damaged = plan;

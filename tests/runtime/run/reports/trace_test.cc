@@ -101,7 +101,7 @@ TEST(Trace, MemoryStaysBelowThePlannedPeak) {
         continue;
       }
       for (const Buffer& buffer : plan.buffers)
-        if (static_cast<std::size_t>(buffer.tier) == tier && buffer.whole_cycle)
+        if (static_cast<std::size_t>(buffer.tier) == tier && buffer.persistent)
           lasting += static_cast<std::int64_t>(buffer.bytes);
       EXPECT_EQ(last, lasting) << "the tensors that the step leaves";
       EXPECT_GE(most, lasting);

@@ -50,8 +50,8 @@ TEST(Gather, CollectsTheShardsOfAUnit) {
   EXPECT_EQ(two.between, 0u) << "its group is a node";
 }
 
-TEST(Spread, SendsUpdatedPartsToTheirHolders) {
-  const auto spread = [](Draft& draft, int held, int) { Spread{.unit = 1, .parameters = held}.add(draft); };
+TEST(GatherUpdated, SendsUpdatedPartsToTheirHolders) {
+  const auto spread = [](Draft& draft, int held, int) { GatherUpdated{.unit = 1, .parameters = held}.add(draft); };
   const Added of_two = add(2, 0, spread);
   EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is already there";
   EXPECT_EQ(of_two.task.end, 2 * shard_bytes() / 2);

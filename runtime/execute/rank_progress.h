@@ -32,7 +32,7 @@ constexpr LanePlace unpacked(std::uint64_t word) {
 // The progress of one rank, for observers: other threads, and other processes that map the memory. The rank's lanes and
 // its issuing thread write it with relaxed stores, which cost nothing but are not ordered: a reader may see one lane
 // further ahead of another than it ever was. Times are in ns of the steady clock. Its memory must be zeroed.
-struct RankPlaces {
+struct RankProgress {
   struct alignas(64) OfLane {
     std::atomic<std::uint64_t> place{0};   // a packed LanePlace
     std::atomic<std::int64_t> since{0};    // when the place was entered
@@ -62,11 +62,11 @@ struct RankPlaces {
   void count(std::uint64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
 };
 
-// Writes a rank's places for its executor. Each lane calls begin() and end() of its own tasks, in order.
-class PlacePublisher {
+// Writes a rank's progress for its executor. Each lane calls begin() and end() of its own tasks, in order.
+class ProgressPublisher {
  public:
   // Numbers its steps from 0; `first` steps were done in earlier runs.
-  PlacePublisher(const StepPlan& plan, RankPlaces& places, std::int64_t first);
+  ProgressPublisher(const StepPlan& plan, RankProgress& progress, std::int64_t first);
 
   // The lane calls these as the task begins and ends, at time `now`.
   void begin(std::size_t task, std::int64_t step, std::int64_t now);
@@ -77,10 +77,10 @@ class PlacePublisher {
   void stepped();
 
  private:
-  RankPlaces::OfLane& lane_of(std::size_t task);
+  RankProgress::OfLane& lane_of(std::size_t task);
 
   const StepPlan& plan_;
-  RankPlaces& places_;
+  RankProgress& progress_;
   std::int64_t first_, host_wrote_ = 0;
   std::vector<std::int64_t> typical_;  // one per task; only the task's lane accesses its entry
   std::int64_t typical_step_ = 0;
