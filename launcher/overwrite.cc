@@ -25,8 +25,8 @@ struct Mark {
   std::string_view name, begins, has;
 };
 
-// Files have no common first key: those of earlier versions stay overwritable without --force, tables, pictures and pages
-// have no keys, and every line of a report of steps begins with its step.
+// Files have no common first key: those of earlier versions stay overwritable without --force, tables, pictures and
+// pages have no keys, and every line of a report of steps begins with its step.
 constexpr std::array kMarks = std::to_array<Mark>({
     {Content::plan, "the JSON of a plan", "{\"fits\":", "\"parameters\":"},
     {Content::trace, "the trace of a step", "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"trace\":", ""},
