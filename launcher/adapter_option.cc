@@ -41,13 +41,10 @@ namespace {
 
 // A recipe with the model, and with what the assignments say about adapter.kind. Their other keys may need the adapter.
 runtime::Recipe recipe_of_model(const std::filesystem::path& model, const std::vector<std::string>& sets) {
-  std::vector<std::string> of_kind;
-  std::ranges::copy_if(sets, std::back_inserter(of_kind),
+  std::vector<std::string> known = {"model.path=" + json_string(model.string())};
+  std::ranges::copy_if(sets, std::back_inserter(known),
                        [](const std::string& set) { return set.starts_with("adapter.kind"); });
-  runtime::Recipe recipe = runtime::load_recipe(std::nullopt, of_kind);
-  recipe.model.path = model;
-  recipe.model.init = runtime::Init::pretrained;
-  return recipe;
+  return runtime::load_recipe(std::nullopt, known);
 }
 
 }  // namespace
