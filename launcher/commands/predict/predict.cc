@@ -33,7 +33,6 @@
 #include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/algorithms.h"
-#include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"

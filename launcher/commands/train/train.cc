@@ -28,7 +28,6 @@
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/search/algorithms.h"
-#include "runtime/objective/objective.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 #include "runtime/run/reports/trace_recorder.h"
