@@ -1,7 +1,7 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). This
-// header has the stages of a pipeline, the prediction from a machine file, and comparisons with the ZeRO stages, with
-// other settings, and with other micro-batches.
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, trace or page (plan.cc), or as JSON
+// (plan_json.cc). This header has the stages of a pipeline, the prediction from a machine file, and comparisons with
+// the ZeRO stages, with other settings, and with other micro-batches.
 #include <array>
 #include <cstddef>
 #include <cstdint>
