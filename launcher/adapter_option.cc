@@ -11,8 +11,8 @@
 #include "base/json/json_writer.h"
 #include "comm/agreement.h"
 #include "launcher/screen/printable.h"
-#include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
+#include "runtime/checkpoint/folder.h"
 
 namespace strata::launcher {
 

@@ -9,7 +9,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/generation/generator.h"
 #include "runtime/weights/weights.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,6 @@
 // Blocking reads and writes in threads: this works wherever files do.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
@@ -6,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/files/descriptor.h"
 #include "base/thread.h"
 #include "offload/submitter.h"
 

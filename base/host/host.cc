@@ -132,4 +132,16 @@ int cores_within(int cores, const std::optional<double>& quota) {
   return quota ? std::min(cores, threads_within(*quota)) : cores;
 }
 
+std::optional<std::uint64_t> memory_info(std::string_view figure, const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name, unit;
+    std::uint64_t value = 0;
+    if (!(fields >> name >> value) || name != std::string(figure) + ":") continue;
+    return (fields >> unit) && unit == "kB" ? value * 1024 : value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace strata

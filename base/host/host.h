@@ -1,9 +1,10 @@
 #pragma once
-// base/host/ tells a process about its machine: its name, the path of this program, and what control groups allow. It
-// also looks up the addresses of other machines.
+// base/host/ tells a process about its machine: its name, its memory, the path of this program, and what control groups
+// allow. It also looks up the addresses of other machines.
 
 #include <netdb.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -49,5 +50,9 @@ std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 int threads_within(double quota);
 // The number of cores, limited by the quota.
 int cores_within(int cores, const std::optional<double>& quota);
+
+// A figure of /proc/meminfo, in bytes: "MemTotal", "MemAvailable". nullopt if the file lacks it. `root`: see
+// control_groups().
+std::optional<std::uint64_t> memory_info(std::string_view figure, const std::filesystem::path& root = "/");
 
 }  // namespace strata

@@ -124,9 +124,6 @@ Matmul& Matmul::operator=(Matmul&&) noexcept = default;
 std::size_t Matmul::scratch_bytes() const {
   return impl_->description.scratchpad_desc().get_size();
 }
-const char* Matmul::implementation() const {
-  return impl_->description.impl_info_str();
-}
 
 void Matmul::DeleteWorker::operator()(Worker* worker) const {
   delete worker;

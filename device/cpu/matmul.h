@@ -27,8 +27,6 @@ class Matmul {
 
   // The bytes of `scratch` that one worker needs, 64-byte aligned.
   std::size_t scratch_bytes() const;
-  // The library's name of its implementation, for benchmarks and `doctor`.
-  const char* implementation() const;
 
   // One worker's handles for the operands: the library takes operands only as its own objects.
   class Worker;

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "device/cpu/backend.h"
 #include "device/cuda/backend.h"
 #include "device/cuda/check.h"
@@ -11,14 +12,10 @@
 namespace strata::device::cuda {
 namespace {
 
-std::string gib(std::size_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 0x1p30);
-}
-
 std::string locked_memory_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
-  return limit.rlim_cur == RLIM_INFINITY ? "none" : gib(limit.rlim_cur);
+  return limit.rlim_cur == RLIM_INFINITY ? "none" : bytes_text(limit.rlim_cur);
 }
 
 }  // namespace
@@ -37,7 +34,8 @@ std::byte* allocate(Device device, std::size_t bytes) {
     fail(Exit::does_not_fit,
          "the plan takes {} ({} bytes) of GPU {} ({}), which has {} ({} bytes) free of {}: end other programs that use "
          "it (nvidia-smi lists them), or lower memory.device to the free memory",
-         gib(bytes), bytes, device.ordinal, properties.name, gib(available), available, gib(total));
+         bytes_text(bytes), bytes, device.ordinal, properties.name, bytes_text(available), available,
+         bytes_text(total));
   }
   STRATA_CUDA(error);
   STRATA_CUDA(cudaMemsetAsync(data, 0, bytes, cudaStreamPerThread));
@@ -59,7 +57,7 @@ void pin(Device device, std::byte* data, std::size_t bytes) {
   fail(Exit::does_not_fit,
        "CUDA cannot pin {} ({} bytes) of host memory: {} (limit of locked memory: {}): raise that limit (ulimit -l "
        "unlimited, docker run --ulimit memlock=-1), or lower memory.host",
-       gib(bytes), bytes, cudaGetErrorString(error), locked_memory_limit());
+       bytes_text(bytes), bytes, cudaGetErrorString(error), locked_memory_limit());
 }
 
 void unpin(Device device, std::byte* data) noexcept {

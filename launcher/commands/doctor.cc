@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -58,26 +57,11 @@ class Report {
   bool broken_ = false;
 };
 
-std::string gib(std::uint64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
-}
-
 std::optional<std::string> first_line(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
   return line;
-}
-
-std::optional<std::uint64_t> meminfo(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  std::uint64_t value = 0;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream fields(line);
-    if (fields >> name >> value && name == key + ":") return (fields >> unit) && unit == "kB" ? value * 1024 : value;
-  }
-  return std::nullopt;
 }
 
 void processor(Report& report) {
@@ -109,15 +93,16 @@ void cores(Report& report) {
 }
 
 void memory(Report& report) {
-  const auto total = meminfo("MemTotal"), available = meminfo("MemAvailable"), limit = runtime::control_group_limit();
+  const auto total = memory_info("MemTotal"), available = memory_info("MemAvailable"),
+             limit = runtime::control_group_limit();
   if (!total || !available) {
     report.note("memory", "/proc/meminfo cannot be read: set memory.device in the recipe");
     return;
   }
-  const std::string text = fmt::format("{} of {} available", gib(*available), gib(*total));
+  const std::string text = fmt::format("{} of {} available", bytes_text(*available), bytes_text(*total));
   if (limit && *limit < *total) {
-    report.note("memory",
-                fmt::format("{}, but this cgroup is limited to {}: the plan must fit into that", text, gib(*limit)));
+    report.note("memory", fmt::format("{}, but this cgroup is limited to {}: the plan must fit into that", text,
+                                      bytes_text(*limit)));
   } else {
     report.ok("memory", text + ", no cgroup limit below it");
   }
@@ -189,9 +174,9 @@ void shared_memory(Report& report) {
   const std::uint64_t available = std::uint64_t{status.f_bavail} * status.f_frsize;
   if (available < (std::uint64_t{64} << 20)) {
     report.note("/dev/shm",
-                fmt::format("{} free: Open MPI needs about 64 MiB (docker run --shm-size=1g)", gib(available)));
+                fmt::format("{} free: Open MPI needs about 64 MiB (docker run --shm-size=1g)", bytes_text(available)));
   } else {
-    report.ok("/dev/shm", gib(available) + " free");
+    report.ok("/dev/shm", bytes_text(available) + " free");
   }
 }
 
@@ -207,8 +192,8 @@ void gpu(Report& report) {
     if (one.problem.empty()) device::probe_gpu(one);
     const std::string text = fmt::format("{}: {}", one.device.ordinal, one.name);
     if (one.problem.empty())
-      report.ok("gpu", fmt::format("{}, compute capability {}, {} of {} free", text, one.capability, gib(one.available),
-                                   gib(one.memory)));
+      report.ok("gpu", fmt::format("{}, compute capability {}, {} of {} free", text, one.capability,
+                                   bytes_text(one.available), bytes_text(one.memory)));
     else
       report.fix("gpu", fmt::format("{}: {}", text, one.problem));
   }

@@ -22,7 +22,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/rank/cores.h"
-#include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/reply_generator.h"

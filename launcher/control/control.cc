@@ -23,6 +23,7 @@
 #include "launcher/median.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
+#include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher::control {

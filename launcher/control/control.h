@@ -10,7 +10,7 @@
 #include "base/progress.h"
 #include "comm/communicator.h"
 #include "runtime/execute/rank_progress.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher::control {

@@ -23,7 +23,6 @@
 #include "launcher/launch/ranks/rank_program.h"
 #include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/export/model_folder.h"
 
 namespace strata::launcher {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/progress.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher {

@@ -11,7 +11,7 @@
 #include "comm/communicator.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/capacity.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/metrics/score_collector.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"

@@ -9,7 +9,6 @@
 #include "device/ops/activation.h"
 #include "models/files/config.h"
 #include "models/layers/blocks/blocks.h"
-#include "models/layers/heads/heads.h"
 #include "models/model.h"
 
 namespace strata::models {

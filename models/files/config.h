@@ -111,5 +111,7 @@ std::string preset_config(std::string_view name);
 // The tokens that end a text: `eos_token_id` in generation_config.json, otherwise in config.json, a number or a list.
 // Empty if neither has it. Throws Error{corrupt} if the key has another type.
 std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory);
+// The same if config.json has been read already: `description`.
+std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory, const Config& description);
 
 }  // namespace strata::models

@@ -1,4 +1,6 @@
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
@@ -19,18 +21,28 @@ std::vector<std::uint32_t> tokens(const Config& config) {
   return out;
 }
 
+// The tokens in generation_config.json; nullopt if they are in config.json.
+std::optional<std::vector<std::uint32_t>> tokens_of_generation(const std::filesystem::path& directory) {
+  const std::filesystem::path file = directory / "generation_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  const MappedFile mapped(file);
+  const auto bytes = mapped.bytes();
+  const Config config = Config::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
+  auto found = tokens(config);
+  return config.has(kKey) ? std::optional(std::move(found)) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory) {
-  const std::filesystem::path file = directory / "generation_config.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) {
-    const MappedFile mapped(file);
-    const auto bytes = mapped.bytes();
-    const Config config = Config::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
-    if (auto found = tokens(config); config.has(kKey)) return found;
-  }
-  return tokens(Config::read(directory));
+  const auto found = tokens_of_generation(directory);
+  return found ? *found : tokens(Config::read(directory));
+}
+
+std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory, const Config& description) {
+  const auto found = tokens_of_generation(directory);
+  return found ? *found : tokens(description);
 }
 
 }  // namespace strata::models

@@ -121,11 +121,7 @@ std::optional<std::uint64_t> control_group_limit(const fs::path& root) {
 }
 
 std::uint64_t available_memory(const fs::path& root) {
-  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream meminfo(root / "proc/meminfo");
-  std::string key, rest;
-  for (std::uint64_t kib; meminfo >> key >> kib; std::getline(meminfo, rest))
-    if (key == "MemAvailable:") available = kib * 1024;
+  std::uint64_t available = memory_info("MemAvailable", root).value_or(std::numeric_limits<std::uint64_t>::max());
   if (const auto group = tightest_group(root)) available = std::min(available, group->limit - group->used);
   return available;
 }

@@ -4,25 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
-#include <limits>
-#include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/host/host.h"
 #include "base/quantity.h"
 #include "base/thread.h"
-#include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/job/capacity.h"
 #include "runtime/job/choices.h"
 #include "runtime/job/requirements.h"
-#include "runtime/job/score_memory.h"
-#include "runtime/plan/passes.h"
-#include "runtime/planner/planner.h"
+#include "runtime/job/stage_planner.h"
 
 namespace strata::runtime {
 namespace {
@@ -96,97 +89,8 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
   return shape;
 }
 
-// Bytes per write: large enough for a drive's full speed, small enough to stay in the cache.
-constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
-
-PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
-                       const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes,
-                       const std::vector<UnitRange>& pieces, int stage) {
-  PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
-                      placement_of(recipe.zero, mesh.data_per_node())};
-  request.forward_only = !shape.training;
-  request.fast = recipe.training.reduce == Reduce::fast;
-  request.reduce_group = static_cast<int>(recipe.training.reduce_group);
-  request.vertical = vertical;
-  request.prefetch = static_cast<int>(recipe.memory.prefetch);
-  if (mesh.stages > 1) request.pieces = pieces;
-  request.stage = stage;
-  request.schedule = recipe.parallel.schedule;
-  request.segments = segments_of(recipe.training.recompute, model);
-  if (mesh.stages > 1) request.segments = within(request.segments, units_of_stage(pieces, mesh.stages, stage));
-  request.algorithm = recipe.optimizer.algorithm();
-  request.moments = recipe.optimizer.moment_format();
-  request.tile_bytes = tile_bytes;
-  request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
-  if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
-  // A training plan also includes the data index of the evaluations that run between its steps.
-  if (shape.training)
-    request.index_bytes = data.index_bytes + data.validation_index_bytes;
-  else if (shape.cache == 0)
-    request.index_bytes = data.validation_index_bytes;
-  if (shape.cache == 0) request.mean_squares = data.mean_squares;
-  return request;
-}
-
-// Adds the memory for a classifier's scores to a plan of forward passes.
-void add_scores(const DataFacts& data, const models::Config& config, const models::Model& model, PlanRequest& request) {
-  if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
-  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.mesh.world,
-                           model.loss_rows());
-  request.score_bytes = scores.bytes;
-  request.chunk_bytes = scores.chunk_bytes;
-}
-
-// Work that runs between training steps and in their memory: an evaluation, or answers to prompts.
-struct BetweenSteps {
-  const models::Config& config;
-  const DataFacts& data;
-  std::unique_ptr<models::Model> model;
-  models::RunShape shape;
-
-  BetweenSteps(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
-      : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
-  PlanRequest request(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes,
-                                     training.pieces, training.stage);
-    request.memory_of = &training;
-    request.index_bytes = 0;
-    add_scores(data, config, *model, request);
-    return request;
-  }
-  // Raises the training plan's peaks to what both need.
-  void add_memory(const Recipe& recipe, StepPlan& training) const {
-    const StepPlan own = draft_plan(request(recipe, training));
-    for (std::size_t tier = 0; tier < kTiers; ++tier)
-      training.memory[tier].peak = std::max(training.memory[tier].peak, own.memory[tier].peak);
-  }
-  std::unique_ptr<Job> job(const Job& training) && {
-    StepPlan own = make_plan(request(training.recipe, training.plan));
-    return std::make_unique<Job>(Job{{training}, training.ranks, std::move(model), std::move(own)});
-  }
-};
-
 bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
-}
-
-std::size_t parts_of(const models::Model& model) {
-  std::size_t parts = 0;
-  for (const auto& unit : model.units) parts += unit->parts().size();
-  return parts;
-}
-
-// Returns the useful values of PlanRequest::tile_bytes, largest first: each tiles one more size of unit.
-std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
-  std::set<std::size_t, std::greater<>> sizes;
-  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-    if (model.units[unit]->parts().size() > 1)
-      sizes.insert(plan.layout.units[unit].gathered_bytes(format_of(plan.dtype)));
-  std::vector<std::size_t> thresholds(sizes.begin(), sizes.end());
-  if (thresholds.empty()) return thresholds;
-  thresholds.erase(thresholds.begin());
-  thresholds.push_back(*sizes.rbegin() - 1);
-  return thresholds;
 }
 
 }  // namespace
@@ -223,6 +127,39 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
 
 namespace {
 
+// Throws Error{usage} if the recipe asks for something that its model does not allow. Adds the notes about the model.
+void check_model(Job& job, const models::RunShape& shape, const models::Config& config) {
+  const Recipe& recipe = job.recipe;
+  const bool trains = shape.training;
+  if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
+  if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && trains)
+    job.notes.push_back("parallel.sequence = true has no effect with parallel.tensor = 1");
+  if (recipe.parallel.schedule == Schedule::all_forward_all_backward && recipe.parallel.stages == 1 && trains)
+    job.notes.push_back("parallel.schedule = \"all_forward_all_backward\" has no effect with parallel.stages = 1");
+  if (trains && job.has_adapter_of_checkpoint())
+    fail(Exit::usage,
+         "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
+         "give its base model",
+         job.model_path()->string());
+  if (shape.adapter)
+    require_adaptable(*job.model, *shape.adapter,
+                      job.has_adapter_of_checkpoint() ? job.model_path() : job.adapter().path, job.model_path());
+  else if (trains)
+    require_freezable(*job.model, recipe.training.freeze);
+  if (trains)
+    if (auto note = note_of_high_ranks(*job.model)) job.notes.push_back(*std::move(note));
+  if (shape.quantise) require_quantised(*job.model);
+  if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
+  if (trains && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
+    job.notes.push_back(note_of_quantised_files(*job.model));
+  job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
+  if (trains && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
+    fail(Exit::usage,
+         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate text: "
+         "leave evaluation.prompts out",
+         recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
+}
+
 // `all_waits`: derives the waits even of a plan that does not fit.
 Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const StartPoint& from,
              int rank, std::vector<UnitRange> split, bool all_waits) {
@@ -235,47 +172,21 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     without.parallel.tensor_shards = static_cast<std::int64_t>(workload.shards());
     return plan_job(workload.with(std::move(without)), ranks, capacity, purpose, from, 0, {}, all_waits);
   }
+  const bool trains = purpose == Purpose::train;
   const models::Config config = workload.config();
   require_mesh(recipe, workload.shards(), ranks);
   const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
   const int tensor_rank = mesh.at(rank).tensor;
   const models::RunShape shape = shape_of(workload, capacity.device, purpose, tensor_rank);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
-  if (purpose == Purpose::train) require_stages(recipe, ranks);
+  if (trains) require_stages(recipe, ranks);
   job.resolved.objective = job.model->objective;
-  if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
-  if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
-    job.notes.push_back("parallel.sequence = true has no effect with parallel.tensor = 1");
-  if (recipe.parallel.schedule == Schedule::all_forward_all_backward && mesh.stages == 1 && purpose == Purpose::train)
-    job.notes.push_back("parallel.schedule = \"all_forward_all_backward\" has no effect with parallel.stages = 1");
   if (shape.shards.of > 1) job.resolved.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
-  if (purpose == Purpose::train && workload.has_adapter_of_checkpoint())
-    fail(Exit::usage,
-         "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
-         "give its base model",
-         workload.model_path()->string());
-  if (shape.adapter)
-    require_adaptable(*job.model, *shape.adapter,
-                      workload.has_adapter_of_checkpoint() ? workload.model_path() : workload.adapter().path,
-                      workload.model_path());
-  else if (purpose == Purpose::train)
-    require_freezable(*job.model, recipe.training.freeze);
-  if (purpose == Purpose::train)
-    if (auto note = note_of_high_ranks(*job.model)) job.notes.push_back(*std::move(note));
-  if (shape.quantise) require_quantised(*job.model);
-  if (shape.shards.of > 1) require_whole_scales(*job.model, shape.shards);
-  if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
-    job.notes.push_back(note_of_quantised_files(*job.model));
-  job.notes.insert(job.notes.end(), config.notes().begin(), config.notes().end());
-  if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
-    fail(Exit::usage,
-         "evaluation.prompts = {} need answers, but a model for training.objective = \"{}\" does not generate text: "
-         "leave evaluation.prompts out",
-         recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
+  check_model(job, shape, config);
   require_groups(recipe.zero, mesh, workload.nodes);
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<BetweenSteps> evaluation, generation;
-  if (purpose == Purpose::train && will_evaluate(recipe, from)) {
+  if (trains && will_evaluate(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts) {
       models::RunShape answers = shape_of(workload, capacity.device, Purpose::generate);
@@ -284,66 +195,17 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     }
   }
   require_plannable(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose), ranks);
-  if (purpose == Purpose::train) require_whole_runs(recipe, ranks);
+  if (trains) require_whole_runs(recipe, ranks);
   const bool both_orders =
-      recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 && purpose == Purpose::train &&
+      recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 && trains &&
       recipe.accumulation_steps(ranks) > 1 &&
       calls_of(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose)) <= kMaxVerticalCalls;
-  const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& pieces) {
-    const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-      PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);
-      add_scores(workload.data, config, *job.model, request);
-      // Only the batch takes memory for all micro-batches of a step together.
-      if (purpose == Purpose::train) request.batches = recipe.accumulation_steps(ranks);
-      const auto make = [&] {
-        StepPlan plan = draft_plan(request);
-        for (const auto* planned : {&evaluation, &generation})
-          if (*planned) (*planned)->add_memory(of, plan);
-        return plan;
-      };
-      StepPlan plan = make();
-      if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
-      return make();
-    };
-    const auto plan_of = [&](std::size_t tile_bytes) {
-      StepPlan plan = ordered(asked, asked.memory.order == AccumulationOrder::vertical, tile_bytes);
-      if (!both_orders) return plan;
-      StepPlan vertical = ordered(asked, true, tile_bytes);
-      if (fits(plan, capacity) && fits(vertical, capacity)) {  // both orders are simulated
-        derive_waits(plan);
-        derive_waits(vertical);
-      }
-      const auto device_limit = [&] {
-        std::size_t limit = std::numeric_limits<std::size_t>::max();
-        for (const Recipe& other : with_less_moved(asked, ranks))
-          for (const bool order : {false, true})
-            limit = std::min(limit, ordered(other, order, tile_bytes).memory[0].peak);
-        return limit;
-      };
-      return takes_vertical({plan, fits(plan, capacity)}, {vertical, fits(vertical, capacity)}, device_limit) ? vertical
-                                                                                                              : plan;
-    };
-    StepPlan plan = plan_of(asked.memory.tile.value_or(0));
-    const bool may_tile = plan.sharded_parameters() || plan.placement.parameters.tier != Tier::device;
-    if (!asked.memory.tile && !fits(plan, capacity) && may_tile &&
-        plannable(asked, parts_of(*job.model) / 4, micro_batches_of(asked, ranks, purpose)))
-      // If no tiling fits, keeps the smallest peak that was found: the step needs that much, and the refusal reports
-      // it.
-      for (const std::size_t tile_bytes : tile_thresholds(*job.model, plan)) {
-        StepPlan tiled = plan_of(tile_bytes);
-        if (tiled.memory[0].peak < plan.memory[0].peak) plan = std::move(tiled);
-        if (fits(plan, capacity)) break;
-      }
-    const bool has_waits = std::ranges::any_of(plan.tasks, [](const Task& task) { return !task.waits.empty(); });
-    if (!has_waits && (all_waits || fits(plan, capacity))) derive_waits(plan);
-    return plan;
-  };
+  const StagePlanner planner{workload, config,     *job.model, shape,       mesh,
+                             capacity, evaluation, generation, both_orders, all_waits};
   if (mesh.stages > 1 && split.empty()) {
-    const auto whole = [&](const Recipe& few) {
-      return draft_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
-    };
+    const auto whole = [&](const Recipe& few) { return planner.whole(few); };
     const auto plan_few = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
-      StepPlan plan = plan_stage(few, stage, pieces);
+      StepPlan plan = planner.plan(few, stage, pieces);
       const std::size_t excess = bytes_above(plan, capacity);
       return StagePlan{std::move(plan), excess};
     };
@@ -351,15 +213,15 @@ Job plan_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     split = std::move(chosen.pieces);
     job.split_tasks = chosen.tasks;
   }
-  job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
-  if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
+  job.plan = planner.plan(recipe, mesh.at(rank).stage, split);
+  if (recipe.memory.tile && job.plan.tile_bytes == 0 && trains)
     job.notes.push_back(fmt::format("memory.tile = {} has no effect: {}", bytes_text(*recipe.memory.tile),
                                     shape.shards.of > 1
                                         ? "layers in virtual shards (parallel.tensor, parallel.tensor_shards) are not "
                                           "run in tiles"
                                         : "no unit that can be tiled is larger, or parameters are neither sharded nor "
                                           "offloaded (see zero.stage and zero.parameters)"));
-  if (auto note = note_of_runs(job.plan); note && purpose == Purpose::train) job.notes.push_back(*std::move(note));
+  if (auto note = note_of_runs(job.plan); note && trains) job.notes.push_back(*std::move(note));
   if (auto note = note_of_layers_over_nodes(mesh, workload.nodes)) job.notes.push_back(*std::move(note));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/job/ turns a recipe into a job that can run: the model and its plan, the device that a rank computes on, and
-// the memory that is available (capacity.h). search/ makes jobs to find one that fits or is fast. `strata plan` stops
-// at the job; `train`, `eval` and `generate` run it.
+// runtime/job/ turns a recipe into a job that can run: the model and its plan (of one pipeline stage:
+// stage_planner.h), the device that a rank computes on, and the memory that is available (capacity.h). search/ makes
+// jobs to find one that fits or is fast. `strata plan` stops at the job; `train`, `eval` and `generate` run it.
 
 #include <cstddef>
 #include <string>

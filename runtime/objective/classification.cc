@@ -15,7 +15,6 @@
 #include "models/files/config.h"
 #include "runtime/data/files/labels.h"
 #include "runtime/objective/rules.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {

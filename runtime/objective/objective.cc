@@ -17,7 +17,6 @@
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/rules.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {

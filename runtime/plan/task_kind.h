@@ -76,7 +76,7 @@ struct TaskTraits {
   MessageEnd message = MessageEnd::none;
 };
 
-// The only list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.
+// The properties of each kind, in the order of the enumeration. execute/task_table.cc has the functions that run them.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather, "gather", Traffic::blocks, Collective::all_gather, Peers::parameters},
     {TaskKind::unpack, "unpack"},

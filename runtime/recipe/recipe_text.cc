@@ -12,7 +12,6 @@
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 

@@ -19,6 +19,7 @@
 #include "runtime/data/files/tokens.h"
 #include "runtime/data/open_data.h"
 #include "runtime/objective/objective.h"
+#include "runtime/run/metrics/row_gather.h"
 #include "runtime/run/tokenizer_match.h"
 
 namespace strata::runtime {

@@ -16,7 +16,7 @@
 #include "runtime/data/batches.h"
 #include "runtime/data/open_data.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/index_memory.h"
 #include "runtime/run/schedule.h"
 #include "runtime/weights/weights.h"

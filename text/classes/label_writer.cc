@@ -73,7 +73,7 @@ void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
   add_values(labels, place());
 }
 
-void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
+void LabelWriter::add_list(const DocumentLabels& labels, const std::string& place) {
   using Kind = DocumentLabels::Kind;
   const std::size_t length = labels.is_vector ? labels.flags.size() : labels.values.size();
   const bool may_be_vector = !labels.flags.empty();
@@ -130,7 +130,7 @@ void LabelWriter::add_vector(const std::vector<std::uint8_t>& flags) {
   write(JsonObject(JsonLayout::spaced).add("labels", names).text() + "\n");
 }
 
-void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
+void LabelWriter::add_values(const DocumentLabels& labels, const std::string& place) {
   using Kind = DocumentLabels::Kind;
   JsonObject line(JsonLayout::spaced);
   JsonArray list(JsonLayout::spaced);

@@ -64,12 +64,11 @@ class LabelWriter {
  private:
   // How the lists so far can be interpreted: as names of classes, as vectors, or either way.
   enum class Lists : std::uint8_t { open, classes, vectors };
-  using Place = std::string;
 
   void write(const std::string& line);
-  void add_list(const DocumentLabels& labels, const Place& place);
+  void add_list(const DocumentLabels& labels, const std::string& place);
   void add_vector(const std::vector<std::uint8_t>& flags);
-  void add_values(const DocumentLabels& labels, const Place& place);
+  void add_values(const DocumentLabels& labels, const std::string& place);
   void refuse_joined(const std::string& named) const;
 
   HashedFile file_;
@@ -90,11 +89,11 @@ class LabelWriter {
   bool too_many_ = false;
   Lists lists_ = Lists::open;
   std::size_t columns_ = 0;  // the length of the first list
-  Place first_list_;
+  std::string first_list_;
   // Whether all non-empty lists so far may be vectors of one length; that length; and the first empty list.
   bool all_may_be_vectors_ = true;
   std::size_t length_ = 0;
-  std::optional<Place> empty_list_;
+  std::optional<std::string> empty_list_;
   std::vector<bool> open_;  // lists of two that may be either: true for [0, 1], false for [1, 0]
   std::vector<std::uint64_t> column_counts_;
   bool one_per_word_ = true;

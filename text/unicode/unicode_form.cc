@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "text/unicode/characters.h"
 #include "text/unicode/normalizer.h"
 #include "text/unicode/utf8.h"
 

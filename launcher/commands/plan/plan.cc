@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -29,7 +28,6 @@
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/requirements.h"
-#include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
@@ -38,17 +36,6 @@
 
 namespace strata::launcher {
 namespace {
-
-// [{"zero.stage":3}, ...]: for each suggestion, the keys to change and their values.
-JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
-  JsonArray out;
-  for (const runtime::Suggestion& s : nearest) {
-    JsonObject changes;
-    for (const auto& [key, value] : s.changes) changes.add(key, JsonText{value});
-    out.add(changes);
-  }
-  return out;
-}
 
 // Prints the free space in the recipe's folders that exist here. Too little space is not a reason to refuse, because
 // the run may be planned for another day.
@@ -63,15 +50,6 @@ void print_drives(const runtime::Job& job) {
   }
   if (needed > 0 && free < needed)
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", bytes_text(free));
-}
-
-// The number of training tasks of each kind. The host's tasks between steps and tasks for checkpoints do not count.
-using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
-TaskCounts count_tasks(const runtime::StepPlan& plan) {
-  TaskCounts counts{};
-  for (const runtime::Task& task : plan.tasks)
-    if (static_cast<std::size_t>(task.lane) < runtime::kTrainingLanes) ++counts[static_cast<std::size_t>(task.kind)];
-  return counts;
 }
 
 // How many of the run's ranks share one machine like this one, or like that of the machine file: the number of its
@@ -350,38 +328,9 @@ int plan(const PlanOptions& options) {
     if (std::error_code error; !std::filesystem::is_directory(drive, error))
       note(fmt::format("memory.nvme: there is no folder {}; only train needs it, not plan", drive.string()));
   if (prediction) print_prediction(*prediction);
-  if (options.json) {
-    runtime::ReportFile file(*options.json, "--json");
-    const TaskCounts counts = count_tasks(job.plan);
-    JsonObject json;
-    json.add("fits", fits)
-        .add("ranks", ranks)
-        .add("ranks_per_node", per_node)
-        .add("mesh", JsonText{runtime::mesh_json(job.plan.mesh())})
-        .add("parameters", job.model->parameters())
-        .add("micro_batch_size", job.recipe.training.micro_batch_size)
-        .add("memory", JsonText{runtime::memory_json(job.plan.memory, nullptr)})
-        .add("memory_rank", rank_shown(job, options.rank))
-        .add("capacity_bytes",
-             JsonObject().add("device", capacity[runtime::Tier::device]).add("host", capacity[runtime::Tier::host]))
-        .add("comm_bytes", JsonText{runtime::comm_json(job.plan.comm_bytes)})
-        .add("io_bytes", JsonText{runtime::io_json(job.plan.io_bytes)})
-        .add("order", runtime::order_name(job.plan))
-        .add("tile_bytes", job.plan.tile_bytes)
-        .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
-        .add("nearest", nearest_json(nearest));
-    if (prediction) json.add_all(prediction_json(*prediction, slowest.plan));
-    std::vector<PlannedStage> one = pipeline.empty() ? plan_pipeline(setup) : std::vector<PlannedStage>{};
-    if (prediction && !one.empty()) one[0].step_ms = prediction->forecast.step_ms;
-    const bool of_zero = options.stages && pipeline.empty();
-    json.add("stages", of_zero ? stages_json(stages) : pipeline_json(pipeline.empty() ? one : pipeline));
-    if (!pipeline.empty()) json.add("split", JsonArray().add_all(split_of(job)));
-    if (options.stages) json.add("zero_stages", stages_json(stages));
-    if (options.table) json.add("table", settings_json(settings));
-    if (largest) json.add("max_batch", JsonText{max_batch_json(*largest)});
-    file.write(json.text() + "\n");
-    file.close();
-  }
+  if (options.json)
+    write_plan_json(options, setup,
+                    {job, fits, nearest, prediction, slowest.plan, pipeline, stages, settings, largest});
   if (options.html) write_page(options, job, stages, setup);
   if (options.trace) {
     runtime::ReportFile file(*options.trace, "--trace");

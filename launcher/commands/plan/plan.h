@@ -1,7 +1,9 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). This
-// header has the stages of a pipeline, the prediction from a machine file, and comparisons with the ZeRO stages, with
-// other settings, and with other micro-batches.
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, trace or page (plan.cc), or as JSON
+// (plan_json.cc). This header has the stages of a pipeline, the prediction from a machine file, and comparisons with
+// the ZeRO stages, with other settings, and with other micro-batches.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -11,10 +13,13 @@
 #include <vector>
 
 #include "base/json/json_writer.h"
+#include "launcher/commands/commands.h"
 #include "launcher/forecast.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/search/micro_batch.h"
+#include "runtime/job/search/suggestion.h"
+#include "runtime/plan/task_kind.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
@@ -151,5 +156,24 @@ MaxBatch find_max_batch(const PlanSetup& setup);
 std::string max_batch_text(const MaxBatch& found);
 // {"size":8,"too_large":{...},"fastest":4,"speeds":[...]}; size is null if nothing fits.
 std::string max_batch_json(const MaxBatch& found);
+
+// The number of training tasks of each kind. The host's tasks between steps and tasks for checkpoints do not count.
+using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
+TaskCounts count_tasks(const runtime::StepPlan& plan);
+
+// What `strata plan` found: the job that the table shows, and what else was planned for it.
+struct PlanFindings {
+  const runtime::Job& job;
+  bool fits;                                        // of all stages
+  const std::vector<runtime::Suggestion>& nearest;  // empty if it fits
+  const std::optional<Prediction>& prediction;      // only with a machine file
+  const runtime::StepPlan& slowest;                 // of the stage that was predicted
+  const std::vector<PlannedStage>& pipeline;        // empty without pipeline stages
+  const std::vector<ZeroStage>& stages;             // with --stages or --html
+  const std::vector<PlannedSetting>& settings;      // with --table
+  const std::optional<MaxBatch>& largest;           // with --max-batch
+};
+// Writes the file of --json, which must be set (docs/formats.md).
+void write_plan_json(const PlanOptions& options, const PlanSetup& setup, const PlanFindings& found);
 
 }  // namespace strata::launcher

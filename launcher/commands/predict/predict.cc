@@ -33,7 +33,6 @@
 #include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/algorithms.h"
-#include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
@@ -232,6 +231,85 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
   while (text < documents.count()) end_text();
 }
 
+// The texts of IN.
+struct Texts {
+  std::unique_ptr<PredictInput> input;  // only on rank 0
+  std::size_t least = 1;                // the fewest tokens that a text can have
+};
+
+// Tokenizes the texts on rank 0. Collective.
+Texts read_texts(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& description,
+                 bool any_tokenizer, const Classifier& classifier, const StopSignal& stop, comm::World& world) {
+  const bool words = classifier.objective == models::Objective::token_classification;
+  Texts texts;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    const auto tokenizer = tokenizer_of(options, folder, models::Config(description), any_tokenizer);
+    const text::TextTemplate& made = tokenizer->text_template();
+    // An empty text has only the template's tokens.
+    texts.least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
+    std::error_code error;
+    if (const fs::path to = options.out.parent_path(); !to.empty() && !fs::is_directory(to, error)) {
+      fs::create_directories(to, error);
+      if (error)
+        fail(Exit::failed, "--out {}: {} cannot be made: {}", options.out.string(), to.string(), error.message());
+    }
+    texts.input = std::make_unique<PredictInput>(options, *tokenizer, classifier.limit, words, stop);
+  });
+  if (const PredictInput* input = texts.input.get(); input && input->cut() > 0)
+    note(fmt::format("{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(),
+                     input->cut() == 1 ? "was" : "were", classifier.limit.tokens,
+                     words ? ": words that were cut off have the label null" : ""));
+  texts.least = comm::exchange_value(world, texts.least)[0];
+  return texts;
+}
+
+// Predicts the micro-batches that OUT.part lacks. Throws AgreedError{requeue} if a rank is asked to stop. Collective.
+void predict_rest(const PredictOptions& options, const Classifier& classifier, runtime::Evaluator& evaluator,
+                  PredictPart& part, const StopSignal& stop, comm::World& world) {
+  const bool prints = world.rank() == 0;
+  std::uint64_t first = 0;
+  agree(world, [&] {
+    if (prints) first = part.open();
+  });
+  first = comm::exchange_value(world, first)[0];
+  if (first > 0 && prints) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
+  bool stopped = false;
+  Activity activity("predicting micro-batches", Activity::Unit::count, prints);
+  evaluator.predict(
+      first, [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
+        if (const auto row = row_not_finite(scores, classifier.classes.names.size()))
+          throw comm::AgreedError(Exit::failed,
+                                  not_finite(labels[*row], classifier.objective, PredictInput::path_of(options.out)));
+        stopped = any_rank_stops(stop, world);
+        if (!prints) return !stopped;
+        part.add(done, labels, scores);
+        activity.show(done, evaluator.micro_batches());
+        return !stopped;
+      });
+  activity.clear();
+  if (stopped)
+    throw comm::AgreedError(Exit::requeue,
+                            fmt::format("stopped on request: finished results are in {}.part; run the same "
+                                        "command to resume",
+                                        options.out.string()));
+}
+
+// Writes OUT, and removes OUT.part.
+void write_results(const PredictOptions& options, const Classifier& classifier, const PredictInput& input,
+                   PredictPart& part) {
+  AtomicFile out(options.out);
+  if (classifier.objective == models::Objective::sequence_classification)
+    part.each_row([&](std::int64_t, std::span<const float> scores) {
+      out.write(line_of(scores, classifier.classes, options.threshold));
+    });
+  else
+    write_words(part, input, PredictInput::path_of(options.out), classifier.classes, out);
+  out.commit();
+  part.remove();
+  say("{}: {}", options.out.string(), counted(input.texts(), "text"));
+}
+
 void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   const bool prints = world.rank() == 0;
   take_base_of(options.model, options.adapter, options.sets, world);
@@ -263,33 +341,12 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
   if (recipe.evaluation.max_sequences)
     throw comm::AgreedError(
         Exit::usage, "evaluation.max_sequences has no effect on predictions, which cover every text: leave it out");
-  std::optional<PredictInput> input;
-  std::size_t least = 1;  // the fewest tokens that a text can have
-  agree(world, [&] {
-    if (!prints) return;
-    const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
-    const text::TextTemplate& made = tokenizer->text_template();
-    // An empty text has only the template's tokens.
-    least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
-    std::error_code error;
-    if (const fs::path to = options.out.parent_path(); !to.empty() && !fs::is_directory(to, error)) {
-      fs::create_directories(to, error);
-      if (error)
-        fail(Exit::failed, "--out {}: {} cannot be made: {}", options.out.string(), to.string(), error.message());
-    }
-    input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
-  });
-  if (prints && input->cut() > 0)
-    note(fmt::format(
-        "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
-        limit.tokens,
-        objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
+  const Texts texts = read_texts(options, folder, description, recipe.data.any_tokenizer, *classifier, stop, world);
   runtime::Recipe checked = recipe;
   checked.data.any_tokenizer = true;  // it was checked here, and the tokens' sidecar names no folder
   // Rows are a fixed number (as many texts as fit in a sequence), so that products have one shape, whatever the texts.
-  least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
-      objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
+      objective == models::Objective::token_classification ? 0 : (limit.tokens + texts.least - 1) / texts.least;
   const auto adjust = [&](runtime::Workload& resolved, const runtime::Capacity&) {
     resolved.data.validation_loss_rows = rows_of_loss;
   };
@@ -314,40 +371,8 @@ void run(PredictOptions options, comm::World& world, const StopSignal& stop) {
       fmt::format("{}{} of {} {} {} {} {}", PredictPart::kBegins, fingerprint_of(job, *weights, algorithms.get()),
                   sidecar->hash, begins, types, k, evaluator.micro_batches()),
       k, evaluator.places());
-  std::uint64_t first = 0;
-  agree(world, [&] {
-    if (prints) first = part.open();
-  });
-  first = comm::exchange_value(world, first)[0];
-  if (first > 0 && prints) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
-  bool stopped = false;
-  Activity activity("predicting micro-batches", Activity::Unit::count, prints);
-  evaluator.predict(first,
-                    [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
-                      if (const auto row = row_not_finite(scores, k))
-                        throw comm::AgreedError(Exit::failed, not_finite(labels[*row], objective, tokens_path));
-                      stopped = any_rank_stops(stop, world);
-                      if (!prints) return !stopped;
-                      part.add(done, labels, scores);
-                      activity.show(done, evaluator.micro_batches());
-                      return !stopped;
-                    });
-  activity.clear();
-  if (stopped)
-    throw comm::AgreedError(Exit::requeue,
-                            fmt::format("stopped on request: finished results are in {}.part; run the same "
-                                        "command to resume",
-                                        options.out.string()));
-  if (!prints) return;
-  AtomicFile out(options.out);
-  if (objective == models::Objective::sequence_classification)
-    part.each_row(
-        [&](std::int64_t, std::span<const float> scores) { out.write(line_of(scores, classes, options.threshold)); });
-  else
-    write_words(part, *input, tokens_path, classes, out);
-  out.commit();
-  part.remove();
-  say("{}: {}", options.out.string(), counted(input->texts(), "text"));
+  predict_rest(options, *classifier, evaluator, part, stop, world);
+  if (prints) write_results(options, *classifier, *texts.input, part);
 }
 
 }  // namespace

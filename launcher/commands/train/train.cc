@@ -28,7 +28,6 @@
 #include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/search/algorithms.h"
-#include "runtime/objective/objective.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 #include "runtime/run/reports/trace_recorder.h"
@@ -93,6 +92,60 @@ void write_trace(runtime::RunReports* reports, const runtime::TraceRecorder& tra
                      count > 1 ? " of each stage" : ""));
 }
 
+// Reads report.machine, and refuses reports that would replace an input, a checkpoint, or a file that is no report.
+// Rank 0 does both; the machine is nullopt on the others. Collective.
+std::optional<runtime::Machine> check_outputs(const TrainOptions& options, const runtime::Job& job,
+                                              comm::World& world) {
+  const runtime::Recipe& recipe = job.recipe;
+  std::optional<runtime::Machine> machine;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    if (recipe.report.machine) {
+      machine = runtime::read_machine(*recipe.report.machine);
+      (void)runtime::profile_of(*machine, job, world.node_size());  // reports missing figures early
+    }
+    require_apart(reports_of(recipe), inputs_of(job.complete_recipe(), options.recipe));
+    require_outside_checkpoints(report_folders(recipe), recipe);
+    require_outside_checkpoints(reports_of(recipe), recipe);
+    require_own_reports(recipe, options.force);
+  });
+  return machine;
+}
+
+// Fills in what is known at the end of a run, apart from the results of its steps (Training::report). Collective.
+void fill_summary(runtime::Summary& summary, const runtime::Job& job, comm::World& world, runtime::Trainer& trainer,
+                  const Training& training, control::Control& control, const std::optional<runtime::Machine>& machine) {
+  const runtime::Recipe& recipe = job.recipe;
+  runtime::Executor& executor = trainer.executor();
+  summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
+  summary.trained_parameters = job.model->trained_parameters();
+  {
+    Activity activity("hashing weights", Activity::Unit::bytes, world.rank() == 0);
+    summary.weights_hash = trainer.weights_hash(activity.advance());
+    if (job.plan.layout.adapted) summary.base_hash = trainer.base_hash(activity.advance());
+  }
+  summary.best = trainer.progress().best;
+  summary.metric = recipe.evaluation.metric;
+  summary.gpu_at_end = device::gpu_memory(job.plan.device);
+  summary.peak_rss = comm::exchange_value(world, peak_rss());
+  summary.compute_ms = comm::exchange_value(world, control.compute_ms());
+  if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
+    summary.compute_ms.clear();
+  summary.spans.assign(executor.spans().begin(), executor.spans().end());
+  const runtime::MachineProfile profile = profile_for(machine, job, world.node_size());
+  summary.stages = runtime::figures_of_stages(training.figures(), job.plan.mesh(), world);
+  // The run waited for all tasks of that step, including an update that usually only the next step waits for.
+  const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
+  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
+                                        static_cast<int>(ended_last - summary.spans.begin()));
+  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
+  summary.graph_steps = executor.graph_steps();
+  summary.validate_ms = executor.validate_ms();
+  if (trainer.batches())
+    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
+  summary.exit = static_cast<int>(training.ended() ? training.ended()->code() : Exit::done);
+}
+
 // Runs from the plan to the last step.
 void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm::World& world, const StopSignal& stop) {
   const runtime::Recipe& asked = loaded.recipe;
@@ -105,18 +158,7 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
   const bool prints = world.rank() == 0;
-  std::optional<runtime::Machine> machine;
-  agree(world, [&] {
-    if (!prints) return;
-    if (recipe.report.machine) {
-      machine = runtime::read_machine(*recipe.report.machine);
-      (void)runtime::profile_of(*machine, job, world.node_size());  // reports missing figures early
-    }
-    require_apart(reports_of(recipe), inputs_of(job.complete_recipe(), options.recipe));
-    require_outside_checkpoints(report_folders(recipe), recipe);
-    require_outside_checkpoints(reports_of(recipe), recipe);
-    require_own_reports(recipe, options.force);
-  });
+  const std::optional<runtime::Machine> machine = check_outputs(options, job, world);
   // Prompts are read before anything is written.
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
@@ -191,35 +233,9 @@ void run(const TrainOptions& options, const runtime::LoadedRecipe& loaded, comm:
   const std::optional<RunEnd>& end = training.end();
   control.enter(runtime::Phase::writing);
 
-  runtime::Executor& executor = trainer.executor();
-  summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
-  summary.trained_parameters = job.model->trained_parameters();
-  activity.emplace("hashing weights", Activity::Unit::bytes, prints);
-  summary.weights_hash = trainer.weights_hash(activity->advance());
-  if (job.plan.layout.adapted) summary.base_hash = trainer.base_hash(activity->advance());
-  activity.reset();
-  summary.best = trainer.progress().best;
-  summary.metric = recipe.evaluation.metric;
-  summary.gpu_at_end = device::gpu_memory(job.plan.device);
-  summary.peak_rss = comm::exchange_value(world, peak_rss());
-  summary.compute_ms = comm::exchange_value(world, control.compute_ms());
-  if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
-    summary.compute_ms.clear();
-  summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  const runtime::MachineProfile profile = profile_for(machine, job, world.node_size());
-  summary.stages = runtime::figures_of_stages(training.figures(), job.plan.mesh(), world);
-  // The run waited for all tasks of that step, including an update that usually only the next step waits for.
-  const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
-  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
-                                        static_cast<int>(ended_last - summary.spans.begin()));
-  summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
-  summary.graph_steps = executor.graph_steps();
-  summary.validate_ms = executor.validate_ms();
-  if (const std::string refusal = executor.graph_refusal(); prints && !refusal.empty())
+  fill_summary(summary, job, world, trainer, training, control, machine);
+  if (const std::string refusal = trainer.executor().graph_refusal(); prints && !refusal.empty())
     say("steps were issued task by task, not as a graph: {}", refusal);
-  if (trainer.batches())
-    summary.data = runtime::data_json(*trainer.batches(), recipe, trainer.progress().next_micro_batch);
-  summary.exit = static_cast<int>(ended ? ended->code() : Exit::done);
   if (reports) {
     reports->event(ended ? "stop" : "end", summary.steps, {{"exit", std::to_string(summary.exit)}});
     reports->close();

@@ -20,7 +20,7 @@
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/writer.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"

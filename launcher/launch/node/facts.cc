@@ -27,7 +27,6 @@
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/products/product.h"
-#include "launcher/launch/hosts.h"
 #include "launcher/measure/bench/bench_lane.h"
 #include "launcher/rank/cores.h"
 #include "offload/swap.h"

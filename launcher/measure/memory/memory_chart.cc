@@ -130,7 +130,7 @@ std::string axes(const Scale& x, const Scale& y, double unit, const char* unit_n
                      (kTop + kBottom) / 2);
 }
 
-// The legend names only properties with more than one value.
+// The legend of the settings that ran: each property, with the values that occur.
 class Legend {
  public:
   explicit Legend(const std::vector<const MemoryRow*>& rows) : rows_(rows) {}

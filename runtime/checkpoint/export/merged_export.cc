@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/json/json_writer.h"
-#include "models/families/families.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/exporter.h"

@@ -20,7 +20,6 @@
 #include "runtime/checkpoint/export/adapter_folder.h"
 #include "runtime/checkpoint/export/model_place.h"
 #include "runtime/checkpoint/file_system.h"
-#include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"

@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {

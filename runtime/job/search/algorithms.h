@@ -6,7 +6,7 @@
 #include "comm/communicator.h"
 #include "device/algorithm_table.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 
 namespace strata::runtime {
 

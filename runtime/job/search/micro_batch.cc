@@ -12,7 +12,6 @@
 #include "models/families/families.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/job/requirements.h"
-#include "runtime/recipe/keys.h"
 
 namespace strata::runtime {
 namespace {

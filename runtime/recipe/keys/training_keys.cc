@@ -5,7 +5,6 @@
 #include "base/json/json_writer.h"
 #include "runtime/recipe/keys/key.h"
 #include "runtime/recipe/keys/key_kinds.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "comm/communicator.h"
 #include "runtime/execute/executor.h"
-#include "runtime/job/make_job.h"
 #include "runtime/plan/job.h"
 #include "runtime/weights/weights.h"
 #include "text/tokenizer.h"

@@ -46,7 +46,7 @@ class Reader {
     if (out.tokenizer->vocab_size() > job_.model->vocabulary)
       fail(Exit::usage, "evaluation.prompts: the tokenizer {} has {} tokens, but the model has {}",
            out.tokenizer->name(), out.tokenizer->vocab_size(), job_.model->vocabulary);
-    if (folder_) ends_ = models::end_tokens(*folder_);
+    if (folder_) ends_ = is_described_ ? models::end_tokens(*folder_, job_.description) : models::end_tokens(*folder_);
     if (const auto end = out.tokenizer->end_of_text()) ends_.push_back(*end);
     const bool records = path_.extension() == ".jsonl";
     const auto made = template_of(where, *out.tokenizer, sidecars, records);
@@ -85,7 +85,11 @@ class Reader {
 
   // The tokenizer in the model's folder; for a preset, the tokenizer that made its training tokens, if it is built in.
   fs::path tokenizer_of(const Sidecars& sidecars) {
-    if (job_.model_path()) folder_ = ModelFolder(*job_.model_path()).hugging_face();
+    if (job_.model_path()) {
+      const ModelFolder model(*job_.model_path());
+      folder_ = model.hugging_face();
+      is_described_ = !model.is_checkpoint();
+    }
     if (folder_) return *folder_;
     for (const auto& [file, sidecar] : sidecars)
       if (sidecar.tokenizer == "byte") return "byte";
@@ -119,6 +123,7 @@ class Reader {
   const Job& job_;
   const fs::path& path_;
   std::optional<fs::path> folder_;
+  bool is_described_ = false;  // the job's description is that of folder_, not of a checkpoint that began with it
   std::vector<std::uint32_t> ends_;
 };
 

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/quote.h"
-#include "models/families/families.h"
 #include "models/model.h"
 #include "runtime/recipe/keys.h"
 

@@ -49,6 +49,16 @@ TEST(OwnProgram, IsTheRunningExecutable) {
   EXPECT_TRUE(std::filesystem::equivalent(own_program(), "/proc/self/exe"));
 }
 
+TEST(MemoryInfo, IsAFigureInBytes) {
+  const tests::ScratchFolder root;
+  EXPECT_EQ(memory_info("MemTotal", root.path()), std::nullopt) << "there is no /proc/meminfo";
+  root.write("proc/meminfo", "MemTotal:       1000 kB\nMemAvailable:    800 kB\nHugePages_Total:       3\n");
+  EXPECT_EQ(memory_info("MemTotal", root.path()), 1000u * 1024);
+  EXPECT_EQ(memory_info("MemAvailable", root.path()), 800u * 1024);
+  EXPECT_EQ(memory_info("HugePages_Total", root.path()), 3u) << "a number of pages";
+  EXPECT_EQ(memory_info("Mem", root.path()), std::nullopt);
+}
+
 // A folder with the files of a system's control groups.
 class CpuQuota : public testing::Test {
  protected:

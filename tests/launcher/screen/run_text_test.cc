@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
+#include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"

@@ -42,6 +42,17 @@ TEST_F(EndTokensTest, GenerationConfigComesFirst) {
   EXPECT_THAT(found(), ElementsAre(7));
 }
 
+TEST_F(EndTokensTest, TakesADescriptionForConfigJson) {
+  const Config description = Config::parse(R"({"eos_token_id":9})", "description");
+  EXPECT_THAT(end_tokens(folder_.path(), description), ElementsAre(9)) << "config.json is not read";
+  write("config.json", "7");
+  EXPECT_THAT(end_tokens(folder_.path(), description), ElementsAre(9));
+  write("generation_config.json", "[8]");
+  EXPECT_THAT(end_tokens(folder_.path(), description), ElementsAre(8));
+  write("generation_config.json", "null");
+  EXPECT_THAT(end_tokens(folder_.path(), description), ElementsAre(9));
+}
+
 TEST_F(EndTokensTest, RefusesOtherTypes) {
   for (const char* name : {"config.json", "generation_config.json"}) {
     for (const char* value : {"[[1]]", "[1,[2]]", "\"1\"", "1.5", "true", "-1", "[4294967296]", "{}", R"({"a":1})"}) {

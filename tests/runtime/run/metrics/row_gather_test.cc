@@ -1,10 +1,11 @@
+#include "runtime/run/metrics/row_gather.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 #include <vector>
 
-#include "runtime/run/metrics/score_collector.h"
 #include "tests/comm/run_threads.h"
 #include "tests/runtime/run/metrics/rank_exchange.h"
 
