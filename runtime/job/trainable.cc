@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "device/numeric/nf4.h"
 #include "models/layers/linear/split_linear.h"
 #include "runtime/job/requirements.h"
@@ -353,9 +354,7 @@ std::optional<std::string> note_of_high_ranks(const models::Model& model) {
       "the adapter's rank {} is above the width {} of {}{}, but B A has at most rank {} there: a lower rank for these "
       "layers (adapter.rank_pattern) can learn the same with less memory",
       high.rank, high.width, high.first,
-      high.layers == 1 ? ""
-                       : fmt::format(" (and that of {} more layer{})", high.layers - 1, high.layers > 2 ? "s" : ""),
-      high.width);
+      high.layers == 1 ? "" : fmt::format(" (and that of {})", counted(high.layers - 1, "more layer")), high.width);
 }
 
 void require_freezable(const models::Model& model, std::span<const std::string> patterns) {
@@ -376,9 +375,7 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
 void require_quantised(const models::Model& model) {
   if (std::ranges::any_of(model.units, [](const auto& unit) { return unit->size(models::PoolKind::quantised) > 0; }))
     return;
-  const bool frozen = std::ranges::any_of(model.units, [](const auto& unit) {
-    return std::ranges::any_of(unit->parameters(), [](const models::Parameter& p) { return !p.trained(); });
-  });
+  const bool frozen = model.trained_parameters() < model.parameters();
   fail(Exit::usage, "model.frozen_format = \"nf4\" applies to frozen matrices of blocks' linear layers, but {}",
        frozen ? "none of them is frozen: name some in training.freeze, or leave it out"
               : "nothing is frozen: give training.freeze, or leave it out");
