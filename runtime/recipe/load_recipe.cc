@@ -125,7 +125,7 @@ class Loader {
         dot != std::string::npos && takes_table(assignment.key.substr(0, dot)))
       return {"", fmt::format("{}: {} is a table, whose names may have dots: write --set {}='{{ {} = {} }}'", named,
                               assignment.key.substr(0, dot), assignment.key.substr(0, dot),
-                              json_string(assignment.key.substr(dot + 1)), shown(*assignment.node))};
+                              json_string(unquoted_key(assignment.key.substr(dot + 1))), shown(*assignment.node))};
     const auto keys = recipe_keys();
     const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {
       return known.name.starts_with(assignment.key + ".") || std::string_view("model.config.") == assignment.key + ".";
@@ -260,11 +260,6 @@ class Loader {
           "training.freeze = {} and adapter.kind = \"lora\" contradict each other: with an adapter all of the model is "
           "frozen except adapter.modules_to_save; leave training.freeze out",
           given_.at("training.freeze").shown);
-    if (!adapter.lora.layers_to_transform.empty() && adapter.lora.target_modules.pattern)
-      fail(Exit::usage,
-           "adapter.layers_to_transform = {} needs a list of target modules, as in peft, but adapter.target_modules is "
-           "{}: give names, such as [\"q_proj\", \"v_proj\"]",
-           given_.at("adapter.layers_to_transform").shown, json_string(*adapter.lora.target_modules.pattern));
   }
 
   void check_tiers() const {

@@ -237,6 +237,22 @@ bool takes_table(std::string_view key) {
   return key == "adapter.rank_pattern" || key == "adapter.alpha_pattern";
 }
 
+std::string unquoted_key(const std::string& key) {
+  if (key.find_first_of("\"'") == key.npos) return key;
+  refuse_deep_keys(key, "--set");
+  try {
+    const toml::table parsed = toml::parse(key + " = 0\n");
+    std::string out;
+    const toml::table* table = &parsed;
+    for (; table && table->size() == 1; table = table->begin()->second.as_table())
+      out += (out.empty() ? "" : ".") + std::string(table->begin()->first.str());
+    return table ? key : out;  // more entries: the text contains a line break
+  } catch (const toml::parse_error&) {
+  } catch (const TomlAssertion&) {
+  }
+  return key;
+}
+
 std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file) {
   std::vector<Assignment> out;
   flatten(recipe, "", file, out);

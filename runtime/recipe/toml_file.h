@@ -50,6 +50,10 @@ struct Assignment {
 // True if the key takes a table as its value. The names in such a table may contain dots.
 bool takes_table(std::string_view key);
 
+// A key as TOML reads it, with the dots between its parts: layers.1.mlp of "layers.1".mlp. Text that is no key of TOML
+// stays as it is.
+std::string unquoted_key(const std::string& key);
+
 // The assignments of a recipe file. Tables become dotted keys, unless a key takes a table. Below model.config an inline
 // table stays one value and replaces the whole object.
 std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file);

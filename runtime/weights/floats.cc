@@ -126,6 +126,21 @@ void copy_scale_block(std::span<const std::byte> from, std::size_t i, std::span<
   std::memcpy(&to[device::kNf4PlainCodes + j * kBytes], &from[device::kNf4PlainCodes + i * kBytes], kBytes);
 }
 
+void copy_elements(StorageFormat format, std::span<const std::byte> from, std::size_t first, std::span<std::byte> to,
+                   std::size_t at, std::size_t count) {
+  if (!is_nf4(format)) {
+    std::memcpy(&to[stored_bytes(format, at)], &from[stored_bytes(format, first)], stored_bytes(format, count));
+    return;
+  }
+  STRATA_CHECK(format == StorageFormat::nf4_plain && first % kScaleBlock == 0 && at % kScaleBlock == 0);
+  constexpr std::size_t kBlock = device::kNf4Block;
+  for (std::size_t i = 0; i < count; i += kScaleBlock)
+    copy_scale_block(from.subspan(stored_bytes(format, (first + i) / kBlock * kBlock), device::kNf4PlainBytes),
+                     (first + i) % kBlock / kScaleBlock,
+                     to.subspan(stored_bytes(format, (at + i) / kBlock * kBlock), device::kNf4PlainBytes),
+                     (at + i) % kBlock / kScaleBlock);
+}
+
 void read_nf4_block(StorageFormat format, std::span<const std::byte> block, std::span<float> values) {
   STRATA_CHECK_LE(values.size(), device::kNf4Block);
   STRATA_CHECK_EQ(block.size(), stored_bytes(format, device::kNf4Block));

@@ -27,6 +27,10 @@ void with_plain_scales(device::StorageFormat format, std::span<const std::byte> 
 // Copies 64 elements and their scale, the i-th of a block of nf4_plain, to the j-th of another.
 void copy_scale_block(std::span<const std::byte> from, std::size_t i, std::span<std::byte> to, std::size_t j);
 
+// Copies elements between two buffers of a format; in nf4_plain, from and to the beginnings of groups of 64.
+void copy_elements(device::StorageFormat format, std::span<const std::byte> from, std::size_t first,
+                   std::span<std::byte> to, std::size_t at, std::size_t count);
+
 // Dequantises the first values.size() elements of a block to fp32.
 void read_nf4_block(device::StorageFormat format, std::span<const std::byte> block, std::span<float> values);
 

@@ -28,13 +28,27 @@ std::uint64_t hex_of(std::string_view text) {
   return value;
 }
 
-std::size_t round_up_to_block(std::size_t elements) {
-  return (elements + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
+std::size_t round_up_to_block(std::size_t elements, std::size_t of_block = kShardAlignment) {
+  return (elements + of_block - 1) / of_block * of_block;
+}
+
+// Quantised pools have blocks of a different size.
+std::size_t block_of(PoolKind pool) {
+  return pool == PoolKind::quantised ? kQuantisedAlignment : kShardAlignment;
+}
+std::size_t first_block_of(PoolKind pool) {
+  return pool == PoolKind::quantised ? kFirstQuantised : 0;
+}
+
+// Elements before element `at` in the bytes that hold it: nf4 is read in complete blocks, with one of which each rank's
+// part of a pool begins.
+std::size_t before_in_block(device::StorageFormat format, std::size_t at) {
+  return is_nf4(format) ? at % device::kNf4Block : 0;
 }
 
 // The first place from `at` on where a tensor may begin.
-std::size_t align_parameter(std::size_t at) {
-  return (at + models::kParameterAlignment - 1) / models::kParameterAlignment * models::kParameterAlignment;
+std::size_t align_parameter(std::size_t at, std::size_t alignment = models::kParameterAlignment) {
+  return round_up_to_block(at, alignment);
 }
 
 // The sum of the hashes of blocks; each block is added by one rank.
@@ -95,7 +109,7 @@ class Hasher {
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
       if (is_cut(unit, hashed_pools()))
-        add_cut(unit, hashed_pools());
+        add_cut(unit, hashed_pools(), false);
       else if (plan_.layout.adapted || !plan_.layout.units[unit].has_frozen())
         add_trained(unit);
       else
@@ -107,7 +121,7 @@ class Hasher {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
       for (const PoolKind& pool : {PoolKind::frozen, PoolKind::quantised})
         if (is_cut(unit, {&pool, 1}))
-          add_cut(unit, {&pool, 1});
+          add_cut(unit, {&pool, 1}, true);
         else
           add_frozen(unit, pool);
     return combined();
@@ -129,26 +143,26 @@ class Hasher {
   // If all ranks that share each layer have all of a unit, the first of them adds it.
   bool owns(std::size_t unit) const { return rank_.tensor == 0 && plan_.own.has(static_cast<int>(unit)); }
 
+  // The stored bytes that hold elements [begin, end) of a frozen pool.
+  std::vector<std::byte> read_stored(std::size_t unit, PoolKind pool, const ElementRange& range) {
+    const StateKind kind = parameters_in(pool);
+    const device::StorageFormat format = plan_.stored_in(pool);
+    const std::size_t at = range.begin - storage_.held(unit, kind).begin, before = before_in_block(format, range.begin);
+    std::vector<std::byte> bytes(stored_bytes(format, before + range.size()));
+    storage_.read_state(unit, kind, stored_bytes(format, at - before), bytes);
+    progress_.add(device::fp32_bytes(range.size()));
+    return bytes;
+  }
   void read(std::size_t unit, PoolKind pool, std::size_t begin, std::span<float> out) {
-    const bool frozen = pool != PoolKind::trained;
-    const StateKind kind = frozen ? parameters_in(pool) : StateKind::master;
-    const device::StorageFormat format = frozen ? plan_.stored_in(pool) : device::StorageFormat::fp32;
-    const std::size_t from = begin - storage_.held(unit, kind).begin;
-    const std::size_t at = stored_bytes(format, from);
-    if (is_nf4(format)) {  // nf4 is read in complete blocks
-      const std::size_t first = from / device::kNf4Block * device::kNf4Block;
-      std::vector<std::byte> bytes(stored_bytes(format, from + out.size() - first));
-      storage_.read_state(unit, kind, stored_bytes(format, first), bytes);
-      const std::vector<float> values = floats_of(format, bytes);
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from - first), out.size(), out.begin());
-    } else if (format == device::StorageFormat::fp32) {
-      storage_.read_state(unit, kind, at, std::as_writable_bytes(out));
-    } else {
-      std::vector<std::byte> bytes(stored_bytes(format, out.size()));
-      storage_.read_state(unit, kind, at, bytes);
-      std::ranges::copy(floats_of(format, bytes), out.begin());
+    if (pool == PoolKind::trained) {
+      const std::size_t at = begin - storage_.held(unit, StateKind::master).begin;
+      storage_.read_state(unit, StateKind::master, device::fp32_bytes(at), std::as_writable_bytes(out));
+      progress_.add(out.size_bytes());
+      return;
     }
-    progress_.add(out.size_bytes());
+    const device::StorageFormat format = plan_.stored_in(pool);
+    const std::vector<float> values = floats_of(format, read_stored(unit, pool, {begin, begin + out.size()}));
+    std::ranges::copy(std::span(values).subspan(before_in_block(format, begin), out.size()), out.begin());
   }
 
   void add_trained(std::size_t unit) {
@@ -166,16 +180,13 @@ class Hasher {
     }
   }
 
-  // Quantised pools have blocks of a different size.
   void add_frozen(std::size_t unit, PoolKind kind) {
     if (!owns(unit)) return;
-    const bool quantised = kind == PoolKind::quantised;
-    const std::size_t of_block = quantised ? kQuantisedAlignment : kShardAlignment;
-    const std::size_t first = quantised ? kFirstQuantised : 0;
+    const std::size_t of_block = block_of(kind);
     const Pool& pool = plan_.layout.units[unit].pool(kind);
     const device::StorageFormat format = plan_.stored_in(kind);
     const auto [begin, shard_end] = pool.shards.piece(rank_);
-    const std::size_t end = std::min(shard_end, (pool.size + of_block - 1) / of_block * of_block);
+    const std::size_t end = std::min(shard_end, round_up_to_block(pool.size, of_block));
     const std::size_t block_bytes = stored_bytes(format, of_block);
     std::vector<std::byte> values(stored_bytes(format, kAtOnce));
     for (std::size_t at = begin; at < end; at += kAtOnce) {
@@ -184,7 +195,7 @@ class Hasher {
       const std::size_t held = storage_.held(unit, parameters_in(kind)).begin;
       storage_.read_state(unit, parameters_in(kind), stored_bytes(format, at - held), some);
       for (std::size_t block = 0; block < n / of_block; ++block)
-        sum_.add(unit, first + at / of_block + block, some.subspan(block * block_bytes, block_bytes));
+        sum_.add(unit, first_block_of(kind) + at / of_block + block, some.subspan(block * block_bytes, block_bytes));
       progress_.add(some.size());
     }
   }
@@ -248,21 +259,25 @@ class Hasher {
         tensors[range.parameter] = {0, range.box ? range.box->of_tensor() : range.end - range.begin, range.piece};
     std::size_t end = 0;
     for (auto& [parameter, tensor] : tensors) {
-      tensor.begin = align_parameter(end);
+      tensor.begin = align_parameter(end, models::alignment_of(pools[0]));
       end = tensor.begin + tensor.size;
     }
     return tensors;
   }
-  // A range of one tensor's piece, as ranks send it to each other: its elements follow.
+  // A range of one tensor's piece, as ranks send it to each other. The bytes that hold it follow, of which the first
+  // `before` elements belong to another range.
   struct Sent {
-    std::uint64_t parameter, shard, begin, count;
+    std::uint64_t parameter, shard, begin, count, before;
   };
   // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
   // first of them sends the elements that all of them have.
   std::string own_elements(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
-                           std::size_t at, std::size_t n) {
+                           bool as_stored, std::size_t at, std::size_t n) {
     std::string own;
-    std::vector<float> some;
+    const auto add = [&](const auto& values) {
+      const auto bytes = std::as_bytes(std::span(values));
+      own.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
     if (!plan_.own.has(static_cast<int>(unit))) return own;
     for (const PoolKind pool : pools)
       for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges) {
@@ -274,57 +289,52 @@ class Hasher {
         const ElementRange mine = plan_.layout.units[unit].pool(pool).shards.piece_of(
             {range.begin + before(at), range.begin + before(at + n)}, rank_);
         if (mine.begin >= mine.end) continue;
-        some.resize(mine.size());
-        read(unit, pool, mine.begin, some);
-        const Sent sent{range.parameter, range.piece.shard, mine.begin - range.begin, mine.size()};
-        own.append(reinterpret_cast<const char*>(&sent), sizeof sent);
-        own.append(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(float));
+        const std::size_t skipped = as_stored ? before_in_block(plan_.stored_in(pool), mine.begin) : 0;
+        add(std::array{Sent{range.parameter, range.piece.shard, mine.begin - range.begin, mine.size(), skipped}});
+        if (as_stored) {
+          add(read_stored(unit, pool, mine));
+        } else {
+          std::vector<float> values(mine.size());
+          read(unit, pool, mine.begin, values);
+          add(values);
+        }
       }
     return own;
   }
   // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange the parts that they hold
-  // of a range of it, and each adds some of its blocks.
-  void add_cut(std::size_t unit, std::span<const PoolKind> pools) {
+  // of a range of it, and each adds some of its blocks. A base (`as_stored`, one pool) is hashed as it is stored.
+  void add_cut(std::size_t unit, std::span<const PoolKind> pools, bool as_stored) {
+    const device::StorageFormat format = as_stored ? plan_.stored_in(pools[0]) : device::StorageFormat::fp32;
+    const std::size_t of_block = block_of(pools[0]), block_bytes = stored_bytes(format, of_block);
     std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
-    const std::size_t end = round_up_to_block(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
+    const std::size_t end = round_up_to_block(tensors.rbegin()->second.begin + tensors.rbegin()->second.size, of_block);
     const auto ranks = static_cast<std::size_t>(plan_.ranks());
-    const std::size_t first_block = pools[0] == PoolKind::quantised ? kFirstQuantised : 0;
-    std::vector<float> values(std::min(kAtOnce, end));
+    std::vector<std::byte> values(stored_bytes(format, std::min(kAtOnce, end)));
     for (std::size_t at = 0; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      const std::string own = own_elements(unit, pools, tensors, at, n);
-      std::fill_n(values.begin(), n, 0.0f);
+      const std::string own = own_elements(unit, pools, tensors, as_stored, at, n);
+      std::ranges::fill(values, std::byte{0});
       for (const std::string& part : ranks > 1 ? world_.exchange(own) : std::vector<std::string>{own})
         for (std::size_t from = 0; from < part.size();) {
           Sent sent;
           std::memcpy(&sent, part.data() + from, sizeof sent);
           from += sizeof sent;
+          const auto bytes =
+              std::as_bytes(std::span(part)).subspan(from, stored_bytes(format, sent.before + sent.count));
           const Tensor& tensor = tensors[sent.parameter];
           tensor.of_shard(sent.shard)
               .for_contiguous(sent.begin, sent.begin + sent.count,
                               [&](std::size_t first, std::size_t full_index, std::size_t count) {
-                                std::memcpy(&values[tensor.begin + full_index - at],
-                                            part.data() + from + (first - sent.begin) * sizeof(float),
-                                            count * sizeof(float));
+                                copy_elements(format, bytes, sent.before + first - sent.begin, values,
+                                              tensor.begin + full_index - at, count);
                               });
-          from += sent.count * sizeof(float);
+          from += bytes.size();
         }
-      for (std::size_t block = 0; block < n / kShardAlignment; ++block)
+      for (std::size_t block = 0; block < n / of_block; ++block)
         if (block % ranks == static_cast<std::size_t>(world_.rank()))
-          add_block(unit, first_block + at / kShardAlignment + block,
-                    std::span(values).subspan(block * kShardAlignment, kShardAlignment), pools[0] == PoolKind::frozen);
+          sum_.add(unit, first_block_of(pools[0]) + at / of_block + block,
+                   std::span(values).subspan(block * block_bytes, block_bytes));
     }
-  }
-
-  // A base is hashed as it is stored.
-  void add_block(std::size_t unit, std::size_t block, std::span<const float> values, bool of_base) {
-    if (!of_base) return sum_.add(unit, block, values.data());
-    device::visit(plan_.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      std::array<T, kShardAlignment> stored;
-      for (std::size_t i = 0; i < values.size(); ++i) stored[i] = device::from_float<T>(values[i]);
-      sum_.add(unit, block, std::as_bytes(std::span(stored)));
-    });
   }
 
   // The range of a tensor that this rank adds, in the layout without frozen pools.

@@ -152,7 +152,8 @@ std::string split_text(const PlanSetup& setup, const std::vector<PlannedStage>& 
 
 std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   const runtime::StepPlan& plan = stages[0].job.plan;
-  std::vector<std::vector<std::string>> rows = {{"stage", "units", "device", "host", "nvme", "time", "idle", "sends"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"stage", "units", "device", "host", "nvme", "time", "idle", "to other stages"}};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const runtime::Job& job = stages[s].job;
     auto& row = rows.emplace_back();
@@ -164,7 +165,8 @@ std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage
   }
   std::string text = fmt::format(
       "{}\n",
-      folded(fmt::format("{} of {} each; figures of one rank per stage and step (idle: share of the step's time{}):",
+      folded(fmt::format("{} of {} each; figures of one rank per stage and step (idle: share of the step's time{}; to "
+                         "other stages: bytes that it sends them):",
                          counted(stages.size(), "pipeline stage"), counted(plan.mesh().data(), "rank"),
                          stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);

@@ -23,6 +23,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
+#include "runtime/weights/adapter/same_adapter.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
@@ -184,6 +185,8 @@ Workload open_workload(Recipe recipe) {
     for (std::string& note : found.notes)
       if (!note.empty()) description.add_note(std::move(note));
     resolved.adapter = ResolvedAdapter{std::move(found.keys)};
+  } else {
+    require_listed_targets(recipe);
   }
   if (pretrained) {
     const ModelFolder folder(*path);

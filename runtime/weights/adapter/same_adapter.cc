@@ -14,6 +14,11 @@ namespace {
 // The maximum number of bytes of a key's value in a message.
 constexpr std::size_t kMaxValueBytes = 160;
 
+// Layers restrict a list of targets, not a pattern.
+bool ignores_layers(const models::Adapter& adapter) {
+  return !adapter.layers_to_transform.empty() && adapter.target_modules.pattern.has_value();
+}
+
 }  // namespace
 
 bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
@@ -44,10 +49,20 @@ bool chooses_modules(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
+void require_listed_targets(const Recipe& recipe) {
+  if (!ignores_layers(recipe.adapter.lora)) return;
+  const auto text = [&](std::string_view name) { return excerpt(find_key(name)->text(recipe), kMaxValueBytes); };
+  fail(Exit::usage,
+       "adapter.layers_to_transform = {} needs a list of target modules, as in peft, but adapter.target_modules is {}: "
+       "give names, such as [\"q_proj\", \"v_proj\"]",
+       text("adapter.layers_to_transform"), text("adapter.target_modules"));
+}
+
 void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said, const models::Config& config) {
   const auto gives = [&](std::string_view key) {
     return std::ranges::find(recipe.adapter.given, key) != recipe.adapter.given.end();
   };
+  if (gives("adapter.target_modules")) require_listed_targets(recipe);
   models::Adapter chosen = said.lora;  // the folder's, with the modules that the recipe names
   if (gives("adapter.target_modules")) chosen.target_modules = recipe.adapter.lora.target_modules;
   if (gives("adapter.exclude_modules")) chosen.exclude_modules = recipe.adapter.lora.exclude_modules;
@@ -57,7 +72,9 @@ void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said,
   other.adapter = said;
   for (const RecipeKey& key : recipe_keys()) {
     if (!gives(key.name) || key.text(recipe) == key.text(other)) continue;
-    if (chooses_modules(key.name) && is_same_adapter(config, recipe.training.objective, said.lora, chosen)) continue;
+    if (chooses_modules(key.name) && !ignores_layers(chosen) &&
+        is_same_adapter(config, recipe.training.objective, said.lora, chosen))
+      continue;
     fail(Exit::usage, "{} = {}, but {} has {}: leave the key out to continue from that adapter", key.name,
          excerpt(key.text(recipe), kMaxValueBytes), said.path->string(), excerpt(key.text(other), kMaxValueBytes));
   }

@@ -15,6 +15,10 @@ namespace strata::runtime {
 bool is_same_adapter(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
                      const models::Adapter& b);
 
+// Throws Error{usage} if a recipe whose adapter no folder describes restricts a pattern of target modules to layers: as
+// in peft, layers restrict only a list.
+void require_listed_targets(const Recipe& recipe);
+
 // Throws Error{usage} if an adapter key that the recipe gives means another adapter than `said`, the keys of the folder
 // said.path.
 void require_same_adapter(const Recipe& recipe, const Recipe::AdapterKeys& said, const models::Config& config);

@@ -69,6 +69,16 @@ TEST_F(TomlFileTest, RefusesLongFiles) {
   EXPECT_FAILURE(read("#" + std::string(1 << 20, ' ')), Exit::usage, HasSubstr("r.toml"));
 }
 
+TEST(AssignmentTest, QuotesOfAKeyAreRead) {
+  EXPECT_EQ(unquoted_key("q_proj"), "q_proj");
+  EXPECT_EQ(unquoted_key("layers.1.mlp"), "layers.1.mlp");
+  EXPECT_EQ(unquoted_key(R"("layers.1.mlp.down_proj")"), "layers.1.mlp.down_proj");
+  EXPECT_EQ(unquoted_key(R"("layers\\.1".mlp)"), R"(layers\.1.mlp)");
+  EXPECT_EQ(unquoted_key(R"('layers\.1.mlp')"), R"(layers\.1.mlp)");
+  EXPECT_EQ(unquoted_key(R"("layers.1)"), R"("layers.1)") << "it is not TOML";
+  EXPECT_EQ(unquoted_key("\"a\" = 1\nb"), "\"a\" = 1\nb") << "these are two keys";
+}
+
 TEST(AssignmentTest, ASetThatIsNotTomlIsAString) {
   EXPECT_THAT(recipe_with({"data.train=shards/00.bin"}).data.train.at(0).files, ElementsAre("shards/00.bin"));
   EXPECT_THAT(recipe_with({R"(data.train=["a", "b"])"}).data.train.at(0).files, ElementsAre("a", "b"));

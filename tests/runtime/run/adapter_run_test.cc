@@ -198,6 +198,8 @@ TEST(AdapterPlan, RefusesIncompatibleSettings) {
   EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("give names"));
   EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 0})"}), HasSubstr("from 1 to 65536"));
   EXPECT_THAT(refused({"adapter.rank_pattern.q_proj=4"}), HasSubstr(R"(adapter.rank_pattern='{ "q_proj" = 4 }')"));
+  EXPECT_THAT(refused({R"(adapter.rank_pattern."layers.1.mlp.down_proj"=2)"}),
+              HasSubstr(R"(adapter.rank_pattern='{ "layers.1.mlp.down_proj" = 2 }')"));
   EXPECT_THAT(refused({"adapter.path=/nowhere"}), HasSubstr("there is no folder /nowhere"));
   const std::string golden = (tests::source_dir() / "tests/golden").string();
   EXPECT_THAT(refused({"adapter.path=" + golden + "/llama/model"}), HasSubstr("holds a whole model"));
@@ -205,6 +207,27 @@ TEST(AdapterPlan, RefusesIncompatibleSettings) {
   EXPECT_THAT(refused({"adapter.path=" + golden}), HasSubstr("holds no adapter_config.json"));
   EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kSmallLlama, {"adapter.rank=4"})); }),
               HasSubstr("needs adapter.kind"));
+}
+
+// The targets that adapter.layers_to_transform restricts are the folder's, unless the recipe has some of its own.
+TEST(AdapterPlan, ComparesLayersWithThoseOfTheFolder) {
+  const tests::ScratchFolder folder;
+  folder.write("adapter_model.safetensors", "");
+  const auto refused = [&](const char* of_folder, const std::vector<std::string>& more) {
+    folder.write("adapter_config.json", fmt::format(R"({{"peft_type": "LORA", {}}})", of_folder));
+    const std::vector<std::string> sets =
+        with(kSmallLlama, {"adapter.path=" + folder.path().string(), "data.seq_len=16", "training.max_steps=3"});
+    return complaint_of([&] { open_workload(load_recipe(std::nullopt, with(sets, more))); });
+  };
+  const char* const two = R"("target_modules": ["v_proj"], "layers_to_transform": [1, 2])";
+  EXPECT_EQ(refused(two, {"adapter.layers_to_transform=[1, 2]"}), "");
+  EXPECT_EQ(refused(two, {"adapter.kind=lora", "adapter.layers_to_transform=[2, 1]"}), "") << "the same layers";
+  EXPECT_THAT(refused(two, {"adapter.layers_to_transform=[1]"}),
+              HasSubstr("adapter.layers_to_transform = [1], but " + folder.path().string() + " has [1, 2]"));
+  EXPECT_THAT(refused(two, {"adapter.layers_to_transform=[1, 2]", "adapter.target_modules=all-linear"}),
+              HasSubstr("adapter.layers_to_transform = [1, 2] needs a list of target modules"));
+  EXPECT_THAT(refused(R"("target_modules": ".*v_proj")", {"adapter.layers_to_transform=1"}),
+              HasSubstr("adapter.layers_to_transform = [1], but " + folder.path().string() + " has none"));
 }
 
 TEST(AdapterResume, ContinuesAsIfItHadNotStopped) {

@@ -202,6 +202,40 @@ TEST_P(ShardsRun, StartsWithTheSameWeightsInAnyNumberOfShards) {
     EXPECT_EQ(train(2, 4, joined(still, {fmt::format("zero.stage={}", stage)})).weights_hash, hash) << stage;
 }
 
+// A base is hashed as it is stored: in 4 bits, the same codes and scales in any number of shards. Only one shard stores
+// the 8-bit scales of double quantisation, several have fp32.
+TEST(ShardsOfABase, HaveTheHashOfWhatIsStored) {
+  const tests::ScratchFolder folder;
+  write_small_tokens(folder);
+  for (const std::vector<std::string>& model :
+       {kAdapted, kOn4Bits, kOnPlain4Bits, joined(kOnPlain4Bits, {"model.config.intermediate_size=1536"})}) {
+    const auto hash_of = [&](int shards, int ranks = 1, int tensor = 1) {
+      std::string hash;
+      train_in_threads(
+          std::nullopt,
+          joined(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
+                         "training.max_steps=1", "training.precision=bf16", "zero.stage=3",
+                         fmt::format("training.gradient_accumulation_steps={}", 4 * tensor / ranks),
+                         fmt::format("parallel.tensor_shards={}", shards), fmt::format("parallel.tensor={}", tensor)}),
+          ranks, [&](Trainer& trainer, const Job&, int rank) {
+            const std::string base = trainer.base_hash();
+            if (rank == 0) hash = base;
+          });
+      return hash;
+    };
+    const std::string whole = hash_of(1), cut = hash_of(2), name = fmt::format("{}", fmt::join(model, " "));
+    EXPECT_EQ(hash_of(1, 2), whole) << name;
+    if (model == kOn4Bits)
+      EXPECT_NE(cut, whole) << name;
+    else
+      EXPECT_EQ(cut, whole) << name;
+    EXPECT_EQ(hash_of(4), cut) << name;
+    EXPECT_EQ(hash_of(4, 2), cut) << name;
+    EXPECT_EQ(hash_of(4, 2, 2), cut) << name;
+    EXPECT_EQ(hash_of(2, 4, 2), cut) << name;
+  }
+}
+
 TEST_P(ShardsRun, SameBitsWhateverThePlan) {
   expect_same_whatever_the_plan(train(2), [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
                                               std::size_t chunk) { return train(2, ranks, more, tile, chunk); });

@@ -65,6 +65,20 @@ TEST(NamesElsewhere, ModelParallelismLeadsToItsKeys) {
     EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.stages ("));
 }
 
+TEST(NamesElsewhere, NamesOfPeftAndBitsandbytesLeadToTheirKeys) {
+  EXPECT_FAILURE(recipe_with({"peft_type=LORA"}), Exit::usage, HasSubstr("(--set): use adapter.kind: lora; none "));
+  EXPECT_THAT(keys_about("peft_type"), HasSubstr("use adapter.kind: lora; none "));
+  for (const auto& [name, answer] :
+       {std::pair{"use_qlora", "use model.frozen_format"},
+        {"use_dora", "use adapter.dora"},
+        {"use_rslora", "use adapter.rslora"},
+        {"llm_int8_threshold", "no counterpart: it is about weights in 8 bits, which are not supported"},
+        {"sequence_parallel_enabled", "use parallel.sequence"},
+        {"virtual_pp_degree", "use parallel.chunks"},
+        {"pipeline_model_parallel_split_rank", "not supported: no family has both an encoder and a decoder"}})
+    EXPECT_THAT(keys_about(name), HasSubstr(answer)) << name;
+}
+
 TEST(NamesElsewhere, AreListedByAPartOfTheirNames) {
   EXPECT_EQ(keys_about("save_total"), "save_total_limit (other tools)\n    use checkpoint.keep\n");
   EXPECT_THAT(keys_about("micro_batch_size"),
