@@ -56,7 +56,9 @@ void write_plan_json(const PlanOptions& options, const PlanSetup& setup, const P
   if (prediction) json.add_all(prediction_json(*prediction, slowest));
   std::vector<PlannedStage> one = pipeline.empty() ? plan_pipeline(setup) : std::vector<PlannedStage>{};
   if (prediction && !one.empty()) one[0].step_ms = prediction->forecast.step_ms;
-  json.add("stages", pipeline_json(pipeline.empty() ? one : pipeline));
+  // Before there were pipelines, the rows of --stages had this name.
+  const bool of_zero = options.stages && pipeline.empty();
+  json.add("stages", of_zero ? stages_json(stages) : pipeline_json(pipeline.empty() ? one : pipeline));
   if (!pipeline.empty()) json.add("split", JsonArray().add_all(split_of(job)));
   if (options.stages) json.add("zero_stages", stages_json(stages));
   if (options.table) json.add("table", settings_json(settings));

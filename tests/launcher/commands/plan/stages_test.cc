@@ -21,7 +21,7 @@ TEST_F(Plan, ShowsStagesSideBySideWithThePapersFigures) {
   for (const char* note : {"[0] All tiers together", "[1] Gradients are summed in fp32",
                            "[2] At stage 3 a rank's shard", "[3] Activations"})
     EXPECT_THAT(text, HasSubstr(note));
-  EXPECT_THAT(json_, AllOf(HasSubstr("\"zero_stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
+  EXPECT_THAT(json_, AllOf(HasSubstr("\"stages\":[{\"stage\":0,"), HasSubstr("{\"stage\":3,")));
   EXPECT_THAT(text, Not(HasSubstr("a step  order\n"))) << "one micro-batch needs no order";
   EXPECT_THAT(planned(4, 4, {"zero.stage=2", "training.gradient_accumulation_steps=4"}),
               AllOf(HasSubstr("a step  order\n"), HasSubstr("- horiz.\n")));
