@@ -194,7 +194,7 @@ TEST(LoadRecipeTest, NamesAMistakeInASource) {
   refused("files = [3]\n", "source 2 has files = [3]: expected a path or glob, or a list of them");
   refused("weight = 0.3\n", "source 2 has no files: give files = PATH");
   EXPECT_FAILURE(recipe_with({"data.train=[{files = \"a\", weight = 0.7}, 3]"}), Exit::usage,
-                 HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): allowed"));
+                 HasSubstr("data.train = [{files = \"a\", weight = 0.7}, 3] (--set): expected"));
 }
 
 // The file is a configuration of another program.
@@ -228,7 +228,7 @@ TEST(LoadRecipeTest, ExplainsTheMostCommonMistakes) {
 // A manifest has the text of every key, and a run queries some of them.
 TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
   EXPECT_FAILURE(recipe_with({"data.packing={}"}), Exit::usage,
-                 testing::HasSubstr("data.packing = {} (--set): allowed"));
+                 testing::HasSubstr("data.packing = {} (--set): expected"));
   EXPECT_FAILURE(recipe_with({"optimizer={}"}), Exit::usage, testing::HasSubstr("is a section of keys"));
   EXPECT_FAILURE(recipe_with({"data.train=[{files = \"a\", weight = 1e300}]"}), Exit::usage,
                  testing::HasSubstr("at most 1e9"));
