@@ -19,9 +19,8 @@ namespace {
 // The pages that overlap `part`: address and length.
 std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
-  return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(part.data()) % page;
+  return {const_cast<std::byte*>(part.data()) - before, part.empty() ? 0 : before + part.size()};
 }
 
 [[noreturn]] void fail_to_open(const std::filesystem::path& path, int error) {
