@@ -93,7 +93,8 @@ std::string value_of_list(std::string_view text) {
 }  // namespace
 
 std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& error, std::span<const std::string> words) {
-  const std::string name = command.get_name(), text = error.what(), hint = fmt::format("(see strata {} --help)", name);
+  const std::string& name = command.get_name();
+  const std::string text = error.what(), hint = fmt::format("(see strata {} --help)", name);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with("--"))
     return fmt::format("{} needs a value {}", text.substr(0, text.find(':')), hint);
   if (const std::string value = value_of_list(text); !value.empty())

@@ -339,7 +339,8 @@ class Launch {
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
     const ProgramResult result = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false),
                                              120, [this] { agents_.attend(0); });
-    return result.code != static_cast<int>(Exit::does_not_fit) && result.code != static_cast<int>(Exit::usage);
+    const auto code = static_cast<Exit>(result.code);
+    return code != Exit::does_not_fit && code != Exit::usage;
   }
 
   void wait(double seconds) {

@@ -30,7 +30,7 @@ int slots_on(const std::vector<Host>& hosts, int default_slots) {
 }
 
 // Like distribute_ranks(), but each node takes whole groups of neighbouring ranks if all groups fit that way.
-std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int default_slots) {
+std::vector<Share> distribute_groups(const std::vector<Host>& hosts, int ranks, int group, int default_slots) {
   std::vector<Host> groups = hosts;
   for (Host& host : groups) host.slots = host.slots.value_or(default_slots) / group;
   std::vector<Share> shares = distribute_ranks(groups, ranks / group, default_slots);
@@ -116,7 +116,7 @@ std::vector<Share> max_ranks(const std::vector<Host>& hosts, int default_slots, 
   for (int replicas = slots_on(hosts, default_slots) / replica; replicas > 0; --replicas) {
     const std::int64_t at_once = replicas * recipe.training.micro_batch_size;
     if (batch % at_once != 0 || !runtime::takes_micro_batches(recipe.parallel, batch / at_once)) continue;
-    if (std::vector<Share> shares = spread_groups(hosts, replicas * replica, recipe.parallel.tensor, default_slots);
+    if (std::vector<Share> shares = distribute_groups(hosts, replicas * replica, recipe.parallel.tensor, default_slots);
         fits(shares))
       return shares;
   }

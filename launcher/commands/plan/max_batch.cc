@@ -102,8 +102,8 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
     of_size.training.micro_batch_size = size;
     if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMaxMicroBatches) continue;
     const runtime::Workload other = workload.with(std::move(of_size));
-    if (auto speed = find_speed({other, ranks, capacity, machine, ranks_per_node}))
-      found.speeds.push_back(*std::move(speed));
+    if (const auto speed = find_speed({other, ranks, capacity, machine, ranks_per_node}))
+      found.speeds.push_back(*speed);
   }
   return found;
 }

@@ -239,7 +239,7 @@ std::string cause_in(const std::vector<std::string>& starter_output, const std::
   return {};
 }
 
-LineWriter::LineWriter(std::string name, Write write, std::size_t most, double timeout)
+LineWriter::LineWriter(const std::string& name, Write write, std::size_t most, double timeout)
     : queue_(std::make_shared<Queue>()), most_(most), timeout_(timeout) {
   queue_->write = std::move(write);
   start_thread(name, [queue = queue_] { queue->work(); }).detach();

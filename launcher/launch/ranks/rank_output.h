@@ -31,7 +31,7 @@ class LineWriter {
 
   // most: bytes that may be queued. timeout: seconds that the destructor waits for queued lines. After that it leaves
   // the thread running, possibly in a call of `write` that never returns, so `write` must own what it uses.
-  LineWriter(std::string name, Write write, std::size_t most, double timeout);
+  LineWriter(const std::string& name, Write write, std::size_t most, double timeout);
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;

@@ -111,8 +111,8 @@ struct HeadWorkspace {
 class HeadInput {
  public:
   HeadInput(const RunShape& run, std::size_t hidden) : loss_rows_(run, hidden), hidden_(hidden) {}
-  void set_norm(NormPart norm) { norm_.emplace(std::move(norm)); }
-  void set_entry_norm(NormPart norm) { entry_norm_.emplace(std::move(norm)); }
+  void set_norm(NormPart norm) { norm_.emplace(norm); }
+  void set_entry_norm(NormPart norm) { entry_norm_.emplace(norm); }
   // `tensor`: the place of the transform's dense layer.
   void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
 

@@ -82,8 +82,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, dx, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
-    Group& group = groups_.emplace_back(run.out, run.weight, run.column, device::Product(spec_.device, forward),
-                                        std::nullopt, std::nullopt);
+    groups_.push_back({run.out, run.weight, run.column, device::Product(spec_.device, forward), {}, {}});
+    Group& group = groups_.back();
     if (spec_.input_gradient) group.input.emplace(spec_.device, input);
     if (!is_frozen(run.weight)) group.weights.emplace(spec_.device, weights);
   }
