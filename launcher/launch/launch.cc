@@ -339,7 +339,7 @@ class Launch {
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
     const ProgramResult result = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false),
                                              120, [this] { agents_.attend(0); });
-    const auto code = static_cast<Exit>(result.code);
+    const auto code = static_cast<Exit>(result.code.value_or(static_cast<int>(Exit::failed)));
     return code != Exit::does_not_fit && code != Exit::usage;
   }
 
