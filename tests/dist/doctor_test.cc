@@ -1,4 +1,4 @@
-// What strata doctor says about the machine.
+// The lines of `strata doctor` about the machine.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>

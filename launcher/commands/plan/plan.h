@@ -161,7 +161,7 @@ std::string max_batch_json(const MaxBatch& found);
 using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
 TaskCounts count_tasks(const runtime::StepPlan& plan);
 
-// What `strata plan` found: the job that the table shows, and what else was planned for it.
+// The results of `strata plan`: the job that the table shows, and the other plans that were made for it.
 struct PlanFindings {
   const runtime::Job& job;
   bool fits;                                        // of all stages
