@@ -106,7 +106,7 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
         place_parameter({std::move(name), std::move(shape), 0, decay, init, false, true}, PoolKind::trained);
     return shards > 1 ? parameters_.size() - 1 : offset;
   };
-  const auto sizes = [](auto... all) { return std::vector<std::int64_t>{static_cast<std::int64_t>(all)...}; };
+  const auto sizes = [](auto... extents) { return std::vector<std::int64_t>{static_cast<std::int64_t>(extents)...}; };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (all[i].rank == 0) continue;
     const Init uniform{0, 0, 1 / std::sqrt(static_cast<float>(in))};

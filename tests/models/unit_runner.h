@@ -155,10 +155,10 @@ class UnitRunner {
     return sum.round() - kLossBefore;
   }
   // The fp32 logits of the last row of x, in a run that generates.
-  void logits(const KeyValueCache& cache, View to) {
+  void logits(const KeyValueCache& keys_and_values, View to) {
     loss_workspace_.poison();
     Context c = context(loss_workspace_, {parameters.view()}, {shared.view()});
-    c.cache = cache;
+    c.cache = keys_and_values;
     head()->logits(lane_, c, x.view(), to);
     lane_.synchronize();
     expect_within_bounds();

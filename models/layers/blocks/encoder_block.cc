@@ -27,25 +27,26 @@ struct EncoderOffsets {
 
 // The operations of a block, prepared once and shared by all of them.
 struct EncoderPlan : BlockOperations {
-  EncoderPlan(const EncoderBlockSpec& s, const RunShape& run, const EncoderOffsets& o, const BackwardEnd& end)
+  EncoderPlan(const EncoderBlockSpec& s, const RunShape& run, const EncoderOffsets& o, const BackwardEnd& backward_end)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
-                        end,
+                        backward_end,
                         {{.heads = s.heads,
                           .kv_heads = s.heads,
                           .head_dim = s.hidden / s.heads,
                           .causal = false,
                           .dropout = s.attention_dropout},
                          run},
-                        linear(run, CutSide::outputs, s.hidden, o.qkv, true, false, end.passes(BlockStep::heads)),
+                        linear(run, CutSide::outputs, s.hidden, o.qkv, true, false,
+                               backward_end.passes(BlockStep::heads)),
                         linear(run, CutSide::inputs, s.hidden, o.projection, true, false,
-                               end.passes(BlockStep::projection)),
-                        linear(run, CutSide::outputs, s.hidden, o.up, true, false, end.passes(BlockStep::up),
+                               backward_end.passes(BlockStep::projection)),
+                        linear(run, CutSide::outputs, s.hidden, o.up, true, false, backward_end.passes(BlockStep::up),
                                Gelu::erf),
-                        linear(run, CutSide::inputs, s.inner, o.down, true, false, end.passes(BlockStep::down),
+                        linear(run, CutSide::inputs, s.inner, o.down, true, false, backward_end.passes(BlockStep::down),
                                Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
         shards(run.shards),
@@ -54,16 +55,16 @@ struct EncoderPlan : BlockOperations {
         norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.norm.gain, o.norm.bias, run.row_blocks()) {
     const std::size_t elements = rows * s.hidden, inner_width = shards.share(s.inner);
     const DType t = run.dtype;
-    const bool attends = end.passes(BlockStep::projection), activates = end.passes(BlockStep::down);
+    const bool attends = backward_end.passes(BlockStep::projection), activates = backward_end.passes(BlockStep::down);
     Placed place;
-    attention.place_saved(place.needed(attends), place.needed(end.reaches(BlockStep::projection)));
-    Slots& with_attention_norm = place.needed(end.reaches(BlockStep::middle_norm));
+    attention.place_saved(place.needed(attends), place.needed(backward_end.reaches(BlockStep::projection)));
+    Slots& with_attention_norm = place.needed(backward_end.reaches(BlockStep::middle_norm));
     attended = with_attention_norm.add(elements, t);
     mean1 = with_attention_norm.add(rows, DType::fp32);
     rstd1 = with_attention_norm.add(rows, DType::fp32);
-    middle = place.needed(end.reaches(BlockStep::up)).add(elements, t);
+    middle = place.needed(backward_end.reaches(BlockStep::up)).add(elements, t);
     inner = place.needed(activates).add(tokens * inner_width, t);
-    active = place.needed(end.reaches(BlockStep::down)).add(tokens * inner_width, t);
+    active = place.needed(backward_end.reaches(BlockStep::down)).add(tokens * inner_width, t);
     Slots& with_norm = place.needed(true);
     sum = with_norm.add(elements, t);
     mean2 = with_norm.add(rows, DType::fp32);
@@ -76,7 +77,7 @@ struct EncoderPlan : BlockOperations {
     end_forward_workspace(work, place);
     other = work.add(elements, t);
     wide = work.add(std::max(activates ? tokens * inner_width : 0, attends ? attention.rows_size() : 0), t);
-    norm_sums1 = work.add(end.reaches(BlockStep::middle_norm) ? attention_norm.sums() : 0, DType::fp32);
+    norm_sums1 = work.add(backward_end.reaches(BlockStep::middle_norm) ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(norm.sums(), DType::fp32);
     place_sums(work);
     bytes.backward_workspace = work.bytes();

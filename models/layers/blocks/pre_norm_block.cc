@@ -26,22 +26,22 @@ struct Offsets {
 // The operations of a block, prepared once and shared by all blocks of a kind.
 struct BlockPlan : BlockOperations {
   BlockPlan(const PreNormBlockSpec& s, const RunShape& run, const Offsets& o, const PreNormBlockSpec::Layer& kind,
-            const BackwardEnd& end)
+            const BackwardEnd& backward_end)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
-                        end,
+                        backward_end,
                         {attention_of(s, o, kind), run},
                         linear(run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased, s.input_major,
-                               end.passes(BlockStep::heads)),
+                               backward_end.passes(BlockStep::heads)),
                         linear(run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased, s.input_major,
-                               end.passes(BlockStep::projection)),
+                               backward_end.passes(BlockStep::projection)),
                         linear(run, CutSide::outputs, s.hidden, o.up, s.up.biased, s.input_major,
-                               end.passes(BlockStep::up), gelu_of(s)),
+                               backward_end.passes(BlockStep::up), gelu_of(s)),
                         linear(run, CutSide::inputs, s.inner, o.down, s.down.biased, s.input_major,
-                               end.passes(BlockStep::down), Gelu::none, /*gelu_before=*/gelu_of(s))},
+                               backward_end.passes(BlockStep::down), Gelu::none, /*gelu_before=*/gelu_of(s))},
         spec(s),
         layer(kind),
         shards(run.shards),
@@ -50,18 +50,18 @@ struct BlockPlan : BlockOperations {
         mlp_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias, run.row_blocks()) {
     const DType t = run.dtype;
     const std::size_t own = rows * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : rows;
-    const bool attends = end.passes(BlockStep::projection), activates = end.passes(BlockStep::down);
+    const bool attends = backward_end.passes(BlockStep::projection), activates = backward_end.passes(BlockStep::down);
     Placed place;
-    Slots& with_input_norm = place.needed(end.reaches(BlockStep::input_norm));
+    Slots& with_input_norm = place.needed(backward_end.reaches(BlockStep::input_norm));
     mean1 = with_input_norm.add(kind.has_norm ? means : 0, DType::fp32);
     rstd1 = with_input_norm.add(kind.has_norm ? rows : 0, DType::fp32);
-    normed1 = place.needed(end.reaches(BlockStep::heads)).add(kind.has_norm ? own : 0, t);
-    attention.place_saved(place.needed(attends), place.needed(end.reaches(BlockStep::projection)));
-    Slots& with_mlp_norm = place.needed(end.reaches(BlockStep::middle_norm));
+    normed1 = place.needed(backward_end.reaches(BlockStep::heads)).add(kind.has_norm ? own : 0, t);
+    attention.place_saved(place.needed(attends), place.needed(backward_end.reaches(BlockStep::projection)));
+    Slots& with_mlp_norm = place.needed(backward_end.reaches(BlockStep::middle_norm));
     middle = with_mlp_norm.add(own, t);
     mean2 = with_mlp_norm.add(means, DType::fp32);
     rstd2 = with_mlp_norm.add(rows, DType::fp32);
-    normed2 = place.needed(end.reaches(BlockStep::up)).add(own, t);
+    normed2 = place.needed(backward_end.reaches(BlockStep::up)).add(own, t);
     inner = place.needed(activates).add(tokens * up.out(), t);
     active = place.needed(true).add(tokens * shards.share(s.inner), t);
     place_cache(run.cache > 0);
@@ -76,10 +76,12 @@ struct BlockPlan : BlockOperations {
     d_active = work.add(activates && gated() ? tokens * shards.share(s.inner) : 0, t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
     if (attends) attention.place_work(work);
-    const bool keeps_input = end.reaches(BlockStep::heads) && run.divides_rows() && attention.crossing_keys() > 0;
+    const bool keeps_input =
+        backward_end.reaches(BlockStep::heads) && run.divides_rows() && attention.crossing_keys() > 0;
     gathered_input = work.add(keeps_input ? tokens * s.hidden : 0, t);
-    norm_sums1 = work.add(end.reaches(BlockStep::input_norm) && kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
-    norm_sums2 = work.add(end.reaches(BlockStep::middle_norm) ? mlp_norm.sums() : 0, DType::fp32);
+    norm_sums1 =
+        work.add(backward_end.reaches(BlockStep::input_norm) && kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
+    norm_sums2 = work.add(backward_end.reaches(BlockStep::middle_norm) ? mlp_norm.sums() : 0, DType::fp32);
     place_sums(work);
     bytes.backward_workspace = work.bytes();
   }

@@ -220,9 +220,9 @@ TEST(Split, CountsAnEncodersLayers) {
 
   const auto recomputed = [&](const char* list) {
     Names names;
-    const Job job = std::move(stages_of(and_more(sets, {list}), 1)[0]);
-    for (const Segment& segment : segments_of(job.recipe.training.recompute, *job.model))
-      if (segment.recompute) names.push_back(job.model->units[static_cast<std::size_t>(segment.first)]->name());
+    const Job listed = std::move(stages_of(and_more(sets, {list}), 1)[0]);
+    for (const Segment& segment : segments_of(listed.recipe.training.recompute, *listed.model))
+      if (segment.recompute) names.push_back(listed.model->units[static_cast<std::size_t>(segment.first)]->name());
     return names;
   };
   EXPECT_EQ(recomputed("training.recompute=[0, 2]"), (Names{"block 0", "block 2"}));
