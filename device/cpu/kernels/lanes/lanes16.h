@@ -323,19 +323,22 @@ STRATA_LANES F32x16 exp(F32x16 x) {
   return keep_above(scale_by_power(p, n), given, kZero);
 }
 
-// 2^x for x up to 0, with a relative error of at most 1.7e-7; 0 from -150 down; NaN stays NaN. The polynomial is the
-// best of degree 5 in [-1/2, 1/2] that is 1 at 0.
-STRATA_LANES F32x16 exp2(F32x16 x) {
-  constexpr float kZero = -150;
-  const F32x16 given = x;
-  x = keep_above(x, x, kZero);  // as exp does
-  const F32x16 n = nearest(x), r = x - n;
+// 2^r in [-1/2, 1/2], with a relative error of at most 1.7e-7: the best polynomial of degree 5 that is 1 at 0.
+STRATA_LANES F32x16 exp2_polynomial(F32x16 r) {
   F32x16 p = broadcast(0.0013264727f);
   p = fma(p, r, broadcast(0.009671513f));
   p = fma(p, r, broadcast(0.055507336f));
   p = fma(p, r, broadcast(0.24022242f));
   p = fma(p, r, broadcast(0.693147f));
-  return keep_above(scale_by_power(fma(p, r, broadcast(1.0f)), n), given, kZero);
+  return fma(p, r, broadcast(1.0f));
+}
+// 2^x for x up to 0, with a relative error of at most 1.7e-7; 0 from -150 down; NaN stays NaN.
+STRATA_LANES F32x16 exp2(F32x16 x) {
+  constexpr float kZero = -150;
+  const F32x16 given = x;
+  x = keep_above(x, x, kZero);  // as exp does
+  const F32x16 n = nearest(x), r = x - n;
+  return keep_above(scale_by_power(exp2_polynomial(r), n), given, kZero);
 }
 
 // Calls f(i, Full) for every sixteen of [0, n), and f(i, Part) for the rest.

@@ -146,9 +146,45 @@ static void small_product(std::size_t m, std::size_t n, std::size_t k, Left<E> a
 #endif
 }
 
+#if defined(__AVX512F__)
+// A block of 16 x 16. Each of 16 vectors has four elements of rows i, i + 4, i + 8 and i + 12, so that four-by-four
+// transposes within quarters of vectors complete the block.
+STRATA_LANES void transpose_block(const float* from, std::size_t from_row, float* to, std::size_t to_row) {
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < kLanes; j += 4) {
+    __m512 r[4];
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      const float* const f = from + i * from_row + j;
+      r[i] = _mm512_castps128_ps512(_mm_loadu_ps(f));
+      r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(f + 4 * from_row), 1);
+      r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(f + 8 * from_row), 2);
+      r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(f + 12 * from_row), 3);
+    }
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[0], r[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(r[0], r[1]));
+    const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(r[2], r[3]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(r[2], r[3]));
+    float* const t = to + j * to_row;
+    _mm512_storeu_ps(t, _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)));
+    _mm512_storeu_ps(t + to_row, _mm512_castpd_ps(_mm512_unpackhi_pd(a, c)));
+    _mm512_storeu_ps(t + 2 * to_row, _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)));
+    _mm512_storeu_ps(t + 3 * to_row, _mm512_castpd_ps(_mm512_unpackhi_pd(b, d)));
+  }
+}
+#endif
+
 // to[j * to_row + i] = from[i * from_row + j] for i < rows, j < columns, multiples of 4.
 static void transpose(std::size_t rows, std::size_t columns, const float* from, std::size_t from_row, float* to,
                       std::size_t to_row) {
+#if defined(__AVX512F__)
+  if (rows % kLanes == 0 && columns % kLanes == 0) {
+    for (std::size_t i = 0; i < rows; i += kLanes)
+      for (std::size_t j = 0; j < columns; j += kLanes)
+        transpose_block(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    return;
+  }
+#endif
   for (std::size_t i = 0; i < rows; i += 4) {
     for (std::size_t j = 0; j < columns; j += 4) {
       const float* f = from + i * from_row + j;
