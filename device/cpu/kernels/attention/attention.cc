@@ -1,5 +1,7 @@
 #include "device/cpu/kernels/attention/attention.h"
 
+#include "device/cpu/kernels/attention/amx_backward.h"
+#include "device/cpu/kernels/attention/amx_forward.h"
 #include "device/cpu/kernels/attention/backward.h"
 #include "device/cpu/kernels/attention/forward.h"
 
@@ -36,6 +38,20 @@ static void backward_task(const AttentionCall& c, const AttentionRows& document,
   [[maybe_unused]] const typename Operands<T>::Mode mode;
   backward<T>(c, document, kv_head, first, tiles, memory);
 }
+
+#if defined(__AMX_BF16__)
+template <>
+void forward_task<bf16>(const AttentionCall& c, const AttentionRows& document, const QueryTiles& tiles, float* memory) {
+  AmxMode mode;
+  AmxForward(mode.tiles, c, document, tiles, memory).run();
+}
+template <>
+void backward_task<bf16>(const AttentionCall& c, const AttentionRows& document, std::size_t kv_head, std::size_t first,
+                         std::size_t tiles, float* memory) {
+  AmxMode mode;
+  AmxBackward(mode.tiles, c, document, kv_head, first, tiles, memory).run();
+}
+#endif
 
 extern const AttentionKernels attention_kernels_table = {STRATA_BY_DTYPE(forward_task), STRATA_BY_DTYPE(delta),
                                                          STRATA_BY_DTYPE(backward_task)};

@@ -13,7 +13,7 @@ struct AttentionKernels {
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // Computes delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // Computes dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) that begin at
+  // Computes dk and dv of `tiles` tiles of keys (at most TaskTiles::backward; fewer if the document ends) that begin at
   // row `first` of the document. Their parts of dq are added in turn, so tiles of a document must start in order.
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
                       std::size_t tiles, float* scratch);
@@ -28,6 +28,24 @@ inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim, std:
   const std::size_t forward = 2 * query_tiles, backward = 5 * key_tiles;
   return (2 + (forward < backward ? backward : forward)) * kAttentionTile * padded_head_dim +
          4 * kAttentionTile * kAttentionTile;
+}
+
+// The same for tasks that multiply with AMX. Rows are padded to 32 elements where products sum over them. Forward:
+// scores, weights, random words; each tile of keys' rows and values; each tile of queries' rows, output and statistics.
+// Backward: each tile of queries' and output gradients' rows and lines, and their weights against each tile of keys;
+// scores and their gradients; each tile of keys' rows, values, lines and two gradients. Then random words, a tile that
+// is being packed, and the gaps.
+inline constexpr std::size_t amx_attention_scratch(std::size_t padded_head_dim, std::size_t query_tiles,
+                                                   std::size_t key_tiles) {
+  constexpr std::size_t kSquare = kAttentionTile * kAttentionTile, kGaps = 2048, kWords = 1280;
+  const std::size_t rows = kAttentionTile * ((padded_head_dim + 31) / 32 * 16);
+  const std::size_t lines = kAttentionTile / 2 * padded_head_dim, full = 2 * lines;
+  const std::size_t together = amx_backward_query_tiles(padded_head_dim);
+  const std::size_t forward = 2 * kSquare + amx_forward_key_tiles(padded_head_dim) * (rows + lines) +
+                              query_tiles * (rows + full + 2 * kAttentionTile);
+  const std::size_t backward = together * (2 * rows + 2 * lines + kSquare + key_tiles * kSquare / 2) + kSquare +
+                               key_tiles * (2 * rows + lines + 2 * full);
+  return (forward < backward ? backward : forward) + kWords + full + kGaps;
 }
 
 }  // namespace strata::device::cpu

@@ -36,7 +36,7 @@ struct AttentionRows {
 };
 
 // The tiles that a forward task computes: queries [begin, begin + rows) of the `heads` heads that start at `head` and
-// share a key head. heads * (tiles in rows) is at most forward_tiles().
+// share a key head. heads * (tiles in rows) is at most TaskTiles::forward.
 struct QueryTiles {
   std::size_t head, heads, begin, rows;
 };
@@ -47,14 +47,31 @@ inline constexpr std::size_t kAttentionTile = 64;  // keys and queries of a tile
 // all of them. The data that a task keeps per tile must fit into a core's own cache. In forward these are tiles of
 // queries, of one head or of several that share a key head; in backward, tiles of keys. Bits do not depend on their
 // number.
-inline constexpr std::size_t kMaxForwardTiles = 8, kMaxBackwardTiles = 4;
-constexpr std::size_t forward_tiles(std::size_t padded_head_dim) {
-  const std::size_t fit = 512 / padded_head_dim;
-  return fit < 2 ? 2 : fit < kMaxForwardTiles ? fit : kMaxForwardTiles;
+struct TaskTiles {
+  std::size_t forward, backward;
+};
+constexpr std::size_t clamp_tiles(std::size_t tiles, std::size_t least, std::size_t most) {
+  return tiles < least ? least : tiles < most ? tiles : most;
 }
-constexpr std::size_t backward_tiles(std::size_t padded_head_dim) {
-  const std::size_t fit = 256 / padded_head_dim;
-  return fit < 1 ? 1 : fit < kMaxBackwardTiles ? fit : kMaxBackwardTiles;
+constexpr TaskTiles task_tiles(std::size_t padded_head_dim) {
+  return {clamp_tiles(512 / padded_head_dim, 2, 8), clamp_tiles(256 / padded_head_dim, 1, 4)};
+}
+// The same for kernels that multiply with AMX, whose processors have caches of 2 MiB.
+inline constexpr std::size_t kMaxForwardTiles = 16, kMaxBackwardTiles = 8;
+constexpr TaskTiles amx_task_tiles(std::size_t padded_head_dim) {
+  return {clamp_tiles(1024 / padded_head_dim, 2, kMaxForwardTiles),
+          clamp_tiles(512 / padded_head_dim, 1, kMaxBackwardTiles)};
+}
+
+// These kernels (amx_forward.h, amx_backward.h) also pack several tiles of the other operand at a time: in forward
+// tiles of keys, over which each tile of queries passes while its output stays in the first-level cache; in backward
+// tiles of queries, for all of which dk and dv are read and written once.
+inline constexpr std::size_t kMaxAmxTiles = 8;
+constexpr std::size_t amx_forward_key_tiles(std::size_t padded_head_dim) {
+  return clamp_tiles(512 / padded_head_dim, 2, kMaxAmxTiles);
+}
+constexpr std::size_t amx_backward_query_tiles(std::size_t padded_head_dim) {
+  return clamp_tiles(256 / padded_head_dim, 1, 4);
 }
 
 }  // namespace strata::device::cpu

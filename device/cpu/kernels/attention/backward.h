@@ -1,7 +1,6 @@
 #pragma once
-#include <sched.h>
-
 #include "device/cpu/kernels/attention/tile_pair.h"
+#include "device/cpu/kernels/attention/turns.h"
 #include "device/cpu/kernels/lanes/micro_product.h"
 #include "device/cpu/kernels/lanes/philox16.h"
 
@@ -36,16 +35,6 @@ static void probabilities(const O& operands, const AttentionCall& c, const Atten
       store(ds + x, O::as_factor(p * (kept_ds - mean)));
       store(s + x, O::as_factor(keep_from(p * kept, drawn + x, c.threshold)));
     }
-  }
-}
-
-// Key tiles add to dq_sum in their order. A task waits only for tasks that started before it.
-static void await_turn(const std::uint32_t* turn, std::uint32_t mine) {
-  for (unsigned spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != mine; ++spins) {
-    if (spins < 1000)
-      _mm_pause();
-    else
-      sched_yield();
   }
 }
 
@@ -113,7 +102,7 @@ template <typename T>
         if (!at.some_visible()) continue;
         // On the diagonal, 16 queries at a time are multiplied only with the keys that one of them sees. Likewise, 16
         // keys are later multiplied only with the queries that see one of them.
-        const bool diagonal = at.diagonal() && !O::kTransposedSums;
+        const bool diagonal = at.diagonal();
         const std::size_t some = diagonal ? kLanes : m;
         for (std::size_t y = 0; y < m; y += some) {
           const std::size_t rows = smaller(some, m - y), groups = diagonal ? y / kLanes + 1 : kGroups;
@@ -125,22 +114,14 @@ template <typename T>
         probabilities(operands, c, document, head, at, m, s, ds, words);
         Scratch rest = scratch;
         const Weights<E> w = O::weights(s, ds, m, rest);
-        if constexpr (O::kTransposedSums) {
-          const std::size_t along = kTile / kTogether;
-          O::template product<true>(padded, kGroups, along, {outputs.lines, along, 1}, {w.p_over_queries, kTile},
-                                    {t.dv, kTile, true});
-          O::template product<true>(padded, kGroups, along, {queries.lines, along, 1}, {w.ds_over_queries, kTile},
-                                    {t.dk, kTile, true});
-        } else {
-          const std::size_t some_keys = diagonal ? kLanes : n;
-          for (std::size_t x = 0; x < n; x += some_keys) {
-            const std::size_t rows = smaller(some_keys, n - x), y = (diagonal ? x : 0) / kTogether;
-            const std::size_t along = (m + kTogether - 1) / kTogether;
-            O::template product<false>(rows, vectors, along - y, {w.p_over_queries + y * kTile + x, 1, kTile},
-                                       {outputs.lines + y * padded, padded}, {t.dv + x * padded, padded, true});
-            O::template product<false>(rows, vectors, along - y, {w.ds_over_queries + y * kTile + x, 1, kTile},
-                                       {queries.lines + y * padded, padded}, {t.dk + x * padded, padded, true});
-          }
+        const std::size_t some_keys = diagonal ? kLanes : n;
+        for (std::size_t x = 0; x < n; x += some_keys) {
+          const std::size_t rows = smaller(some_keys, n - x), y = (diagonal ? x : 0) / kTogether;
+          const std::size_t along = (m + kTogether - 1) / kTogether;
+          O::template product<false>(rows, vectors, along - y, {w.p_over_queries + y * kTile + x, 1, kTile},
+                                     {outputs.lines + y * padded, padded}, {t.dv + x * padded, padded, true});
+          O::template product<false>(rows, vectors, along - y, {w.ds_over_queries + y * kTile + x, 1, kTile},
+                                     {queries.lines + y * padded, padded}, {t.dk + x * padded, padded, true});
         }
 
         const std::size_t tile = t.first / kTile, oldest = row <= c.behind ? 0 : (row - c.behind) / kTile;
@@ -163,17 +144,11 @@ template <typename T>
   }
   for (std::size_t i = 0; i < used; ++i) {
     const BackwardTile<E>& t = tiles[i];
-    const auto by_rows = [&](const float* sums) -> const float* {
-      if (!O::kTransposedSums) return sums;
-      transpose(padded, kTile, sums, kTile, scratch.next, padded);
-      return scratch.next;
-    };
     const auto write = [&](const float* sums, float factor, void* to, std::size_t at, std::size_t stride) {
-      const float* const rows = by_rows(sums);
       if (c.fp32_key_gradients)
-        unpack(rows, padded, t.keys, c.head_dim, factor, static_cast<float*>(to) + at, stride);
+        unpack(sums, padded, t.keys, c.head_dim, factor, static_cast<float*>(to) + at, stride);
       else
-        unpack(rows, padded, t.keys, c.head_dim, factor, static_cast<T*>(to) + at, stride);
+        unpack(sums, padded, t.keys, c.head_dim, factor, static_cast<T*>(to) + at, stride);
     };
     write(t.dk, c.scale, c.dk, k_head + t.first * c.k_stride, c.k_stride);
     write(t.dv, 1.0f, c.dv, v_head + t.first * c.v_stride, c.v_stride);

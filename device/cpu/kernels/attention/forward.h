@@ -5,9 +5,6 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
-static constexpr float kLowest = -1e30f;
-
 // The state of one tile of 64 queries while it passes over the keys: each query's running maximum and sum, and the
 // output.
 template <typename E>
@@ -109,9 +106,8 @@ template <typename T>
       const ForwardTile<E>& t = tiles[i];
       const TilePair at{t.first, first, n, c.behind, c.ahead};
       if (!at.some_visible()) continue;
-      // On the diagonal, 16 keys at a time are multiplied only with the queries that may see one of them. AMX's tiles
-      // are too fast for that to save time.
-      const bool diagonal = at.diagonal() && !O::kTransposedSums;
+      // On the diagonal, 16 keys at a time are multiplied only with the queries that may see one of them.
+      const bool diagonal = at.diagonal();
       const std::size_t some = diagonal ? kLanes : n;
       for (std::size_t y = 0; y < n; y += some) {
         const std::size_t x = diagonal ? y : 0;
@@ -129,12 +125,6 @@ template <typename T>
       if (c.threshold != 0) drop(c, document, t.head, at, s, scratch.next);
       Scratch rest = scratch;
       const E* const p = O::over_keys(s, n, rest);
-      if constexpr (O::kTransposedSums) {
-        O::multiply_columns(t.o, padded, factor);
-        O::template product<true>(padded, kGroups, kTile / kTogether, {values, kTile / kTogether, 1}, {p, kTile},
-                                  {t.o, kTile, true});
-        continue;
-      }
       const std::size_t queries = smaller(end - at.q, kTile), rows = diagonal ? kLanes : queries;
       for (std::size_t y = 0; y < queries; y += rows) {
         const std::size_t seen = diagonal ? smaller(n, y + rows) : n;
@@ -147,11 +137,9 @@ template <typename T>
   for (std::size_t i = 0; i < used; ++i) {
     const ForwardTile<E>& t = tiles[i];
     T* const o = static_cast<T*>(c.o) + (first_row + t.first) * width + t.head * c.head_dim;
-    const float* const sums = O::kTransposedSums ? reinterpret_cast<float*>(keys) : t.o;  // [query, head_dim]
-    if (O::kTransposedSums) transpose(padded, kTile, t.o, kTile, reinterpret_cast<float*>(keys), padded);
     float* const lse = c.lse + (document.batch * c.heads + t.head) * c.seq + document.first + t.first;
     for (std::size_t r = 0; r < smaller(end - t.first, kTile); ++r) {
-      unpack(sums + r * padded, padded, 1, c.head_dim, c.keep_scale / t.sum[r], o + r * width, width);
+      unpack(t.o + r * padded, padded, 1, c.head_dim, c.keep_scale / t.sum[r], o + r * width, width);
       lse[r] = operands.lse(t.maximum[r], t.sum[r]);
     }
   }

@@ -4,9 +4,9 @@
 #include "device/cpu/kernels/lanes/micro_product.h"
 
 // The forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are widened,
-// as pairs of bf16 (Pairs), which AVX512_BF16 multiplies, or as pairs that AMX multiplies (amx_pairs.h). bf16 has the
-// same bits in the first two. The processor determines which of them is faster (device/cpu/isa.h). A tile is kTile rows
-// of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product sums over
+// or as pairs of bf16 (Pairs), which AVX512_BF16 multiplies. bf16 has the same bits in both. The processor determines
+// which of them is faster (device/cpu/isa.h); AMX has kernels of its own (amx_forward.h). A tile is kTile rows of one
+// head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product sums over
 // its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their products,
 // as FlashAttention-2 does.
 namespace strata::device::cpu::STRATA_ISA {
@@ -40,6 +40,11 @@ struct HeadRows {
     constexpr std::size_t kAhead = 16;
     if (r + kAhead >= left) return;
     for (std::size_t c = 0; c < head_dim; c += 64 / sizeof(T)) __builtin_prefetch(row(r + kAhead) + c);
+  }
+  // Fetches rows [begin, end), as far as the document has them, into the second-level cache.
+  [[gnu::always_inline]] void prefetch(std::size_t begin, std::size_t end) const {
+    for (std::size_t r = begin; r < end && r < left; ++r)
+      for (std::size_t c = 0; c < head_dim; c += 64 / sizeof(T)) __builtin_prefetch(row(r) + c, 0, 2);
   }
 };
 
@@ -120,7 +125,6 @@ template <typename T>
 struct Floats : Softmax<T> {
   using Element = typename FloatOf<T>::Type;
   static constexpr std::size_t kTogether = 1;  // factors of a sum that an Element holds
-  static constexpr bool kTransposedSums = false;
 
   static std::size_t row(std::size_t padded) { return padded; }  // elements from one row of a left operand to the next
   static std::size_t packed(std::size_t padded) { return kTile * padded; }  // elements of a tile by columns
@@ -181,7 +185,6 @@ struct Floats : Softmax<T> {
 struct Pairs : Softmax<bf16> {
   using Element = Pair;
   static constexpr std::size_t kTogether = 2;
-  static constexpr bool kTransposedSums = false;
 
   static std::size_t row(std::size_t padded) { return padded / 2; }
   static std::size_t packed(std::size_t padded) { return kTile * padded / 2; }
@@ -261,7 +264,6 @@ struct Pairs : Softmax<bf16> {
     small_product<kRowsContiguous, Pair>(m, n, k, a, b, c);
   }
 
- private:
   // Calls f(i, mask) for every 32 elements of [0, n). The last mask has only the elements that exist.
   template <typename F>
   STRATA_LANES void for32(std::size_t n, F&& f) {
@@ -278,6 +280,8 @@ struct Pairs : Softmax<bf16> {
     return _mm512_permutex2var_epi16(
         even, _mm512_or_si512(from, _mm512_slli_epi32(_mm512_add_epi32(from, _mm512_set1_epi32(32)), 16)), odd);
   }
+
+ private:
   // Sixteen elements of a row of a tile, then the sixteen below them, as bf16.
   STRATA_LANES __m512i round_two(const float* x) {
     return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(load(x + kTile).v, load(x).v));

@@ -1,5 +1,4 @@
 #pragma once
-#include "device/cpu/kernels/attention/amx_pairs.h"
 #include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/attention/operands.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
@@ -8,6 +7,8 @@
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr float kMasked = -__builtin_inff();
+// The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
+static constexpr float kLowest = -1e30f;
 
 STRATA_LANES std::size_t smaller(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -17,12 +18,7 @@ template <typename T>
 struct OperandsOf {
   using Type = Floats<T>;
 };
-#if defined(__AMX_BF16__)
-template <>
-struct OperandsOf<bf16> {
-  using Type = AmxPairs;
-};
-#elif defined(__AVX512BF16__)
+#if defined(__AVX512BF16__)
 template <>
 struct OperandsOf<bf16> {
   using Type = Pairs;
@@ -31,14 +27,18 @@ struct OperandsOf<bf16> {
 template <typename T>
 using Operands = typename OperandsOf<T>::Type;
 
-// to[r, c] = factor * from[r, c] rounded.
+// to[r, c] = factor * from[r, c] rounded. Rows of `to` are too far apart for the hardware prefetcher.
 template <typename T>
 static void unpack(const float* from, std::size_t padded, std::size_t rows, std::size_t head_dim, float factor, T* to,
                    std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
+  constexpr std::size_t kAhead = 12;
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; r + kAhead < rows && c < head_dim; c += 64 / sizeof(T))
+      __builtin_prefetch(to + (r + kAhead) * stride + c, 1);
     for16(head_dim, [&](std::size_t c, auto n) {
       store(to + r * stride + c, load(from + r * padded + c) * broadcast(factor), n);
     });
+  }
 }
 
 static void fill(float* row, std::size_t begin, std::size_t end, float value) {

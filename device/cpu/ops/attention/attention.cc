@@ -1,5 +1,6 @@
 #include "device/ops/attention/attention.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/index.h"
@@ -20,18 +21,27 @@ constexpr std::size_t align_buffer(std::size_t bytes) {
   return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
-// The offsets of the workspace's parts, in bytes from its first aligned one.
+// The offsets of the workspace's parts, in bytes from its first aligned one. They are the same on every processor, so
+// that plans are too.
 struct Layout {
   std::size_t delta, turns, dq_sum, scratch, per_worker;
-  Layout(const AttentionCall& c, const AttentionTasks& tasks) {
+  Layout(const AttentionCall& c, int threads, DType dtype) {
     const std::size_t rows = c.batch * c.heads * c.seq;
     delta = 0;
     turns = delta + align_buffer(rows * sizeof(float));
     dq_sum = turns + align_buffer(rows * sizeof(std::uint32_t));
     scratch = dq_sum + rows * c.padded() * sizeof(float);
-    per_worker = align_buffer(tasks.scratch() * sizeof(float));
+    std::size_t floats = AttentionTasks(c, threads, task_tiles(c.padded())).scratch();
+    if (dtype == DType::bf16)
+      floats = std::max(floats, AttentionTasks(c, threads, amx_task_tiles(c.padded())).amx_scratch());
+    per_worker = align_buffer(floats * sizeof(float));
   }
 };
+
+AttentionTasks tasks_of(const AttentionCall& c, int threads, DType dtype) {
+  const bool amx = dtype == DType::bf16 && has_amx();
+  return {c, threads, amx ? amx_task_tiles(c.padded()) : task_tiles(c.padded())};
+}
 
 AttentionCall describe(const AttentionShape& s, const RowRange* documents = nullptr) {
   AttentionCall c{};
@@ -92,9 +102,9 @@ std::byte* first_aligned(View workspace) {
 
 }  // namespace
 
-std::size_t attention_workspace(const AttentionShape& shape, DType, bool, int threads) {
+std::size_t attention_workspace(const AttentionShape& shape, DType dtype, bool, int threads) {
   const AttentionCall call = describe(shape);
-  const Layout layout(call, AttentionTasks(call, threads));
+  const Layout layout(call, threads, dtype);
   return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kBufferAlignment;
 }
 
@@ -116,8 +126,8 @@ void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* 
   submit(lane, [call, dropout, workspace, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
-    const AttentionTasks tasks(c, team.threads());
-    const Layout layout(c, tasks);
+    const AttentionTasks tasks = tasks_of(c, team.threads(), dtype);
+    const Layout layout(c, team.threads(), dtype);
     std::byte* const scratch = first_aligned(workspace);
     const auto kernel = attention_kernels().forward[index(dtype)];
     const std::size_t rows = tasks.forward_rows(), element = size_of(dtype);
@@ -143,8 +153,9 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
                         const Dropout& dropout, View workspace) {
   AttentionCall call = describe(shape, documents);
   std::byte* const base = first_aligned(workspace);
-  const AttentionTasks tasks(call, lane.threads());
-  const Layout layout(call, tasks);
+  const DType dtype = q.dtype;
+  const AttentionTasks tasks = tasks_of(call, lane.threads(), dtype);
+  const Layout layout(call, lane.threads(), dtype);
   call.q = q.data;
   call.k = k.data;
   call.v = v.data;
@@ -158,7 +169,6 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
   call.delta = reinterpret_cast<float*>(base + layout.delta);
   call.turns = reinterpret_cast<std::uint32_t*>(base + layout.turns);
   call.dq_sum = reinterpret_cast<float*>(base + layout.dq_sum);
-  const DType dtype = q.dtype;
   submit(lane, [call, tasks, layout, dropout, base, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);

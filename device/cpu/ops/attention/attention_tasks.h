@@ -11,23 +11,24 @@ namespace strata::device::cpu {
 // numbers, the longest first over all heads if attention is causal. Bits do not depend on any of this.
 class AttentionTasks {
  public:
-  AttentionTasks(const AttentionCall& c, int threads)
+  AttentionTasks(const AttentionCall& c, int threads, TaskTiles most_tiles)
       : batch_(c.batch), kv_heads_(c.kv_heads), seq_(c.seq), padded_(c.padded()) {
     const auto team = static_cast<std::size_t>(threads);
     group_ = c.heads / c.kv_heads;
     // Prefers several heads of a group to several tiles of one head: the group's heads all see the same keys.
-    const std::size_t most = forward_tiles(c.padded());
-    for (std::size_t tiles = most; tiles >= 1; tiles /= 2) {
+    for (std::size_t tiles = most_tiles.forward; tiles >= 1; tiles /= 2) {
       heads_ = std::min(group_, std::max<std::size_t>(tiles / 2, 1));
       query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
       if (fills_threads(forward_tasks(), team)) break;
     }
     // If two threads work on the same head, one waits until the other has added all tiles of its task to dq.
-    key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
+    key_tiles_ = across() >= team ? std::min(most_tiles.backward, windows(1)) : 1;
     while (key_tiles_ > 1 && !fills_threads(backward_tasks(), team)) key_tiles_ /= 2;
   }
 
+  // Floats of scratch per worker, of kernels with AMX or of others.
   std::size_t scratch() const { return attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
+  std::size_t amx_scratch() const { return amx_attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
 
   std::size_t forward_rows() const { return query_tiles_ * kAttentionTile; }
   std::size_t forward_tasks() const { return windows(query_tiles_) * across() * parts(); }

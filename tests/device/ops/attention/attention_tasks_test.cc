@@ -24,6 +24,9 @@ struct Shape {
 const Shape kShapes[] = {{1, 2048, 9, 3, 64},   {4, 2048, 9, 3, 64},   {1, 4096, 12, 12, 64}, {4, 256, 12, 12, 64},
                          {1, 4096, 32, 8, 128}, {2, 2048, 28, 4, 128}, {32, 128, 12, 12, 64}, {1, 1000, 4, 1, 256}};
 
+// Of kernels without AMX, and of those with it.
+constexpr TaskTiles (*kMostTiles[])(std::size_t padded_head_dim) = {task_tiles, amx_task_tiles};
+
 struct Team {
   double longest = 0, sum = 0;
   double idle(int threads) const { return 1 - sum / (longest * threads); }
@@ -45,8 +48,8 @@ double makespan(std::size_t tasks, int threads, Cost&& end_of) {
 }
 
 // Work in pairs of tiles, of a causal call of whole sequences.
-Team forward(const Shape& s, int threads) {
-  const AttentionTasks tasks(s.call(), threads);
+Team forward(const Shape& s, int threads, TaskTiles most) {
+  const AttentionTasks tasks(s.call(), threads, most);
   Team team;
   team.longest = makespan(tasks.forward_tasks(), threads, [&](std::size_t number, double begin) {
     const AttentionTasks::Forward task = tasks.forward(number);
@@ -61,8 +64,8 @@ Team forward(const Shape& s, int threads) {
 }
 
 // dq accounts for a fifth of the work on a pair of tiles. It waits until the previous key tile has added its part.
-Team backward(const Shape& s, int threads) {
-  const AttentionTasks tasks(s.call(), threads);
+Team backward(const Shape& s, int threads, TaskTiles most) {
+  const AttentionTasks tasks(s.call(), threads, most);
   std::map<std::tuple<std::size_t, std::size_t, std::size_t>, double> added;  // by sequence, head and row of tiles
   Team team;
   team.longest = makespan(tasks.backward_tasks(), threads, [&](std::size_t number, double now) {
@@ -83,51 +86,57 @@ Team backward(const Shape& s, int threads) {
   return team;
 }
 
-TEST(AttentionTasks, CoverEveryTileOnce) {
-  for (const Shape& s : kShapes) {
-    for (const int threads : {1, 2, 5, 16, 64}) {
-      const AttentionTasks tasks(s.call(), threads);
-      EXPECT_LE(tasks.forward(0).heads * tasks.forward_rows() / kAttentionTile, forward_tiles(s.call().padded()));
-      EXPECT_LE(tasks.key_tiles(), backward_tiles(s.call().padded()));
-      std::multiset<std::tuple<std::size_t, std::size_t, std::size_t>> queries, keys;
-      for (std::size_t i = 0; i < tasks.forward_tasks(); ++i) {
-        const AttentionTasks::Forward task = tasks.forward(i);
-        EXPECT_EQ(task.head / (s.heads / s.kv_heads), (task.head + task.heads - 1) / (s.heads / s.kv_heads));
-        for (std::size_t head = task.head; head < task.head + task.heads; ++head)
-          for (std::size_t row = task.begin; row < std::min(s.seq, task.begin + tasks.forward_rows());
-               row += kAttentionTile)
-            queries.insert({task.batch, head, row});
-      }
-      for (std::size_t i = 0; i < tasks.backward_tasks(); ++i) {
-        const AttentionTasks::Backward task = tasks.backward(i);
-        for (std::size_t row = task.begin; row < std::min(s.seq, task.begin + tasks.backward_rows());
+void expect_every_tile_once(const Shape& s, TaskTiles most) {
+  for (const int threads : {1, 2, 5, 16, 64}) {
+    const AttentionTasks tasks(s.call(), threads, most);
+    EXPECT_LE(tasks.forward(0).heads * tasks.forward_rows() / kAttentionTile, most.forward);
+    EXPECT_LE(tasks.key_tiles(), most.backward);
+    std::multiset<std::tuple<std::size_t, std::size_t, std::size_t>> queries, keys;
+    for (std::size_t i = 0; i < tasks.forward_tasks(); ++i) {
+      const AttentionTasks::Forward task = tasks.forward(i);
+      EXPECT_EQ(task.head / (s.heads / s.kv_heads), (task.head + task.heads - 1) / (s.heads / s.kv_heads));
+      for (std::size_t head = task.head; head < task.head + task.heads; ++head)
+        for (std::size_t row = task.begin; row < std::min(s.seq, task.begin + tasks.forward_rows());
              row += kAttentionTile)
-          keys.insert({task.batch, task.kv_head, row});
-      }
-      EXPECT_EQ(queries.size(), s.batch * s.heads * s.tiles());
-      EXPECT_EQ(keys.size(), s.batch * s.kv_heads * s.tiles());
-      EXPECT_EQ(std::set(queries.begin(), queries.end()).size(), queries.size());
-      EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), keys.size());
+          queries.insert({task.batch, head, row});
     }
+    for (std::size_t i = 0; i < tasks.backward_tasks(); ++i) {
+      const AttentionTasks::Backward task = tasks.backward(i);
+      for (std::size_t row = task.begin; row < std::min(s.seq, task.begin + tasks.backward_rows());
+           row += kAttentionTile)
+        keys.insert({task.batch, task.kv_head, row});
+    }
+    EXPECT_EQ(queries.size(), s.batch * s.heads * s.tiles());
+    EXPECT_EQ(keys.size(), s.batch * s.kv_heads * s.tiles());
+    EXPECT_EQ(std::set(queries.begin(), queries.end()).size(), queries.size());
+    EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), keys.size());
   }
+}
+
+TEST(AttentionTasks, CoverEveryTileOnce) {
+  for (const Shape& s : kShapes)
+    for (const auto most : kMostTiles) expect_every_tile_once(s, most(s.call().padded()));
 }
 
 // Forward: if single tiles make eight tasks per thread. Backward: if they do, and there are no more threads than key
 // heads in all sequences, or than twice as many if sequences are long.
-TEST(AttentionTasks, LeaveNoThreadIdle) {
-  for (const Shape& s : kShapes) {
-    for (int threads = 2; threads <= 64; ++threads) {
-      const auto team = static_cast<std::size_t>(threads);
-      const std::size_t across = s.batch * s.kv_heads;
-      if (s.batch * s.heads * s.tiles() >= 8 * team) {
-        EXPECT_LE(forward(s, threads).idle(threads), 0.05) << s.seq << " x " << s.heads << " by " << threads;
-      }
-      const bool few = across >= team || (2 * across >= team && s.tiles() >= 32);
-      if (few && across * s.tiles() >= 8 * team) {
-        EXPECT_LE(backward(s, threads).idle(threads), 0.05) << s.seq << " x " << s.heads << " by " << threads;
-      }
+void expect_no_thread_idle(const Shape& s, TaskTiles most) {
+  for (int threads = 2; threads <= 64; ++threads) {
+    const auto team = static_cast<std::size_t>(threads);
+    const std::size_t across = s.batch * s.kv_heads;
+    if (s.batch * s.heads * s.tiles() >= 8 * team) {
+      EXPECT_LE(forward(s, threads, most).idle(threads), 0.05) << s.seq << " x " << s.heads << " by " << threads;
+    }
+    const bool few = across >= team || (2 * across >= team && s.tiles() >= 32);
+    if (few && across * s.tiles() >= 8 * team) {
+      EXPECT_LE(backward(s, threads, most).idle(threads), 0.05) << s.seq << " x " << s.heads << " by " << threads;
     }
   }
+}
+
+TEST(AttentionTasks, LeaveNoThreadIdle) {
+  for (const Shape& s : kShapes)
+    for (const auto most : kMostTiles) expect_no_thread_idle(s, most(s.call().padded()));
 }
 
 }  // namespace

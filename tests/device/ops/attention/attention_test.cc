@@ -65,6 +65,10 @@ TEST(Attention, AgreesWithReferenceForGroupsOfHeads) {
 TEST(Attention, AgreesWithReferenceForWindows) {
   for (const std::size_t window : {1, 2, 16, 63, 64, 65, 95, 100, 127, 128, 130, 191, 192, 299, 300, 1000})
     expect_reference({1, 300, 1, 1, 16, window});
+  // A tile's last queries may see none of the keys that its first ones see.
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    for (const std::size_t seq : {90, 107, 300})
+      for (const std::size_t window : {1, 15, 40, 64, 100}) expect_reference({1, seq, 1, 1, 16, window, dtype});
 }
 
 TEST(Attention, AgreesWithReferenceForDTypesAndPackedRows) {
@@ -180,8 +184,9 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   call.random = {1, 2, 3};
   call.threshold = drop_threshold(0.2f);
   call.keep_scale = 1 / 0.8f;
-  const std::size_t query_tiles = cpu::forward_tiles(call.padded()), key_tiles = cpu::backward_tiles(call.padded());
-  Array scratch(DType::fp32, cpu::attention_scratch(call.padded(), query_tiles, key_tiles));
+  const auto [query_tiles, key_tiles] = cpu::task_tiles(call.padded());
+  Array scratch(DType::fp32, std::max(cpu::attention_scratch(call.padded(), query_tiles, key_tiles),
+                                      cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles)));
   const auto type = static_cast<std::size_t>(c.dtype);
   const std::size_t forward_rows = query_tiles / 2 * cpu::kAttentionTile;
   for (std::size_t row = 0; row < c.seq; row += forward_rows)
@@ -308,13 +313,43 @@ TEST(Attention, DropoutCountsTheHeadsOfTheCompleteLayer) {
 }
 
 TEST(Attention, LargeScoresStayFinite) {
-  AttentionRun run({1, 130, 1, 1, 16, 0});
-  run.set_scale(1e4f);
-  run.forward(1);
-  run.backward(1);
-  const Results r = run.results();
-  for (const Doubles* values : {&r.o, &r.lse, &r.dq, &r.dk, &r.dv})
-    for (const double x : *values) ASSERT_TRUE(std::isfinite(x));
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    AttentionRun run({1, 130, 1, 1, 16, 0, dtype});
+    run.set_scale(1e4f);
+    run.forward(1);
+    run.backward(1);
+    const Results r = run.results();
+    for (const Doubles* values : {&r.o, &r.lse, &r.dq, &r.dk, &r.dv})
+      for (const double x : *values) ASSERT_TRUE(std::isfinite(x)) << name_of(dtype);
+  }
+}
+
+// The greatest score of the first tile of keys says nothing about later ones: there, the weights relative to it would
+// exceed the range of fp32.
+TEST(Attention, AgreesWithReferenceIfScoresRiseFromTileToTile) {
+  constexpr float kMost = 30;
+  for (const DType dtype : testing::kDTypes) {
+    const Case c{1, 300, 2, 1, 32, 0, dtype};
+    AttentionRun run(c);
+    for (std::size_t i = 0; i < run.k.size(); ++i) {
+      const auto tile = static_cast<float>(i / c.head_dim / 64);
+      run.k.set(i, run.k[i] * (1 + tile * (kMost - 1) / 4));
+    }
+    run.forward(2);
+    run.backward(2);
+    Results sizes;
+    const Results got = run.results(), want = reference(c, run.operands(), got.o, &sizes);
+    double rise = 0;
+    for (std::size_t i = 64; i < c.seq; ++i) rise = std::max(rise, want.lse[i] - want.lse[63]);
+    EXPECT_GT(rise, 90) << "weights relative to the first tile reach e^" << rise;
+    const auto terms = static_cast<double>(c.head_dim + 2 * c.seq);
+    const double size = 4 * kMost;
+    expect_near(got.o, want.o, sizes.o, dtype, terms, size, "o");
+    expect_near(got.lse, want.lse, sizes.lse, DType::fp32, terms, size, "lse");
+    expect_near(got.dq, want.dq, sizes.dq, dtype, terms, size * kMost, "dq");
+    expect_near(got.dk, want.dk, sizes.dk, dtype, terms, size, "dk");
+    expect_near(got.dv, want.dv, sizes.dv, dtype, terms, size, "dv");
+  }
 }
 
 // Non-finite values must reach the outputs, because the loss scaler relies on it.
