@@ -184,9 +184,13 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   call.random = {1, 2, 3};
   call.threshold = drop_threshold(0.2f);
   call.keep_scale = 1 / 0.8f;
-  const auto [query_tiles, key_tiles] = cpu::task_tiles(call.padded());
-  Array scratch(DType::fp32, std::max(cpu::attention_scratch(call.padded(), query_tiles, key_tiles),
-                                      cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles)));
+  const bool amx = &kernels == &cpu::amx::attention_kernels_table && c.dtype == DType::bf16;
+  const auto [query_tiles, key_tiles] = amx ? cpu::amx_task_tiles(call.padded()) : cpu::task_tiles(call.padded());
+  const std::size_t floats = amx ? cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles)
+                                 : cpu::attention_scratch(call.padded(), query_tiles, key_tiles);
+  constexpr std::size_t kBeyond = 4096;
+  Array scratch(DType::fp32, floats + kBeyond);
+  std::memset(scratch.data(), 0xff, scratch.view().bytes());  // nothing may rely on its contents
   const auto type = static_cast<std::size_t>(c.dtype);
   const std::size_t forward_rows = query_tiles / 2 * cpu::kAttentionTile;
   for (std::size_t row = 0; row < c.seq; row += forward_rows)
@@ -194,6 +198,8 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   kernels.delta[type](call, 0, c.seq);
   for (std::size_t row = 0; row < c.seq; row += key_tiles * cpu::kAttentionTile)
     kernels.backward[type](call, document, 0, row, key_tiles, scratch.floats());
+  for (std::size_t i = floats; i < floats + kBeyond; ++i)
+    EXPECT_TRUE(std::isnan(scratch[i])) << i - floats << " beyond";
   return {o, lse, delta, dq_sum, dq, dk, dv};
 }
 
@@ -228,8 +234,20 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
 TEST(Attention, AmxAgreesWithFma) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
   if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
-  for (const auto& [seq, head_dim, window] :
-       {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}, {90, 256, 0}, {65, 16, 0}}) {
+  for (const auto& [seq, head_dim, window] : {std::tuple{1, 1, 0},
+                                              {63, 37, 0},
+                                              {100, 24, 70},
+                                              {201, 64, 0},
+                                              {130, 80, 3},
+                                              {90, 256, 0},
+                                              {65, 16, 0},
+                                              // All tiles that a task may have.
+                                              {600, 16, 0},
+                                              {600, 48, 90},
+                                              {600, 64, 0},
+                                              {600, 96, 0},
+                                              {300, 128, 0},
+                                              {300, 240, 0}}) {
     for (const float size : {1.0f, 1e-18f, 1e-36f}) {
       const Case c{1, std::size_t(seq), 2, 1, std::size_t(head_dim), std::size_t(window), DType::bf16};
       const std::vector<Array> widened = on_instruction_set(cpu::avx512::attention_kernels_table, c, size);
@@ -237,6 +255,7 @@ TEST(Attention, AmxAgreesWithFma) {
       for (std::size_t i = 0; i < tiles.size(); ++i) {
         float largest = 0, difference = 0;
         for (std::size_t e = 0; e < tiles[i].size(); ++e) {
+          ASSERT_TRUE(std::isfinite(tiles[i][e])) << "element " << e << " of output " << i;
           largest = std::max(largest, std::abs(widened[i][e]));
           difference = std::max(difference, std::abs(widened[i][e] - tiles[i][e]));
         }
