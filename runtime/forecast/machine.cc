@@ -240,7 +240,10 @@ std::string machine_toml(const Machine& machine) {
   if (!m.measured) text += "source = \"data sheets\"\n";
   text += fmt::format("processor = {}\nranks = {}\nthreads = {}\n", json_string(m.processor), m.ranks, m.threads);
   if (m.spread.value_or(0) >= 0.0005) text += fmt::format("spread = {:.3f}\n", *m.spread);
-  for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
+  for (const auto& [section, lines] : sections) {
+    if (!section.empty()) text.append("\n[").append(section).append("]\n");
+    text += lines;
+  }
   return text;
 }
 

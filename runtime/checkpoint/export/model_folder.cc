@@ -62,7 +62,7 @@ bool is_hub_name(const fs::path& path) {
   const auto what = [&] {
     if (base.empty()) return std::string(" but names no base_model_name_or_path");
     if (type_at(base) == fs::file_type::directory) return " of " + base;
-    const std::string of = fmt::format(" of {}, which is not a folder here", base);
+    std::string of = fmt::format(" of {}, which is not a folder here", base);
     if (!is_hub_name(base)) return of;
     return fmt::format("{}, and nothing is downloaded (hf download {} --local-dir {})", of, shell_word(base),
                        shell_word(base));

@@ -2,15 +2,13 @@
 
 #include <functional>
 #include <numeric>
-#include <utility>
 
 #include "base/error.h"
 
 namespace strata::runtime {
 
-Box Box::full(std::vector<std::uint64_t> shape) {
-  std::vector<std::uint64_t> zeros(shape.size());
-  return {shape, std::move(zeros), shape};
+Box Box::full(const std::vector<std::uint64_t>& shape) {
+  return {shape, std::vector<std::uint64_t>(shape.size()), shape};
 }
 
 std::uint64_t Box::elements() const {

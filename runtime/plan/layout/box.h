@@ -12,7 +12,7 @@ namespace strata::runtime {
 struct Box {
   std::vector<std::uint64_t> shape, offset, size;
 
-  static Box full(std::vector<std::uint64_t> shape);
+  static Box full(const std::vector<std::uint64_t>& shape);
   std::uint64_t elements() const;
   std::uint64_t of_tensor() const;  // elements of the whole tensor
   bool is_full() const { return size == shape; }

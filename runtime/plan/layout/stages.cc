@@ -281,7 +281,7 @@ double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceT
 
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have) {
-  const std::vector<UnitRange> first = with_fast_pieces(units, stages * chunks, time, may_have);
+  std::vector<UnitRange> first = with_fast_pieces(units, stages * chunks, time, may_have);
   if (chunks == 1 || first.empty()) return first;
   // Which of the two counts depends on how far stages get ahead of each other.
   const SplitCost costs[] = {[&](const auto& split) {
