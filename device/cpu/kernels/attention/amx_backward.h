@@ -26,8 +26,9 @@ struct AmxWeights {
   }
   // Those of 32 queries from `row` and of 32 keys from `column`.
   void clear(std::size_t row, std::size_t column) const {
+    Pair* const both[] = {p_over_queries, ds_over_queries};
     for (std::size_t key = column; key < column + kHalf; key += kLanes)
-      for (Pair* const to : {p_over_queries, ds_over_queries}) {
+      for (Pair* const to : both) {
         Pair* const from = to + key / kLanes * panel + row / 2 * kLanes;
         AmxPacking::clear(from, from + kHalf / 2 * kLanes);
       }
@@ -56,9 +57,9 @@ static void amx_weights(const AttentionCall& c, const AttentionRows& document, s
       if constexpr (kDropout)
         if (number < at.queries)
           __builtin_memcpy(
-              words + kWords + i * kTile,
-              random_range(c.random, score_index(c, document, head, at.query + number, at.first), kTile, words),
-              kTile * sizeof(std::uint32_t));
+              words + kWords + i * kHalf,
+              random_range(c.random, score_index(c, document, head, at.query + number, at.first + x), kHalf, words),
+              kHalf * sizeof(std::uint32_t));
     }
     __m512i p[2][2], gradient[2][2];  // of a query, of 16 keys
 #pragma GCC unroll 2
@@ -69,7 +70,7 @@ static void amx_weights(const AttentionCall& c, const AttentionRows& document, s
         F32x16 weight = weight_of(load(s + from), factor, shift[i]), of_weight = load(ds + from);
         if constexpr (kMasked) weight = only_seen(weight, at.keys_of(r + i * kLanes, key));
         if constexpr (kDropout) {
-          const std::uint32_t* const drawn = words + kWords + i * kTile + key;
+          const std::uint32_t* const drawn = words + kWords + i * kHalf + g * kLanes;
           of_weight = keep_from(of_weight * broadcast(c.keep_scale), drawn, c.threshold);
           p[i][g] = rounded(keep_from(weight * broadcast(c.keep_scale), drawn, c.threshold));
         } else {
@@ -104,38 +105,39 @@ class AmxBackward {
         first_row_(document.batch * c.seq + document.first),
         begin_(begin),
         end_(smaller(begin + most * kTile, document.rows)),
-        used_((end_ - begin + kTile - 1) / kTile),
-        together_(amx_backward_query_tiles(packing_.padded)),
+        key_tiles_((end_ - begin + kTile - 1) / kTile),
+        query_tiles_(amx_backward_query_tiles(packing_.padded)),
         scratch_{memory} {
-    const std::size_t squares = together_ * kTile * kTile;
-    queries_ = scratch_.take<Pair>(together_ * packing_.rows_size());
-    outputs_ = scratch_.take<Pair>(together_ * packing_.rows_size());
-    queries_transposed_ = scratch_.take<Pair>(together_ * packing_.lines_size());
-    outputs_transposed_ = scratch_.take<Pair>(together_ * packing_.lines_size());
+    const std::size_t squares = query_tiles_ * kTile * kTile;
+    queries_ = scratch_.take<Pair>(query_tiles_ * packing_.rows_size());
+    outputs_ = scratch_.take<Pair>(query_tiles_ * packing_.rows_size());
+    queries_transposed_ = scratch_.take<Pair>(query_tiles_ * packing_.lines_size());
+    outputs_transposed_ = scratch_.take<Pair>(query_tiles_ * packing_.lines_size());
     scores_ = scratch_.take(kHalf * kHalf);
     products_ = scratch_.take(kHalf * kHalf);
-    weights_ = {scratch_.take<Pair>(squares / 2), scratch_.take<Pair>(squares / 2), together_ * kTile / 2 * kLanes,
-                scratch_.take<Pair>(squares / 2 * used_), used_ * kTile / 2 * kTile};
-    words_ = scratch_.take<std::uint32_t>(kWords + 2 * kTile);
-    lines_ = scratch_.take<Pair>(used_ * packing_.lines_size());
-    for (std::size_t i = 0; i < used_; ++i) pack_keys(i);
+    weights_ = {scratch_.take<Pair>(squares / 2), scratch_.take<Pair>(squares / 2), query_tiles_ * kTile / 2 * kLanes,
+                scratch_.take<Pair>(squares / 2 * key_tiles_), key_tiles_ * kTile / 2 * kTile};
+    words_ = scratch_.take<std::uint32_t>(kWords + 2 * kHalf);
+    lines_ = scratch_.take<Pair>(key_tiles_ * packing_.lines_size());
+    for (std::size_t i = 0; i < key_tiles_; ++i) pack_keys(i);
   }
 
+  // Not inlined, so that no arithmetic moves across the change of mode (AmxMode).
   [[gnu::noinline]] void run() {
     const std::size_t group = c_.heads / c_.kv_heads;
     const std::size_t first = begin_ <= c_.ahead ? 0 : (begin_ - c_.ahead) / kTile * kTile;
     const std::size_t last = smaller(document_.rows, end_ + c_.behind);
     for (std::size_t head = kv_head_ * group; head < (kv_head_ + 1) * group; ++head) {
-      for (std::size_t row = first; row < last; row += together_ * kTile) {
-        const Queries queries{head, row, smaller(row + together_ * kTile, last), last};
+      for (std::size_t row = first; row < last; row += query_tiles_ * kTile) {
+        const Queries queries{head, row, smaller(row + query_tiles_ * kTile, last), last};
         for (std::size_t tile = row; tile < queries.end; tile += kTile) pack_queries(queries, tile);
-        for (std::size_t i = 0; i < used_; ++i) add_key_gradients(queries, i);
+        for (std::size_t i = 0; i < key_tiles_; ++i) add_key_gradients(queries, i);
         for (std::size_t tile = row; tile < queries.end; tile += kTile) add_query_gradients(queries, tile);
       }
     }
     const std::size_t k_head = first_row_ * c_.k_stride + kv_head_ * c_.head_dim;
     const std::size_t v_head = first_row_ * c_.v_stride + kv_head_ * c_.head_dim;
-    for (const AmxBackwardTile* t = tiles_; t < tiles_ + used_; ++t) {
+    for (const AmxBackwardTile* t = tiles_; t < tiles_ + key_tiles_; ++t) {
       write(*t, t->dk, c_.scale, c_.dk, k_head + t->first * c_.k_stride, c_.k_stride);
       write(*t, t->dv, 1.0f, c_.dv, v_head + t->first * c_.v_stride, c_.v_stride);
     }
@@ -175,7 +177,7 @@ class AmxBackward {
     packing_.columns(room, t.columns);
     packing_.rows(v, room);
     packing_.columns(room, t.value_columns);
-    packing_.lines(k, lines_ + i * kPanelOfTile, used_ * kPanelOfTile);
+    packing_.lines(k, lines_ + i * kPanelOfTile, key_tiles_ * kPanelOfTile);
     fill(t.dk, 0, kTile * packing_.padded, 0.0f);
     fill(t.dv, 0, kTile * packing_.padded, 0.0f);
   }
@@ -195,7 +197,7 @@ class AmxBackward {
   // Fetches this tile of keys' share of the next group's rows, of the half that begins at `row` of the group.
   void prefetch_queries(const Queries& group, std::size_t row, std::size_t i) const {
     if (group.end + row >= group.last) return;
-    const std::size_t first = row + i * kHalf / used_, last = row + (i + 1) * kHalf / used_;
+    const std::size_t first = row + i * kHalf / key_tiles_, last = row + (i + 1) * kHalf / key_tiles_;
     queries_from(group.head, group.end).prefetch(first, last);
     outputs_from(group.head, group.end).prefetch(first, last);
   }
@@ -228,7 +230,7 @@ class AmxBackward {
     // Also halves that see none of the keys, because dq is computed for whole tiles.
     const std::size_t rows = smaller(round_up(group.end - group.begin, kTile), document_.rows - group.begin);
     const std::size_t halves = (rows + kHalf - 1) / kHalf;
-    std::size_t seen_by[2 * kMaxAmxTiles];  // each half's keys, from the tile's first to the last that it sees
+    std::size_t seen_by[2 * kMaxPackedQueryTiles];  // each half's keys, from the tile's first to the last that it sees
     for (std::size_t half = 0; half < halves; ++half) {
       const std::size_t row = half * kHalf, query = group.begin + row;
       const HalfPair at{query, smaller(kHalf, document_.rows - query), t.first, t.keys, c_.behind, c_.ahead};
@@ -256,8 +258,8 @@ class AmxBackward {
   // Adds the part of all tiles of keys to dq of the tile of queries that begins at `row`, in turn.
   void add_query_gradients(const Queries& group, std::size_t row) {
     const std::size_t m = smaller(kTile, document_.rows - row), padded = packing_.padded;
-    // The tiles of keys that one of these queries sees follow each other.
-    std::size_t first = 0, end = used_;
+    // The tiles of keys that at least one of these queries sees are neighbours.
+    std::size_t first = 0, end = key_tiles_;
     const auto sees = [&](std::size_t i) {
       return TilePair{row, tiles_[i].first, tiles_[i].keys, c_.behind, c_.ahead}.some_visible();
     };
@@ -271,7 +273,7 @@ class AmxBackward {
     const auto mine = static_cast<std::uint32_t>(tile - oldest), count = static_cast<std::uint32_t>(end - first);
     float* const dq = c_.dq_sum + statistics * padded;
     const Factors gradients{weights_.over_keys_at(row - group.begin, first * kTile), kTile * kLanes};
-    const Factors keys{lines_ + first * kPanelOfTile, used_ * kPanelOfTile};
+    const Factors keys{lines_ + first * kPanelOfTile, key_tiles_ * kPanelOfTile};
     await_turn(turn, mine);
     if (mine == 0)
       unit_.multiply_rows<false>(m, padded, count * kTile / 2, gradients, keys, {dq, kLanes, padded});
@@ -297,7 +299,7 @@ class AmxBackward {
   const AttentionCall& c_;
   const AttentionRows& document_;
   const AmxPacking packing_;
-  const std::size_t kv_head_, first_row_, begin_, end_, used_, together_;
+  const std::size_t kv_head_, first_row_, begin_, end_, key_tiles_, query_tiles_;
   Scratch scratch_;
   // The group of queries and its outputs' gradients, tile after tile: by rows, and by lines that are transposed.
   Pair *queries_, *outputs_, *queries_transposed_, *outputs_transposed_;

@@ -33,6 +33,8 @@ struct SoftmaxState {
   float *maximum, *sum, *o;
 };
 
+static constexpr std::size_t kScoresPanel = kTile * kLanes, kWeightsPanel = kTile / 2 * kLanes;
+
 // Scores [key, query] of 32 queries and of `keys` keys, a multiple of 32; and where their weights go, in pairs of keys.
 struct SoftmaxStep {
   const float* scores;
@@ -55,8 +57,6 @@ struct SoftmaxOfHalf {
   }
 
  private:
-  static constexpr std::size_t kScoresPanel = kTile * kLanes, kWeightsPanel = kTile / 2 * kLanes;
-
   // Multiplies sums and outputs by the new weights of the old maxima.
   template <bool kMasked>
   [[gnu::always_inline]] void raise_maxima(const HalfPair& at, const SoftmaxStep& step,
@@ -89,7 +89,7 @@ struct SoftmaxOfHalf {
 
   template <bool kMasked, bool kDropout>
   [[gnu::always_inline]] void weigh(const HalfPair& at, const SoftmaxStep& step, const SoftmaxState& state) const {
-    const SoftmaxStep local = step;  // a copy: the compiler assumes that stores of weights change what others point to
+    const SoftmaxStep local = step;  // a copy, because the compiler assumes that stores of weights change `step`
     const F32x16 f = broadcast(factor);
     const bool fetch = local.padded <= 64;  // more would not fit into the cache
     F32x16 shift[2], total[2];
@@ -151,6 +151,7 @@ class AmxForward {
     words_ = scratch_.take<std::uint32_t>(kTile * kHalf);
   }
 
+  // Not inlined, so that no arithmetic moves across the change of mode (AmxMode).
   [[gnu::noinline]] void run() {
     const std::size_t group = amx_forward_key_tiles(packing_.padded) * kTile;
     const std::size_t oldest = begin_ <= c_.behind ? 0 : begin_ - c_.behind;
@@ -162,7 +163,6 @@ class AmxForward {
         for (std::size_t x = 0; x < kTile && t->first + x < end_; x += kHalf)
           for (std::size_t key = first; key < keys_end; key += kTile) attend(*t, x, key, (key - first) / kTile);
     }
-    unit_.flush();
     for (const AmxForwardTile* t = tiles_; t < tiles_ + used_; ++t) write(*t);
   }
 
@@ -205,7 +205,7 @@ class AmxForward {
     if (!at.any_seen()) return;
     const std::size_t keys = at.end(), padded = packing_.padded;
     unit_.multiply<false>(keys, kHalf, packing_.pairs, packing_.by_rows(keys_[i]),
-                          packing_.by_columns(t.queries).from(0, x), {scores_, kTile * kLanes});
+                          packing_.by_columns(t.queries).from(0, x), {scores_, kScoresPanel});
     unit_.flush();
     const SoftmaxStep step{scores_, weights_, words_, c_.threshold, values_[i], padded, keys};
     const SoftmaxState state{t.maximum + x, t.sum + x, t.o + x * padded};
@@ -217,7 +217,7 @@ class AmxForward {
     } else {
       softmax_.run<true, false>(at, step, state);
     }
-    unit_.multiply<true>(padded, kHalf, keys / 2, packing_.by_transposed(values_[i]), {weights_, kTile / 2 * kLanes},
+    unit_.multiply<true>(padded, kHalf, keys / 2, packing_.by_transposed(values_[i]), {weights_, kWeightsPanel},
                          packing_.sums(t.o).from(0, x));
   }
 
@@ -244,7 +244,7 @@ class AmxForward {
   float* scores_;  // [key, query]
   Pair* weights_;  // [pair of keys, query]
   std::uint32_t* words_;
-  Pair *keys_[kMaxAmxTiles], *values_[kMaxAmxTiles];  // by rows, and by lines that are transposed
+  Pair *keys_[kMaxPackedKeyTiles], *values_[kMaxPackedKeyTiles];  // by rows, and by lines that are transposed
   AmxForwardTile tiles_[kMaxForwardTiles];
   std::size_t used_ = 0;
 };

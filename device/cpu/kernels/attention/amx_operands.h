@@ -1,6 +1,5 @@
 #pragma once
 #include "device/cpu/kernels/attention/amx_tiles.h"
-#include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/attention/operands.h"
 #include "device/cpu/kernels/attention/tile_pair.h"
 
@@ -10,7 +9,7 @@ namespace strata::device::cpu::STRATA_ISA {
 #if defined(__AMX_BF16__)
 
 // The queries of a tile are processed in halves of 32, so that the scores of a half against a tile of keys stay in the
-// first-level cache, and so that masked quarters of a pair of tiles cost nothing.
+// first-level cache, and so that quarters of a pair of tiles after the last key that is seen cost nothing.
 static constexpr std::size_t kHalf = 32;
 
 // The mode of a whole task.
@@ -29,8 +28,8 @@ struct AmxPacking {
   explicit AmxPacking(std::size_t padded_head_dim)
       : padded(padded_head_dim), pairs(round_up(padded_head_dim, 2 * kLanes) / 2) {}
 
-  std::size_t rows_size() const { return kTile * pairs; }        // floats of a tile by rows or columns
-  std::size_t lines_size() const { return kTile / 2 * padded; }  // floats of a tile by lines, or by these transposed
+  std::size_t rows_size() const { return kTile * pairs; }        // pairs of a tile by rows or columns
+  std::size_t lines_size() const { return kTile / 2 * padded; }  // pairs of a tile by lines, or by these transposed
 
   // to[row, pair of elements]
   void rows(const HeadRows<bf16>& from, Pair* to) const {
@@ -80,7 +79,7 @@ struct AmxPacking {
         transpose_block(reinterpret_cast<const float*>(lines + c * (kTile / 2) + line * kLanes), kLanes,
                         reinterpret_cast<float*>(to + line * padded + c * kLanes), kLanes);
   }
-  // These operands, and sums or weights whose columns are the rows of a tile.
+  // These operands, and sums [element, row].
   Factors by_rows(const Pair* data) const { return {data, kTile * kLanes}; }
   Factors by_columns(const Pair* data) const { return {data, pairs * kLanes}; }
   Factors by_transposed(const Pair* data) const { return {data, padded * kLanes}; }
@@ -100,7 +99,8 @@ struct AmxPacking {
 // add. So these functions prefer additions and byte shuffles to multiplications, roundings and conversions.
 
 // exp2 (lanes16.h) for AmxMode, in which results below the normal range take no longer than others: the same
-// polynomial, without selecting the lanes that are 0. x is finite or NaN, up to 0 or little above.
+// polynomial, without selecting the lanes that are 0. If x is infinite, x - n is NaN, but VSCALEFPS gives 0 or infinity
+// by n alone.
 STRATA_LANES F32x16 power_of_two(F32x16 x) {
   const F32x16 magic = broadcast(0x1.8p23f);  // sums with it have no fraction
   const F32x16 n = (x + magic) - magic;
@@ -117,8 +117,8 @@ STRATA_LANES F32x16 only_seen(F32x16 x, __mmask16 seen) {
   return {_mm512_maskz_mov_ps(seen, x.v)};
 }
 
-// The bits of x, whose upper halves are x rounded to bf16, half-way cases away from zero. NaN must be quiet, as every
-// result of arithmetic is.
+// The bits of x, whose upper halves are x rounded to bf16, half-way cases away from zero. NaN stays NaN if the lower
+// half of its bits is below 0x8000, as it is for NaN from bf16 operands and from invalid operations.
 STRATA_LANES __m512i rounded(F32x16 x) {
   return _mm512_add_epi32(_mm512_castps_si512(x.v), _mm512_set1_epi32(0x8000));
 }
@@ -146,7 +146,8 @@ struct HalfPair {
     return queries == kHalf && keys == kTile && first + kTile <= query + ahead + 1 &&
            query + kHalf <= first + behind + 1;
   }
-  // The keys up to the last that a query sees, rounded up to 32, which is what one chunk of a product sums over.
+  // The keys up to the last that a query sees, rounded up to 32, which is what one chunk of a product sums over. Keys
+  // among them that a query does not see have the weight 0, so its output is NaN if their values are not finite.
   std::size_t end() const {
     const std::size_t last = query + queries + ahead;
     return round_up(last >= first + keys ? keys : last - first, kHalf);

@@ -3,7 +3,8 @@
 #include "device/cpu/kernels/lanes/micro_product.h"
 
 // Products by AMX: 16 x 16 sums at a time, over 16 pairs of bf16. TDPBF16PS sums the first and the second elements of
-// pairs separately and adds both sums to the result, so its bits differ from those of VDPBF16PS and FMA.
+// pairs separately, then adds the two sums to each other and their sum to the result, so its bits differ from those of
+// VDPBF16PS and FMA.
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AMX_BF16__)
@@ -101,7 +102,7 @@ class TileUnit {
   [[gnu::always_inline]] void block(std::size_t k, Factors a, Factors b, Sums c) {
     const Sums old = unstored_;
     const std::size_t c_step = c.row * sizeof(float), old_step = old.row * sizeof(float);
-    float *const below = c.data + kLanes * c.row, *const old_below = old.data + kLanes * old.row;
+    float* const below = c.data + kLanes * c.row;
     memory_barrier();
     _tile_loadd(4, a.data, kStep);
     _tile_loadd(6, b.data, kStep);
@@ -119,13 +120,13 @@ class TileUnit {
       _tile_zero(1);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a.data + kLanes * kLanes, kStep);
-    if (old.data != nullptr) _tile_stored(2, old_below, old_step);
+    if (old.data != nullptr) _tile_stored(2, old.data + kLanes * old.row, old_step);
     if constexpr (kAdd)
       _tile_loadd(2, below, c_step);
     else
       _tile_zero(2);
     _tile_dpbf16ps(2, 5, 6);
-    if (old.data != nullptr) _tile_stored(3, old_below + old.panel, old_step);
+    if (old.data != nullptr) _tile_stored(3, old.data + kLanes * old.row + old.panel, old_step);
     if constexpr (kAdd)
       _tile_loadd(3, below + c.panel, c_step);
     else

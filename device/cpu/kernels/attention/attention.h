@@ -7,7 +7,7 @@
 namespace strata::device::cpu {
 
 // Indexed by DType. Tasks of one call may run concurrently. Each worker has its own `scratch` of attention_scratch()
-// floats, 64-byte aligned.
+// floats, or of amx_attention_scratch() for bf16 with AMX, 64-byte aligned.
 struct AttentionKernels {
   // Computes the outputs of the queries that are in the document.
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
@@ -30,22 +30,24 @@ inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim, std:
          4 * kAttentionTile * kAttentionTile;
 }
 
-// The same for tasks that multiply with AMX. Rows are padded to 32 elements where products sum over them. Forward:
-// scores, weights, random words; each tile of keys' rows and values; each tile of queries' rows, output and statistics.
-// Backward: each tile of queries' and output gradients' rows and lines, and their weights against each tile of keys;
-// scores and their gradients; each tile of keys' rows, values, lines and two gradients. Then random words, a tile that
-// is being packed, and the gaps.
+// The same for tasks that multiply with AMX. Rows are padded to 32 elements if products sum over them. Forward: scores,
+// weights and random words of 32 queries; each packed tile of keys' rows and values; each tile of queries' rows, output
+// and statistics. Backward: q k^T and d_o v^T of 32 queries and keys; each packed tile of queries' and output
+// gradients' rows and lines, and their weights against each tile of keys; each tile of keys' rows, values, lines and
+// two gradients. Then random words, a tile that is being packed, and the gaps.
 inline constexpr std::size_t amx_attention_scratch(std::size_t padded_head_dim, std::size_t query_tiles,
                                                    std::size_t key_tiles) {
-  constexpr std::size_t kSquare = kAttentionTile * kAttentionTile, kGaps = 2048, kWords = 1280;
+  constexpr std::size_t kSquare = kAttentionTile * kAttentionTile, kGaps = 2048;
+  constexpr std::size_t kDrawing = 16 * kAttentionTile + 4 * kAttentionTile;
   const std::size_t rows = kAttentionTile * ((padded_head_dim + 31) / 32 * 16);
   const std::size_t lines = kAttentionTile / 2 * padded_head_dim, full = 2 * lines;
-  const std::size_t together = amx_backward_query_tiles(padded_head_dim);
-  const std::size_t forward = 2 * kSquare + amx_forward_key_tiles(padded_head_dim) * (rows + lines) +
+  const std::size_t queries = amx_backward_query_tiles(padded_head_dim);
+  const std::size_t forward = kSquare / 2 + kSquare / 4 + kSquare / 2 +
+                              amx_forward_key_tiles(padded_head_dim) * (rows + lines) +
                               query_tiles * (rows + full + 2 * kAttentionTile);
-  const std::size_t backward = together * (2 * rows + 2 * lines + kSquare + key_tiles * kSquare / 2) + kSquare +
+  const std::size_t backward = kSquare / 2 + queries * (2 * rows + 2 * lines + kSquare + key_tiles * kSquare / 2) +
                                key_tiles * (2 * rows + lines + 2 * full);
-  return (forward < backward ? backward : forward) + kWords + full + kGaps;
+  return (forward < backward ? backward : forward) + kDrawing + full + kGaps;
 }
 
 }  // namespace strata::device::cpu

@@ -50,7 +50,7 @@ inline constexpr std::size_t kAttentionTile = 64;  // keys and queries of a tile
 struct TaskTiles {
   std::size_t forward, backward;
 };
-constexpr std::size_t clamp_tiles(std::size_t tiles, std::size_t least, std::size_t most) {
+[[gnu::always_inline]] constexpr std::size_t clamp_tiles(std::size_t tiles, std::size_t least, std::size_t most) {
   return tiles < least ? least : tiles < most ? tiles : most;
 }
 constexpr TaskTiles task_tiles(std::size_t padded_head_dim) {
@@ -63,15 +63,15 @@ constexpr TaskTiles amx_task_tiles(std::size_t padded_head_dim) {
           clamp_tiles(512 / padded_head_dim, 1, kMaxBackwardTiles)};
 }
 
-// These kernels (amx_forward.h, amx_backward.h) also pack several tiles of the other operand at a time: in forward
-// tiles of keys, over which each tile of queries passes while its output stays in the first-level cache; in backward
-// tiles of queries, for all of which dk and dv are read and written once.
-inline constexpr std::size_t kMaxAmxTiles = 8;
-constexpr std::size_t amx_forward_key_tiles(std::size_t padded_head_dim) {
-  return clamp_tiles(512 / padded_head_dim, 2, kMaxAmxTiles);
+// The kernels with AMX (amx_forward.h, amx_backward.h) also pack several tiles of the other operand at a time: in
+// forward tiles of keys, over which each tile of queries passes while its output stays in the first-level cache; in
+// backward tiles of queries, for all of which dk and dv are read and written once.
+inline constexpr std::size_t kMaxPackedKeyTiles = 8, kMaxPackedQueryTiles = 4;
+[[gnu::always_inline]] constexpr std::size_t amx_forward_key_tiles(std::size_t padded_head_dim) {
+  return clamp_tiles(512 / padded_head_dim, 2, kMaxPackedKeyTiles);
 }
-constexpr std::size_t amx_backward_query_tiles(std::size_t padded_head_dim) {
-  return clamp_tiles(256 / padded_head_dim, 1, 4);
+[[gnu::always_inline]] constexpr std::size_t amx_backward_query_tiles(std::size_t padded_head_dim) {
+  return clamp_tiles(256 / padded_head_dim, 1, kMaxPackedQueryTiles);
 }
 
 }  // namespace strata::device::cpu

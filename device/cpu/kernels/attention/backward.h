@@ -15,8 +15,8 @@ static void probabilities(const O& operands, const AttentionCall& c, const Atten
   for (std::size_t r = 0; r < queries; ++r, s += kTile, ds += kTile) {
     if (!at.all_visible() || at.keys < kTile) {
       const std::size_t query = at.q + r;
-      fill(s, smaller(clamp_tile(query + c.ahead + 1, at.k), at.keys), kTile, kMasked);
-      if (query > c.behind) fill(s, 0, clamp_tile(query - c.behind, at.k), kMasked);
+      fill(s, smaller(clamp_tile(query + c.ahead + 1, at.k), at.keys), kTile, kMaskedScore);
+      if (query > c.behind) fill(s, 0, clamp_tile(query - c.behind, at.k), kMaskedScore);
     }
     const F32x16 shift = operands.shift_of_lse(c.lse[statistics + r]), mean = broadcast(c.delta[statistics + r]);
     if (c.threshold == 0) {

@@ -117,8 +117,8 @@ template <typename T>
       }
       if (!at.all_visible()) {
         for (std::size_t key = 0; key < n; ++key) {
-          fill(s + key * kTile, 0, clamp_tile(first + key, at.q + c.ahead), kMasked);
-          fill(s + key * kTile, clamp_tile(first + key + c.behind + 1, at.q), kTile, kMasked);
+          fill(s + key * kTile, 0, clamp_tile(first + key, at.q + c.ahead), kMaskedScore);
+          fill(s + key * kTile, clamp_tile(first + key + c.behind + 1, at.q), kTile, kMaskedScore);
         }
       }
       softmax_step(operands, s, n, t.maximum, t.sum, factor);

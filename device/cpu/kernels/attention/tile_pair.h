@@ -6,7 +6,7 @@
 // Shared by forward and backward: which keys a tile of queries sees, and the operands of a dtype.
 namespace strata::device::cpu::STRATA_ISA {
 
-static constexpr float kMasked = -__builtin_inff();
+static constexpr float kMaskedScore = -__builtin_inff();
 // The initial running maximum. It is finite, so that a tile leaves no NaN if a query sees nothing in it.
 static constexpr float kLowest = -1e30f;
 

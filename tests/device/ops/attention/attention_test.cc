@@ -151,9 +151,17 @@ TEST(Attention, BitsDoNotDependOnThreads) {
   }
 }
 
+// The most tiles that tasks of these kernels have.
+cpu::TaskTiles most_tiles(const cpu::AttentionKernels& kernels, const Case& c) {
+  const std::size_t padded = (c.head_dim + 15) / 16 * 16;
+  const bool amx = &kernels == &cpu::amx::attention_kernels_table && c.dtype == DType::bf16;
+  return amx ? cpu::amx_task_tiles(padded) : cpu::task_tiles(padded);
+}
+
 // The results of one instruction set's kernels for two query heads that share a key head. Values are multiplied by
-// `size`.
-std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, const Case& c, float size = 1) {
+// `size`. Tasks have `tiles`.
+std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, const Case& c, float size,
+                                      const cpu::TaskTiles& tiles) {
   const AttentionRun inputs(c);
   const std::size_t rows = c.seq * c.heads, wide = rows * c.head_dim, narrow = wide / c.heads;
   Array q = inputs.q, k = inputs.k, v = inputs.v, d_o = inputs.d_o;
@@ -184,15 +192,13 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   call.random = {1, 2, 3};
   call.threshold = drop_threshold(0.2f);
   call.keep_scale = 1 / 0.8f;
-  const bool amx = &kernels == &cpu::amx::attention_kernels_table && c.dtype == DType::bf16;
-  const auto [query_tiles, key_tiles] = amx ? cpu::amx_task_tiles(call.padded()) : cpu::task_tiles(call.padded());
-  const std::size_t floats = amx ? cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles)
-                                 : cpu::attention_scratch(call.padded(), query_tiles, key_tiles);
+  const auto& [query_tiles, key_tiles] = tiles;
+  const std::size_t floats = std::max(cpu::attention_scratch(call.padded(), query_tiles, key_tiles),
+                                      cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles));
   constexpr std::size_t kBeyond = 4096;
-  Array scratch(DType::fp32, floats + kBeyond);
-  std::memset(scratch.data(), 0xff, scratch.view().bytes());  // nothing may rely on its contents
+  Array scratch = testing::attention::unwritten(DType::fp32, floats + kBeyond);
   const auto type = static_cast<std::size_t>(c.dtype);
-  const std::size_t forward_rows = query_tiles / 2 * cpu::kAttentionTile;
+  const std::size_t forward_rows = std::max<std::size_t>(query_tiles / 2, 1) * cpu::kAttentionTile;
   for (std::size_t row = 0; row < c.seq; row += forward_rows)
     kernels.forward[type](call, document, {0, 2, row, forward_rows}, scratch.floats());
   kernels.delta[type](call, 0, c.seq);
@@ -201,6 +207,26 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   for (std::size_t i = floats; i < floats + kBeyond; ++i)
     EXPECT_TRUE(std::isnan(scratch[i])) << i - floats << " beyond";
   return {o, lse, delta, dq_sum, dq, dk, dv};
+}
+std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, const Case& c, float size = 1) {
+  return on_instruction_set(kernels, c, size, most_tiles(kernels, c));
+}
+
+TEST(Attention, BitsDoNotDependOnTheTilesOfATask) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "only for the CPU's kernels";
+  const cpu::AttentionKernels& kernels = cpu::attention_kernels();
+  for (const DType dtype : testing::kDTypes) {
+    for (const std::size_t head_dim : {16, 64, 80}) {
+      for (const std::size_t window : {0, 90}) {
+        const Case c{1, 600, 2, 1, head_dim, window, dtype};
+        const cpu::TaskTiles most = most_tiles(kernels, c);
+        const std::vector<Array> one = on_instruction_set(kernels, c, 1, {2, 1});
+        for (const cpu::TaskTiles& tiles : {cpu::TaskTiles{4, 2}, {6, 3}, most})
+          EXPECT_TRUE(tiles.backward > most.backward || on_instruction_set(kernels, c, 1, tiles) == one)
+              << name_of(dtype) << " head_dim " << head_dim << " window " << window << " key tiles " << tiles.backward;
+      }
+    }
+  }
 }
 
 TEST(Attention, BitsDoNotDependOnInstructionSet) {
@@ -266,16 +292,19 @@ TEST(Attention, AmxAgreesWithFma) {
   }
 }
 
-// No bit of a query's output depends on later rows, because generation must repeat the results of training.
+// No bit of a query's output depends on later rows of finite numbers, because generation must repeat the results of
+// training.
 TEST(Attention, BitsDoNotDependOnLaterRows) {
-  const Case c{1, 200, 2, 1, 32, 0};
-  AttentionRun run(c), changed(c);
-  for (std::size_t i = 70 * 32; i < changed.k.size(); ++i) changed.k.set(i, 3), changed.v.set(i, -2);
-  run.forward(1);
-  changed.forward(1);
-  const std::size_t seen = 70 * 2 * 32;
-  EXPECT_EQ(std::memcmp(run.o.data(), changed.o.data(), seen * sizeof(float)), 0);
-  EXPECT_NE(run.o[seen], changed.o[seen]);
+  for (const DType dtype : testing::kDTypes) {
+    const Case c{1, 200, 2, 1, 32, 0, dtype};
+    AttentionRun run(c), changed(c);
+    for (std::size_t i = 70 * 32; i < changed.k.size(); ++i) changed.k.set(i, 3), changed.v.set(i, -2);
+    run.forward(1);
+    changed.forward(1);
+    const std::size_t seen = 70 * 2 * 32 * size_of(dtype), rest = run.o.view().bytes() - seen;
+    EXPECT_EQ(std::memcmp(run.o.data(), changed.o.data(), seen), 0) << name_of(dtype);
+    EXPECT_NE(std::memcmp(run.o.data() + seen, changed.o.data() + seen, rest), 0) << name_of(dtype);
+  }
 }
 
 // With a window, the last rows of a long document have the same results in a document that is only its end.
@@ -373,14 +402,30 @@ TEST(Attention, AgreesWithReferenceIfScoresRiseFromTileToTile) {
 
 // Non-finite values must reach the outputs, because the loss scaler relies on it.
 TEST(Attention, NaNReachesEveryQueryThatSeesIt) {
-  AttentionRun run({1, 130, 1, 1, 16, 0});
-  run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());
-  run.forward(1);
-  run.backward(1);
-  for (std::size_t i = 0; i < 130; ++i) {
-    EXPECT_EQ(std::isnan(run.o[i * 16]), i >= 70) << i;
-    EXPECT_EQ(std::isnan(run.lse[i]), i >= 70) << i;
-    EXPECT_EQ(std::isnan(run.dq[i * 16]), i >= 70) << i;
+  for (const DType dtype : testing::kDTypes) {
+    AttentionRun run({1, 130, 1, 1, 16, 0, dtype});
+    run.k.set(70 * 16 + 3, std::numeric_limits<float>::quiet_NaN());
+    run.forward(1);
+    run.backward(1);
+    for (std::size_t i = 0; i < 130; ++i) {
+      EXPECT_EQ(std::isnan(run.o[i * 16]), i >= 70) << name_of(dtype) << " " << i;
+      EXPECT_EQ(std::isnan(run.lse[i]), i >= 70) << name_of(dtype) << " " << i;
+      EXPECT_EQ(std::isnan(run.dq[i * 16]), i >= 70) << name_of(dtype) << " " << i;
+    }
+  }
+}
+
+// A score that overflows to -infinity has the weight 0.
+TEST(Attention, AnInfinitelyLowScoreHasNoWeight) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    AttentionRun run({1, 3, 1, 1, 16, 0, dtype});
+    for (std::size_t e = 0; e < 16; ++e) {
+      for (std::size_t i = 0; i < 3; ++i) run.k.set(i * 16 + e, i == 1 ? -1e20f : 0), run.q.set(i * 16 + e, 1e20f);
+      for (std::size_t i = 0; i < 3; ++i) run.v.set(i * 16 + e, static_cast<float>(i));
+    }
+    run.forward(1);
+    EXPECT_EQ(run.o[16], 0) << name_of(dtype);
+    EXPECT_EQ(run.o[32], 1) << "the mean of rows 0 and 2, " << name_of(dtype);
   }
 }
 
