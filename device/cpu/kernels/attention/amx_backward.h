@@ -106,7 +106,7 @@ class AmxBackward {
         begin_(begin),
         end_(smaller(begin + most * kTile, document.rows)),
         key_tiles_((end_ - begin + kTile - 1) / kTile),
-        query_tiles_(amx_backward_query_tiles(packing_.padded)),
+        query_tiles_(amx_backward_query_tiles(packing_.padded, c.seq)),
         scratch_{memory} {
     const std::size_t squares = query_tiles_ * kTile * kTile;
     queries_ = scratch_.take<Pair>(query_tiles_ * packing_.rows_size());

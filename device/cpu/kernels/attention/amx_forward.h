@@ -142,7 +142,7 @@ class AmxForward {
         scratch_{memory} {
     scores_ = scratch_.take(kTile * kHalf);
     weights_ = scratch_.take<Pair>(kTile / 2 * kHalf);
-    for (std::size_t i = 0; i < amx_forward_key_tiles(packing_.padded); ++i) {
+    for (std::size_t i = 0; i < amx_forward_key_tiles(packing_.padded, c_.seq); ++i) {
       keys_[i] = scratch_.take<Pair>(packing_.rows_size());
       values_[i] = scratch_.take<Pair>(packing_.lines_size());
     }
@@ -153,7 +153,7 @@ class AmxForward {
 
   // Not inlined, so that no arithmetic moves across the change of mode (AmxMode).
   [[gnu::noinline]] void run() {
-    const std::size_t group = amx_forward_key_tiles(packing_.padded) * kTile;
+    const std::size_t group = amx_forward_key_tiles(packing_.padded, c_.seq) * kTile;
     const std::size_t oldest = begin_ <= c_.behind ? 0 : begin_ - c_.behind;
     const std::size_t newest = smaller(end_ + c_.ahead, document_.rows);
     for (std::size_t first = oldest / kTile * kTile; first < newest; first += group) {

@@ -35,15 +35,15 @@ inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim, std:
 // and statistics. Backward: q k^T and d_o v^T of 32 queries and keys; each packed tile of queries' and output
 // gradients' rows and lines, and their weights against each tile of keys; each tile of keys' rows, values, lines and
 // two gradients. Then random words, a tile that is being packed, and the gaps.
-inline constexpr std::size_t amx_attention_scratch(std::size_t padded_head_dim, std::size_t query_tiles,
-                                                   std::size_t key_tiles) {
+inline constexpr std::size_t amx_attention_scratch(std::size_t padded_head_dim, std::size_t seq,
+                                                   std::size_t query_tiles, std::size_t key_tiles) {
   constexpr std::size_t kSquare = kAttentionTile * kAttentionTile, kGaps = 2048;
   constexpr std::size_t kDrawing = 16 * kAttentionTile + 4 * kAttentionTile;
   const std::size_t rows = kAttentionTile * ((padded_head_dim + 31) / 32 * 16);
   const std::size_t lines = kAttentionTile / 2 * padded_head_dim, full = 2 * lines;
-  const std::size_t queries = amx_backward_query_tiles(padded_head_dim);
+  const std::size_t queries = amx_backward_query_tiles(padded_head_dim, seq);
   const std::size_t forward = kSquare / 2 + kSquare / 4 + kSquare / 2 +
-                              amx_forward_key_tiles(padded_head_dim) * (rows + lines) +
+                              amx_forward_key_tiles(padded_head_dim, seq) * (rows + lines) +
                               query_tiles * (rows + full + 2 * kAttentionTile);
   const std::size_t backward = kSquare / 2 + queries * (2 * rows + 2 * lines + kSquare + key_tiles * kSquare / 2) +
                                key_tiles * (2 * rows + lines + 2 * full);

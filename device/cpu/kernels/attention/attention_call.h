@@ -67,11 +67,14 @@ constexpr TaskTiles amx_task_tiles(std::size_t padded_head_dim) {
 // forward tiles of keys, over which each tile of queries passes while its output stays in the first-level cache; in
 // backward tiles of queries, for all of which dk and dv are read and written once.
 inline constexpr std::size_t kMaxPackedKeyTiles = 8, kMaxPackedQueryTiles = 4;
-[[gnu::always_inline]] constexpr std::size_t amx_forward_key_tiles(std::size_t padded_head_dim) {
-  return clamp_tiles(512 / padded_head_dim, 2, kMaxPackedKeyTiles);
+[[gnu::always_inline]] constexpr std::size_t tiles_of(std::size_t rows) {
+  return (rows + kAttentionTile - 1) / kAttentionTile;
 }
-[[gnu::always_inline]] constexpr std::size_t amx_backward_query_tiles(std::size_t padded_head_dim) {
-  return clamp_tiles(256 / padded_head_dim, 1, kMaxPackedQueryTiles);
+[[gnu::always_inline]] constexpr std::size_t amx_forward_key_tiles(std::size_t padded_head_dim, std::size_t seq) {
+  return clamp_tiles(clamp_tiles(512 / padded_head_dim, 2, kMaxPackedKeyTiles), 1, tiles_of(seq));
+}
+[[gnu::always_inline]] constexpr std::size_t amx_backward_query_tiles(std::size_t padded_head_dim, std::size_t seq) {
+  return clamp_tiles(clamp_tiles(256 / padded_head_dim, 1, kMaxPackedQueryTiles), 1, tiles_of(seq));
 }
 
 }  // namespace strata::device::cpu

@@ -28,7 +28,7 @@ class AttentionTasks {
 
   // Floats of scratch per worker, of kernels with AMX or of others.
   std::size_t scratch() const { return attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
-  std::size_t amx_scratch() const { return amx_attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
+  std::size_t amx_scratch() const { return amx_attention_scratch(padded_, seq_, heads_ * query_tiles_, key_tiles_); }
 
   std::size_t forward_rows() const { return query_tiles_ * kAttentionTile; }
   std::size_t forward_tasks() const { return windows(query_tiles_) * across() * parts(); }

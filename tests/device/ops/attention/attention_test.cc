@@ -194,7 +194,7 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   call.keep_scale = 1 / 0.8f;
   const auto& [query_tiles, key_tiles] = tiles;
   const std::size_t floats = std::max(cpu::attention_scratch(call.padded(), query_tiles, key_tiles),
-                                      cpu::amx_attention_scratch(call.padded(), query_tiles, key_tiles));
+                                      cpu::amx_attention_scratch(call.padded(), c.seq, query_tiles, key_tiles));
   constexpr std::size_t kBeyond = 4096;
   Array scratch = testing::attention::unwritten(DType::fp32, floats + kBeyond);
   const auto type = static_cast<std::size_t>(c.dtype);
