@@ -258,7 +258,7 @@ TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedInBf16) {
 // A stage has the large head or the large blocks, and two ranks have to share either.
 TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedTogetherWithStages) {
   const auto sets =
-      large_block({"model.config.n_layer=6", "model.config.n_inner=2048", "model.config.vocab_size=8000",
+      large_block({"model.config.n_layer=6", "model.config.n_inner=1536", "model.config.vocab_size=8000",
                    "training.precision=bf16", "training.global_batch_size=4", "training.micro_batch_size=1"});
   const auto with = [&](const std::vector<std::string>& mesh) {
     auto all = sets;
