@@ -31,7 +31,7 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr int kBacklog = 64;
+constexpr int kBacklog = 1024;  // beyond it, the system drops handshakes, and their clients wait for a second or longer
 constexpr int kListenLook = 200;      // ms between checks of which connections have been closed or have given proof
 constexpr std::size_t kLeaving = 16;  // connections that were shut down but that their owner has not closed yet
 
